@@ -1,9 +1,12 @@
-"""Memory that is used again: what the allocator of the process does with freed blocks, and buffers for large messages.
-Fresh memory costs more than what is read into it.
+"""Memory for large messages. Freed blocks and buffers are used again: fresh memory costs more than what is read into
+it. What becomes a bytes object is read to where that is: a copy of it would cost as much as a write.
 """
 
+import functools
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
@@ -54,6 +57,10 @@ class _Lenders(threading.local):
         """By the identities of the buffers: the bytes for which they were lent last."""
         self.filled = 0
         """Bytes that have been read into them."""
+        self.unfinished: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        """Memory of bytes objects that are being filled, by its identity."""
+        self.room: int | None = None
+        """Bytes that the last large content grew by when it got another head."""
 
 
 _OF_THREAD: Final = _Lenders()
@@ -104,6 +111,59 @@ def with_head(head: bytes, content: bytes | bytearray | memoryview) -> bytes | m
             lent[begin:_ROOM] = head
             return lent[begin:].toreadonly()
     return head + content
+
+
+def prepare(size: int) -> memoryview | None:
+    """Memory for content of so many bytes that ``with_other_head`` need not copy: it is the end of a bytes object that
+    is as much larger as the last content grew. None if that is not known, if it would be too large, and when many are
+    unfinished.
+    """
+    of_thread = _OF_THREAD
+    room = of_thread.room
+    if room is None or room + size > _LENT_SIZE or len(of_thread.unfinished) >= _LENDERS:
+        return None
+    memory = _new_memory()(room + size)
+    of_thread.unfinished[id(memory)] = memory
+    return memoryview(memory).cast("B")[room:]
+
+
+@functools.cache
+def _new_memory() -> Callable[[int], Any]:
+    """The memory of a new bytes object of so many bytes, which is its attribute ``content``. Such an object may be
+    written until others see it (Python/C API, PyBytes_AsString).
+    """
+    import ctypes  # applications do without
+
+    api = ctypes.pythonapi
+    allocate = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
+        ("PyBytes_FromStringAndSize", api)
+    )
+    address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", api))
+
+    def new_memory(size: int) -> Any:
+        content = allocate(None, size)
+        memory: Any = (ctypes.c_ubyte * size).from_address(address_of(content))
+        memory.content = content  # it stays while somebody looks at its memory
+        return memory
+
+    return new_memory
+
+
+def with_other_head(head: bytes, content: bytes | bytearray | memoryview, end: int) -> bytes:
+    """Large content with a head in the place of its bytes up to ``end``. If it is all of some memory from ``prepare``
+    and grows as the last one did, nothing is copied, and the content itself is no longer what it was.
+    """
+    of_thread = _OF_THREAD
+    grown = len(head) - end
+    of_thread.room = grown if grown >= 0 else None
+    if type(content) is memoryview:
+        memory = of_thread.unfinished.get(id(content.obj))
+        if memory is not None and len(memory) == len(content) + grown:
+            del of_thread.unfinished[id(memory)]
+            memoryview(memory).cast("B")[: len(head)] = head
+            finished: bytes = memory.content
+            return finished
+    return b"".join((head, memoryview(content)[end:]))
 
 
 def filled(count: int) -> None:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qmnode.allocator import LENT_FROM, filled, lend
+from qmnode.allocator import LENT_FROM, filled, lend, prepare
 from qmnode.structures.envelope import LARGE, Packet
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ RECEIVE_HEAD: Final = struct.Struct("<IIId")
 """Handle of the queue, number of the transaction, limit, seconds to wait (negative: for ever)."""
 _SENT: Final = struct.Struct("<III")
 _unpack_sent: Final = _SENT.unpack_from
+_SENT_ALONE: Final = struct.Struct(SEND_HEAD.format + _SENT.format.removeprefix("<"))
+_ALONE_AT: Final = _SENT_ALONE.size
 _RECEIVED: Final = struct.Struct("<QI")
 _RECEIVED_SIZE: Final = _RECEIVED.size
 _unpack_received: Final = _RECEIVED.unpack_from
@@ -112,6 +114,10 @@ class Frame(NamedTuple):
     number: int
     data: Packet
     """Its body. A large one may be a view, of memory that is used again once there is none."""
+    alone: memoryview | None = None
+    """The packet of a large message that is sent alone, if it is in memory of its own (``allocator.prepare``). Then
+    ``data`` is only what was before it.
+    """
 
     @property
     def body(self) -> bytes:
@@ -173,6 +179,7 @@ class FrameReader:
     """
 
     __slots__ = (
+        "_before",
         "_begun",
         "_filled",
         "_follows_large",
@@ -200,6 +207,8 @@ class FrameReader:
         """The beginning of its body, before the bytes that are kept."""
         self._lent: memoryview | None = None
         """All of its body, if it is read into one buffer."""
+        self._before = b""
+        """The beginning of its body, if the rest is a packet that is read to memory of its own."""
         self._piece: memoryview | None = None
         """The part of a large body that is read now."""
         self._pieces: list[bytearray] = []
@@ -230,8 +239,7 @@ class FrameReader:
 
     def _borrow(self) -> bool:
         """Read the rest of the body to where all of it has room."""
-        begun = sum(map(len, self._parts))
-        lent = lend(begun + self._missing)
+        lent = self._prepare_alone() or lend(sum(map(len, self._parts)) + self._missing)
         if lent is None:
             return False
         place = 0
@@ -240,8 +248,23 @@ class FrameReader:
             place += len(part)
         self._parts.clear()
         self._lent = self._piece = lent
-        self._filled = begun
+        self._filled = place
         return True
+
+    def _prepare_alone(self) -> memoryview | None:
+        """Memory for the packet of a message that is sent alone. None if the frame is none of such a message."""
+        assert self._begun is not None
+        first = self._parts[0] if self._parts else b""
+        if self._begun[0] != Kind.SEND or len(first) < _ALONE_AT:
+            return None
+        _, _, _, count, size, more, _ = _SENT_ALONE.unpack_from(first)
+        if count != 1 or more or _ALONE_AT + size != sum(map(len, self._parts)) + self._missing:
+            return None
+        place = prepare(size)
+        if place is not None:
+            self._before = bytes(first[:_ALONE_AT])
+            self._parts[0] = memoryview(first)[_ALONE_AT:]
+        return place
 
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
@@ -263,9 +286,14 @@ class FrameReader:
     def _whole(self) -> Frame:
         assert self._begun is not None
         body: Packet
+        alone: memoryview | None = None
         if self._lent is not None:
-            body, self._lent = self._lent.toreadonly(), None
+            read, self._lent = self._lent.toreadonly(), None
             self._follows_large = True
+            if self._before:
+                body, alone, self._before = self._before, read, b""
+            else:
+                body = read
         else:
             body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
         kind, number = self._begun
@@ -274,7 +302,7 @@ class FrameReader:
         if self._pieces:
             _SHARED.spare += self._pieces[: _SPARE - len(_SHARED.spare)]
             self._pieces.clear()
-        return Frame(kind, number, body)
+        return Frame(kind, number, body, alone)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are whole with these bytes."""
@@ -301,7 +329,7 @@ class FrameReader:
             if stop > end:
                 self._begun, self._missing, self._received = (kind, number), stop - end, end - start
                 break
-            frames.append(_new(Frame, (kind, number, data[start:stop])))
+            frames.append(_new(Frame, (kind, number, data[start:stop], None)))
             start = stop
         if self._begun is not None and end - start >= max(_SMALL, end // 4):  # a view keeps all of the data
             self._parts.append(memoryview(data)[start:])
@@ -343,10 +371,13 @@ def pack_sent(items: Iterable[Sent]) -> list[bytes]:
     return parts
 
 
-def unpack_sent(body: Packet, offset: int, count: int) -> tuple[list[Packet], dict[int, bytes]]:
-    """The packets, large ones as views of the body, and by their places in the list what few of them have besides.
-    FrameError when the counts and sizes do not fit the bytes.
+def unpack_sent(call: Frame, count: int) -> tuple[list[Packet], dict[int, bytes]]:
+    """The packets of a call, large ones as views of its body, and by their places in the list what few of them have
+    besides. FrameError when the counts and sizes do not fit the bytes.
     """
+    if call.alone is not None:
+        return [call.alone], {}
+    body, offset = call.data, SEND_HEAD.size
     end = len(body)
     if count * _SMALLEST_ITEM > end - offset:
         raise FrameError(f"{count} messages announced in {end - offset} bytes")

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
 """Exceptions for what an application asks that means nothing here."""
 
-_SEND: Final = int(Kind.SEND)
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
 _unpack_receive: Final = RECEIVE_HEAD.unpack
 Outcome = tuple[Kind, Sequence[Packet]]
@@ -67,9 +66,7 @@ class Methods:
 
     async def perform(self, call: Frame) -> Outcome:
         """Do what a call asks for."""
-        if call.kind == _SEND:
-            return await self.send(call.data)
-        return await WORK[call.kind](self, call.body)
+        return await WORK[call.kind](self, call)
 
     async def run_down(self) -> None:
         """Close what the application left open, and abort what it did not commit."""
@@ -86,7 +83,7 @@ class Methods:
 
     def begin_receive(self, call: Frame) -> bool:
         """Begin a receive outside of transactions. False leaves it to a task."""
-        _, _, body = call
+        body = call.data
         if len(body) != _RECEIVE_SIZE or not self._server.completed.is_set():
             return False
         handle, transaction, limit, timeout = _unpack_receive(body)
@@ -146,11 +143,12 @@ class Methods:
         self._handles[self._last_handle] = thing
         return self._last_handle
 
-    async def send(self, body: Packet) -> Outcome:
+    async def send(self, call: Frame) -> Outcome:
         """Send a batch: as one, or each for itself."""
-        handle, transaction, together, count = SEND_HEAD.unpack_from(body)
+        handle, transaction, together, count = SEND_HEAD.unpack_from(call.data)
         queue, unit = self._queue(handle), self._transaction(transaction)
-        packets, besides = unpack_sent(body, SEND_HEAD.size, count)
+        packets, besides = unpack_sent(call, count)
+        together = together or unit is not None or count == 1
         try:
             # One write for all of them when nothing is wrong, which is how it nearly always is.
             if not besides and isinstance(queue, OpenQueueDescriptor):
@@ -158,32 +156,32 @@ class Methods:
             messages = [_message(packet, besides.get(number)) for number, packet in enumerate(packets)]
             return Kind.IDENTIFIERS, await queue.send_many(messages, unit)
         except PacketError as error:
-            if together or unit is not None:
+            if together:
                 raise _no_packet(error) from error
         except (MessageQueuingError, *NOT_UNDERSTOOD):
-            if together or unit is not None:
+            if together:
                 raise
         alone = (_send_alone(queue, packet, besides.get(number)) for number, packet in enumerate(packets))
         outcomes = await asyncio.gather(*alone, return_exceptions=True)
         return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
 
-    async def receive(self, body: bytes) -> Outcome:
+    async def receive(self, call: Frame) -> Outcome:
         """Receive up to a number of messages."""
-        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(body)
+        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(call.data)
         queue, unit = self._queue(handle), self._transaction(transaction)
         messages = await queue.receive_many(limit, _seconds(timeout), unit)
         if transaction in _NO_UNIT and isinstance(queue, OpenQueueDescriptor):
             self._receives.hand_over(queue, [_entry(message) for message in messages])
         return Kind.MESSAGES, _pack_messages(messages)
 
-    async def peek(self, body: bytes) -> Outcome:
+    async def peek(self, call: Frame) -> Outcome:
         """Peek at the first message."""
-        handle, _, _, timeout = RECEIVE_HEAD.unpack(body)
+        handle, _, _, timeout = RECEIVE_HEAD.unpack(call.data)
         return Kind.MESSAGES, _pack_messages([await self._queue(handle).peek(_seconds(timeout))])
 
-    async def call(self, body: bytes) -> Outcome:
+    async def call(self, call: Frame) -> Outcome:
         """Any other method: ``[what, handle, method, arguments, keywords]``."""
-        what, handle, method, arguments, keywords = values.decode(body)
+        what, handle, method, arguments, keywords = values.decode(call.body)
         # ``begin`` asks for no right, and a call with its transaction may come next.
         if what in ("manager", "operations") and method != "begin":
             await self._admit()
@@ -291,7 +289,7 @@ class Methods:
         await self._queue(handle).move(lookup, self._queue(target), transaction)
 
 
-Work = Callable[[Methods, bytes], Awaitable[Outcome]]
+Work = Callable[[Methods, Frame], Awaitable[Outcome]]
 _NO_UNIT: Final = (NO_TRANSACTION, SINGLE_TRANSACTION)
 """Numbers of receives that are outside of transactions, or are one themselves."""
 

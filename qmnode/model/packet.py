@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from qmnode.allocator import with_other_head
 from qmnode.model.message import Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -536,7 +537,8 @@ class Addressing:
         transaction: bytes = b"",
     ) -> list[bytes] | None:
         """The stored values of messages; None if one would be too large. ``sent`` is in seconds, ``arrival`` in
-        microseconds since 1970; ``transaction`` is their TransactionHeader.
+        microseconds since 1970; ``transaction`` is their TransactionHeader. A large packet may become part of its value
+        (``with_other_head``).
         """
         grown, lifetime, prefix, begin, behind_size, flags, rest_at = (
             self._size, self._lifetime, self._prefix, self._begin, self._behind_size, self._flags, self._rest_at
@@ -550,8 +552,10 @@ class Addressing:
             if size > MAXIMUM_PACKET_SIZE:
                 return None
             head = _pack_head(prefix, expires, arrival, begin, size, behind_size, sent, identifier, flags)
-            rest = packet[rest_at:] if size < LARGE else memoryview(packet)[rest_at:]
-            values.append(join((head, names, rest)))
+            if size < LARGE:
+                values.append(join((head, names, packet[rest_at:])))
+            else:
+                values.append(with_other_head(head + names, packet, rest_at))
         return values
 
 

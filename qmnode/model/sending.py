@@ -86,7 +86,7 @@ class SendingDescriptor(QueueApi):
 
     async def send_packets(self, packets: Sequence[Packet], transaction: InTransaction = None) -> list[bytes]:
         """``send_many`` for UserMessage packets whose addresses and numbers are filled in here. Raises PacketError if
-        one is malformed.
+        one is malformed. A large packet in memory of its own belongs to the queue from now on.
         """
         shapes = shapes_of(packets)
         unit = self.unit_of_work(transaction)
@@ -167,10 +167,13 @@ class SendingDescriptor(QueueApi):
         if self._has_demands():
             return None
         context, quotas = self.context, self.context.quotas
+        most = sum(map(len, packets)) + len(packets) * self.destination.most_added
+        if quotas.used + most > quotas.limit:
+            return None
         fields, first = (None, False) if unit is None else (unit.fields, not unit.has_sent)
         ordinals = context.ordinal.take(len(packets))
         values = address_packets(packets, shapes, self.destination, ordinals, context.clock.time(), fields, first)
-        if values is None or quotas.used + sum(map(len, values)) > quotas.limit:
+        if values is None:
             return None
         places, owner = context.sequence.take(len(values)), context.identifier
         return (

@@ -71,6 +71,7 @@ from qmnode.structures.packet_view import (
     PROPERTIES_SIZE,
     SIZE_AT,
     SIZE_END,
+    TRANSACTION_HEADER_SIZE,
     Places,
     Shape,
     codes_to_body,
@@ -120,6 +121,11 @@ class Destination:
             self.security = header_naming(identifier)
             self.flags |= HAS_SECURITY
         self._addressings.clear()
+
+    @property
+    def most_added(self) -> int:
+        """Bytes that a packet of an application grows by at most when it becomes a stored value to here."""
+        return PREFIX_SIZE + len(self.name) + len(self.security) + TRANSACTION_HEADER_SIZE
 
     def addressing_of(self, message: Message, transactional: bool) -> Addressing | None:
         """The way to address the packet of an unparsed message to here; None if it must be serialized in full."""

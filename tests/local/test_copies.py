@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.servers]
 
 MOST = {
     "application, sending": 0.1,
-    "node, sending": 1.1,  # with its address
+    "node, sending": 0.3,  # the address takes its place before the body
     "node, receiving": 1.1,  # none for a receiver that waits
     "application, receiving": 1.1,  # the body out of what was read
 }
@@ -19,7 +19,7 @@ MOST = {
 
 def test_a_large_message_is_copied_a_few_times_only() -> None:
     (measured,) = copied({"1 MB": 1_000_000}, 16_000_000, EXPRESS).values()
-    assert [measured[place].memory > 0.9 for place in (0, 1, 3)] == [False, True, True]  # it is measured at all
+    assert measured[3].memory > 0.9  # it is measured at all
     found = dict(zip(PARTIES, (one.memory for one in measured), strict=True))
     assert not {party: copies for party, copies in found.items() if copies > MOST[party]}
     assert all(one.taken < 1.2 and one.given < 1.2 for one in measured)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qmnode
+from qmnode.allocator import with_other_head
 from qmnode.local import values
 from qmnode.local.connection import RemoteQueue, to_travel
 from qmnode.local.frames import (
@@ -73,7 +74,7 @@ def test_large_frames_are_the_same_read_to_buffers_and_fed(seed: int) -> None:
         count = next(pieces)
         found += fed.feed(stream[place : place + count])
         place += count
-    assert found == frames
+    assert [(one.kind, one.number, one.body) for one in found] == frames
     assert all(type(one.body) is bytes for one in found)
 
 
@@ -84,7 +85,7 @@ def test_a_frame_that_was_read_is_not_changed_by_the_next() -> None:
         frame(Kind.SEND, number, SEND_HEAD.pack(1, 0, 1, 1), *pack_sent([(len(body), (body,), b"")]))
         for number, body in enumerate(bodies)
     ]
-    taken = [unpack_sent(one.data, SEND_HEAD.size, 1)[0][0] for part in stream for one in read(reader, part, most)]
+    taken = [unpack_sent(one, 1)[0][0] for part in stream for one in read(reader, part, most)]
     read(reader, frame(Kind.SEND, 9, bytes(range(256)) * 4_000), most)
     assert taken == bodies
 
@@ -109,6 +110,37 @@ def test_memory_of_a_large_frame_is_used_again_once_nobody_looks_at_it(kind: Kin
     del part, later
     others = [read(reader, frame(kind, 2, bytes(700_000)), most)[0].data for _ in range(9)]
     assert place in [id(one.obj) for one in others if isinstance(one, memoryview)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_packet_of_a_large_message_that_is_sent_alone_has_memory_of_its_own(own_memory: None, seed: int) -> None:
+    dice = random.Random(seed)
+    with_other_head(bytes(30), bytes(10), 10)
+    expected: list[tuple[list[bytes], dict[int, bytes]]] = []
+    calls, alone = [], []
+    for number in range(30):
+        packets = [dice.randbytes(dice.choice([10, 140_000, 300_000])) for _ in range(dice.choice([1, 1, 1, 2]))]
+        besides = {0: b"more"} if dice.random() < 0.2 else {}
+        expected.append((packets, besides))
+        alone.append(len(packets) == 1 and not besides and len(packets[0]) > 10)
+        items = [(len(packet), (packet,), besides.get(place, b"")) for place, packet in enumerate(packets)]
+        calls.append(frame(Kind.SEND, number, SEND_HEAD.pack(7, 0, 1, len(items)), *pack_sent(items)))
+    most = dice.choice([100_000, 1_000_000])
+    found = read(FrameReader(), b"".join(calls), iter(lambda: dice.randrange(1, most), None))
+    kept = [unpack_sent(one, SEND_HEAD.unpack_from(one.data)[3]) for one in found[:20]]
+    assert kept == expected[:20]
+    assert any(one.alone is not None for one in found)
+    assert not any(one.alone is not None and not only for one, only in zip(found, alone, strict=True))
+
+
+@pytest.mark.parametrize(
+    "count, size, more", [(1, 199_999, 0), (1, 200_001, 0), (1, 200_000, 1), (0, 200_000, 0), (2, 200_000, 0)]
+)
+def test_a_call_that_is_not_of_one_message_is_read_as_it_is(own_memory: None, count: int, size: int, more: int) -> None:
+    with_other_head(bytes(30), bytes(10), 10)
+    body = SEND_HEAD.pack(7, 0, 1, count) + struct.pack("<III", size, more, 0) + bytes(200_000)
+    (call,) = read(FrameReader(), frame(Kind.SEND, 1, body), iter(lambda: 1 << 20, None))
+    assert call.alone is None and call.body == body
 
 
 def test_loops_of_different_threads_read_to_different_buffers() -> None:
@@ -140,14 +172,18 @@ def test_received_batches_round_trip(items: list[tuple[int, bytes]]) -> None:
 @given(st.lists(st.tuples(st.binary(max_size=50), st.binary(max_size=50))))
 def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
     sent = b"".join(pack_sent((len(packet), (packet[:7], packet[7:]), more) for packet, more in items))
-    packets, besides = unpack_sent(sent, 0, len(items))
+    packets, besides = unpack_sent(Frame(Kind.SEND, 1, bytes(SEND_HEAD.size) + sent), len(items))
     assert packets == [packet for packet, _ in items]
     assert besides == {number: more for number, (_, more) in enumerate(items) if more}
 
 
 @given(st.binary(max_size=200), st.integers(0, 0xFFFFFFFF))
 def test_any_bytes_are_a_batch_or_a_frame_error(body: bytes, count: int) -> None:
-    for unpack in (lambda: unpack_sent(body, 0, count), lambda: unpack_received(body), lambda: values.decode(body)):
+    for unpack in (
+        lambda: unpack_sent(Frame(Kind.SEND, 1, body), count),
+        lambda: unpack_received(body),
+        lambda: values.decode(body),
+    ):
         try:
             unpack()
         except FrameError:

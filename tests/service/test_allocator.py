@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from qmnode.allocator import lend, with_head
+from qmnode.allocator import lend, prepare, with_head, with_other_head
 from qmnode.model.packet_parts import MAXIMUM_PACKET_SIZE
 from qmnode.model.record import PREFIX_SIZE
 
@@ -81,3 +81,59 @@ def test_a_head_that_is_larger_than_the_room_and_memory_of_others_are_joined() -
     thread.start()
     thread.join()
     assert found == [b"headcontent"] and type(found[0]) is bytes
+
+
+def prepared(content: bytes) -> memoryview:
+    """Content in memory for one that grows by 4 bytes."""
+    assert with_other_head(b"longer", b"no content", 2) == b"longer content"
+    view = prepare(len(content))
+    assert view is not None
+    view[:] = content
+    return view.toreadonly()
+
+
+def test_content_that_grows_as_the_last_one_did_is_not_copied() -> None:
+    assert prepare(7) is None  # nothing has grown yet
+    content = prepared(b"oldcontent")
+    kept = content[3:]
+    whole = with_other_head(b"another", content, 3)
+    assert type(whole) is bytes and whole == b"anothercontent"
+    assert hash(whole) == hash(b"anothercontent")
+    assert whole is content.obj.content  # type: ignore[attr-defined]
+    del content
+    assert kept == b"content"
+    assert with_other_head(b"another", kept, 0) == b"anothercontent" == whole  # it belongs to nobody else any more
+
+
+@pytest.mark.parametrize(("head", "end"), [(b"long, long, long", 3), (b"an", 3), (b"", 0), (b"", 3), (b"other", 3)])
+def test_content_that_grows_otherwise_is_joined(head: bytes, end: int) -> None:
+    content = prepared(b"oldcontent")
+    whole = with_other_head(head, content, end)
+    assert whole == head + b"oldcontent"[end:]
+    assert content == b"oldcontent"
+    assert (prepare(7) is None) is (len(head) < end)  # no bytes object has content before it begins
+
+
+def test_few_bytes_objects_are_unfinished_at_a_time() -> None:
+    prepared(b"")
+    unfinished = [prepare(7) for _ in range(20)]
+    some = [one for one in unfinished if one is not None]
+    assert 0 < len(some) < 20
+    with_other_head(b"longer", some.pop(0), 2)
+    assert unfinished.pop(0) is not None
+    assert prepare(7) is not None and prepare(1 << 23) is None
+    unfinished.clear()
+    some.clear()
+    assert prepare(7) is not None
+
+
+def test_what_nobody_looks_at_is_free_and_what_somebody_looks_at_is_not() -> None:
+    content = prepared(b"oldcontent")
+    count = sys.getrefcount(content.obj.content)  # type: ignore[attr-defined]
+    whole = with_other_head(b"another", content, 3)
+    assert sys.getrefcount(whole) == count + 1
+    del content
+    assert sys.getrefcount(whole) == count
+    view = prepared(b"x" * 100)[50:]
+    others = [bytes(104) for _ in range(100)]
+    assert view == b"x" * 50 and others
