@@ -1,5 +1,5 @@
 """Memory for large messages. Freed blocks and buffers are used again: fresh memory costs more than what is read into
-it. What becomes a bytes object is read to where that is: a copy of it would cost as much as a write.
+it. A message that an application sends alone is read straight into the bytes object that is stored, to save a copy.
 """
 
 import functools
@@ -39,7 +39,7 @@ def keep_freed_memory() -> None:
 LENT_FROM: Final = 128 * 1024
 """Bytes that are worth a buffer of their own."""
 _LENDERS: Final = 8
-"""Buffers of a thread."""
+"""Buffers of a thread, and unfinished bytes objects."""
 LEFT_TO_LEND: Final = 3
 """Those of them that are left for others when a message is handed on in lent memory: its application may be slow."""
 _ROOM: Final = 64
@@ -49,18 +49,18 @@ _LENT_SIZE: Final = _ROOM + 4 * _MIB + 64 * 1024
 
 
 class _Lenders(threading.local):
-    """The buffers of a thread."""
+    """The memory for large messages of a thread."""
 
     def __init__(self) -> None:
         self.buffers: list[bytearray] = []
         self.sizes: dict[int, int] = {}
         """By the identities of the buffers: the bytes for which they were lent last."""
         self.filled = 0
-        """Bytes that have been read into them."""
+        """Bytes of large messages that have been read into their places."""
         self.unfinished: WeakValueDictionary[int, Any] = WeakValueDictionary()
         """Memory of bytes objects that are being filled, by its identity."""
-        self.room: int | None = None
-        """Bytes that the last large content grew by when it got another head."""
+        self.grown = -1
+        """Bytes that the last large content grew by when it got another head. Below 0 it shrank, or there was none."""
 
 
 _OF_THREAD: Final = _Lenders()
@@ -113,18 +113,19 @@ def with_head(head: bytes, content: bytes | bytearray | memoryview) -> bytes | m
     return head + content
 
 
-def prepare(size: int) -> memoryview | None:
+def lend_in_bytes(size: int) -> memoryview | None:
     """Memory for content of so many bytes that ``with_other_head`` need not copy: it is the end of a bytes object that
     is as much larger as the last content grew. None if that is not known, if it would be too large, and when many are
     unfinished.
     """
     of_thread = _OF_THREAD
-    room = of_thread.room
-    if room is None or room + size > _LENT_SIZE or len(of_thread.unfinished) >= _LENDERS:
+    before = of_thread.grown
+    if before < 0 or before + size > _LENT_SIZE or len(of_thread.unfinished) >= _LENDERS:
         return None
-    memory = _new_memory()(room + size)
+    memory = _new_memory()(before + size)
+    memory.before = before
     of_thread.unfinished[id(memory)] = memory
-    return memoryview(memory).cast("B")[room:]
+    return memoryview(memory).cast("B")[before:]
 
 
 @functools.cache
@@ -142,23 +143,23 @@ def _new_memory() -> Callable[[int], Any]:
 
     def new_memory(size: int) -> Any:
         content = allocate(None, size)
+        # A type for each size, until the garbage collector frees it: little beside a large message.
         memory: Any = (ctypes.c_ubyte * size).from_address(address_of(content))
-        memory.content = content  # it stays while somebody looks at its memory
+        memory.content = content  # the object lives as long as a view of its memory
         return memory
 
     return new_memory
 
 
 def with_other_head(head: bytes, content: bytes | bytearray | memoryview, end: int) -> bytes:
-    """Large content with a head in the place of its bytes up to ``end``. If it is all of some memory from ``prepare``
-    and grows as the last one did, nothing is copied, and the content itself is no longer what it was.
+    """Large content with a head in the place of its bytes up to ``end``. If it is all of some memory that was lent in a
+    bytes object and grows by what is before it there, nothing is copied, and the content is no longer what it was.
     """
     of_thread = _OF_THREAD
-    grown = len(head) - end
-    of_thread.room = grown if grown >= 0 else None
+    of_thread.grown = grown = len(head) - end
     if type(content) is memoryview:
         memory = of_thread.unfinished.get(id(content.obj))
-        if memory is not None and len(memory) == len(content) + grown:
+        if memory is not None and memory.before == grown == len(memory) - len(content):
             del of_thread.unfinished[id(memory)]
             memoryview(memory).cast("B")[: len(head)] = head
             finished: bytes = memory.content
@@ -167,10 +168,10 @@ def with_other_head(head: bytes, content: bytes | bytearray | memoryview, end: i
 
 
 def filled(count: int) -> None:
-    """Count bytes that have been read into a buffer that is lent."""
+    """Count bytes of a large message that have been read into their place."""
     _OF_THREAD.filled += count
 
 
 def total_filled() -> int:
-    """All bytes that this thread has read into buffers that were lent: it grows while large messages come in."""
+    """All bytes of large messages that this thread has read into their places: it grows while such messages come in."""
     return _OF_THREAD.filled

@@ -19,7 +19,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qmnode.allocator import LENT_FROM, filled, lend, prepare
+from qmnode.allocator import LENT_FROM, filled, lend, lend_in_bytes
 from qmnode.structures.envelope import LARGE, Packet
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ RECEIVE_HEAD: Final = struct.Struct("<IIId")
 _SENT: Final = struct.Struct("<III")
 _unpack_sent: Final = _SENT.unpack_from
 _SENT_ALONE: Final = struct.Struct(SEND_HEAD.format + _SENT.format.removeprefix("<"))
-_ALONE_AT: Final = _SENT_ALONE.size
+_SENT_ALONE_SIZE: Final = _SENT_ALONE.size
 _RECEIVED: Final = struct.Struct("<QI")
 _RECEIVED_SIZE: Final = _RECEIVED.size
 _unpack_received: Final = _RECEIVED.unpack_from
@@ -113,15 +113,17 @@ class Frame(NamedTuple):
     kind: int
     number: int
     data: Packet
-    """Its body. A large one may be a view, of memory that is used again once there is none."""
+    """Its body, up to ``alone`` if there is that. A large one may be a view, of memory that is used again once there is
+    none.
+    """
     alone: memoryview | None = None
-    """The packet of a large message that is sent alone, if it is in memory of its own (``allocator.prepare``). Then
-    ``data`` is only what was before it.
+    """The packet of a large message that is sent alone, if it is in memory of its own (``lend_in_bytes``). It is apart
+    from ``data`` because a stored value has less room before the packet than a call has.
     """
 
     @property
     def body(self) -> bytes:
-        """Its body, as bytes."""
+        """Its ``data``, as bytes in any case."""
         return bytes(self.data)
 
 
@@ -206,7 +208,7 @@ class FrameReader:
         self._parts: list[bytearray | memoryview] = []
         """The beginning of its body, before the bytes that are kept."""
         self._lent: memoryview | None = None
-        """All of its body, if it is read into one buffer."""
+        """All of its body behind ``_before``, if that is read into one buffer."""
         self._before = b""
         """The beginning of its body, if the rest is a packet that is read to memory of its own."""
         self._piece: memoryview | None = None
@@ -239,7 +241,8 @@ class FrameReader:
 
     def _borrow(self) -> bool:
         """Read the rest of the body to where all of it has room."""
-        lent = self._prepare_alone() or lend(sum(map(len, self._parts)) + self._missing)
+        size = sum(map(len, self._parts)) + self._missing
+        lent = self._lend_alone(size) or lend(size)
         if lent is None:
             return False
         place = 0
@@ -251,20 +254,21 @@ class FrameReader:
         self._filled = place
         return True
 
-    def _prepare_alone(self) -> memoryview | None:
-        """Memory for the packet of a message that is sent alone. None if the frame is none of such a message."""
+    def _lend_alone(self, size: int) -> memoryview | None:
+        """Memory for the packet of a message that is sent alone; what is before the packet is kept. None for another
+        body of so many bytes, and if there is no such memory.
+        """
         assert self._begun is not None
-        first = self._parts[0] if self._parts else b""
-        if self._begun[0] != Kind.SEND or len(first) < _ALONE_AT:
+        if self._begun[0] != Kind.SEND or not self._parts or len(self._parts[0]) < _SENT_ALONE_SIZE:
             return None
-        _, _, _, count, size, more, _ = _SENT_ALONE.unpack_from(first)
-        if count != 1 or more or _ALONE_AT + size != sum(map(len, self._parts)) + self._missing:
+        first = memoryview(self._parts[0])
+        _, _, _, count, packet_size, more, _ = _SENT_ALONE.unpack_from(first)
+        if count != 1 or more or _SENT_ALONE_SIZE + packet_size != size:
             return None
-        place = prepare(size)
-        if place is not None:
-            self._before = bytes(first[:_ALONE_AT])
-            self._parts[0] = memoryview(first)[_ALONE_AT:]
-        return place
+        lent = lend_in_bytes(packet_size)
+        if lent is not None:
+            self._before, self._parts[0] = bytes(first[:_SENT_ALONE_SIZE]), first[_SENT_ALONE_SIZE:]
+        return lent
 
     def filled(self, count: int) -> list[Frame]:
         """The frames that are whole when so many bytes have been read to ``buffer``."""
@@ -288,12 +292,10 @@ class FrameReader:
         body: Packet
         alone: memoryview | None = None
         if self._lent is not None:
-            read, self._lent = self._lent.toreadonly(), None
+            body, self._lent = self._lent.toreadonly(), None
             self._follows_large = True
             if self._before:
-                body, alone, self._before = self._before, read, b""
-            else:
-                body = read
+                alone, body, self._before = body, self._before, b""
         else:
             body = b"".join((*self._parts, self._kept)) if self._parts else bytes(self._kept)
         kind, number = self._begun
@@ -372,7 +374,7 @@ def pack_sent(items: Iterable[Sent]) -> list[bytes]:
 
 
 def unpack_sent(call: Frame, count: int) -> tuple[list[Packet], dict[int, bytes]]:
-    """The packets of a call, large ones as views of its body, and by their places in the list what few of them have
+    """The packets of a call, large ones as views, and by their places in the list what few of them have
     besides. FrameError when the counts and sizes do not fit the bytes.
     """
     if call.alone is not None:

@@ -148,6 +148,7 @@ class Methods:
         handle, transaction, together, count = SEND_HEAD.unpack_from(call.data)
         queue, unit = self._queue(handle), self._transaction(transaction)
         packets, besides = unpack_sent(call, count)
+        # One alone is not tried again: its packet may have become the stored value.
         together = together or unit is not None or count == 1
         try:
             # One write for all of them when nothing is wrong, which is how it nearly always is.
@@ -161,8 +162,8 @@ class Methods:
         except (MessageQueuingError, *NOT_UNDERSTOOD):
             if together:
                 raise
-        alone = (_send_alone(queue, packet, besides.get(number)) for number, packet in enumerate(packets))
-        outcomes = await asyncio.gather(*alone, return_exceptions=True)
+        each = (_send_alone(queue, packet, besides.get(number)) for number, packet in enumerate(packets))
+        outcomes = await asyncio.gather(*each, return_exceptions=True)
         return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
 
     async def receive(self, call: Frame) -> Outcome:

@@ -459,7 +459,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         if not self._greeted:
             self._greet(call)
             return
-        kind, number, _, _ = call
+        kind, number = call[:2]
         if kind == _CANCEL:
             self._cancel(number)
             return

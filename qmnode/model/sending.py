@@ -86,7 +86,7 @@ class SendingDescriptor(QueueApi):
 
     async def send_packets(self, packets: Sequence[Packet], transaction: InTransaction = None) -> list[bytes]:
         """``send_many`` for UserMessage packets whose addresses and numbers are filled in here. Raises PacketError if
-        one is malformed. A large packet in memory of its own belongs to the queue from now on.
+        one is malformed. A packet in memory of its own comes alone, and is not to be read afterwards.
         """
         shapes = shapes_of(packets)
         unit = self.unit_of_work(transaction)
@@ -167,6 +167,7 @@ class SendingDescriptor(QueueApi):
         if self._has_demands():
             return None
         context, quotas = self.context, self.context.quotas
+        # Before they are addressed: a packet that becomes the stored value cannot be read again.
         most = sum(map(len, packets)) + len(packets) * self.destination.most_added
         if quotas.used + most > quotas.limit:
             return None

@@ -1,4 +1,4 @@
-"""The allocator of a node's process, seen by its page faults."""
+"""Memory for large messages is used again, and they get other heads without a copy."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from qmnode.allocator import lend, prepare, with_head, with_other_head
+from qmnode.allocator import lend, lend_in_bytes, with_head, with_other_head
 from qmnode.model.packet_parts import MAXIMUM_PACKET_SIZE
 from qmnode.model.record import PREFIX_SIZE
 
@@ -86,14 +86,14 @@ def test_a_head_that_is_larger_than_the_room_and_memory_of_others_are_joined() -
 def prepared(content: bytes) -> memoryview:
     """Content in memory for one that grows by 4 bytes."""
     assert with_other_head(b"longer", b"no content", 2) == b"longer content"
-    view = prepare(len(content))
+    view = lend_in_bytes(len(content))
     assert view is not None
     view[:] = content
     return view.toreadonly()
 
 
 def test_content_that_grows_as_the_last_one_did_is_not_copied() -> None:
-    assert prepare(7) is None  # nothing has grown yet
+    assert lend_in_bytes(7) is None  # nothing has grown yet
     content = prepared(b"oldcontent")
     kept = content[3:]
     whole = with_other_head(b"another", content, 3)
@@ -108,32 +108,52 @@ def test_content_that_grows_as_the_last_one_did_is_not_copied() -> None:
 @pytest.mark.parametrize(("head", "end"), [(b"long, long, long", 3), (b"an", 3), (b"", 0), (b"", 3), (b"other", 3)])
 def test_content_that_grows_otherwise_is_joined(head: bytes, end: int) -> None:
     content = prepared(b"oldcontent")
-    whole = with_other_head(head, content, end)
-    assert whole == head + b"oldcontent"[end:]
+    assert with_other_head(head, content, end) == head + b"oldcontent"[end:]
     assert content == b"oldcontent"
-    assert (prepare(7) is None) is (len(head) < end)  # no bytes object has content before it begins
+
+
+@pytest.mark.parametrize("part", [slice(1, None), slice(0, -1), slice(3, 5)])
+def test_a_part_of_content_that_would_fill_the_memory_is_joined(part: slice) -> None:
+    content = prepared(b"oldcontent")
+    head = b"h" * (14 - len(content[part]))
+    assert with_other_head(head, content[part], 0) == head + b"oldcontent"[part]
+    assert content == b"oldcontent"
+
+
+def test_no_memory_is_lent_when_the_last_content_shrank() -> None:
+    prepared(b"content")
+    assert with_other_head(b"", b"content", 3) == b"tent"
+    assert lend_in_bytes(7) is None
+
+
+def test_no_memory_is_lent_for_more_than_the_largest_message() -> None:
+    prepared(b"content")
+    assert lend_in_bytes(MAXIMUM_PACKET_SIZE) is not None
+    assert lend_in_bytes(2 * MAXIMUM_PACKET_SIZE) is None
 
 
 def test_few_bytes_objects_are_unfinished_at_a_time() -> None:
-    prepared(b"")
-    unfinished = [prepare(7) for _ in range(20)]
-    some = [one for one in unfinished if one is not None]
-    assert 0 < len(some) < 20
-    with_other_head(b"longer", some.pop(0), 2)
-    assert unfinished.pop(0) is not None
-    assert prepare(7) is not None and prepare(1 << 23) is None
+    prepared(b"content")
+    unfinished = [one for _ in range(20) if (one := lend_in_bytes(7)) is not None]
+    assert 0 < len(unfinished) < 20
+    with_other_head(b"longer", unfinished[0], 2)
+    assert (again := lend_in_bytes(7)) is not None
+    assert lend_in_bytes(7) is None
     unfinished.clear()
-    some.clear()
-    assert prepare(7) is not None
+    assert again is not None and lend_in_bytes(7) is not None
 
 
-def test_what_nobody_looks_at_is_free_and_what_somebody_looks_at_is_not() -> None:
+def test_memory_is_free_when_nobody_has_its_object_or_looks_at_it() -> None:
     content = prepared(b"oldcontent")
     count = sys.getrefcount(content.obj.content)  # type: ignore[attr-defined]
     whole = with_other_head(b"another", content, 3)
     assert sys.getrefcount(whole) == count + 1
     del content
     assert sys.getrefcount(whole) == count
-    view = prepared(b"x" * 100)[50:]
-    others = [bytes(104) for _ in range(100)]
-    assert view == b"x" * 50 and others
+
+
+def test_a_part_keeps_its_memory() -> None:
+    part = prepared(b"x" * 100)[50:]
+    others = [bytes(104) for _ in range(100)]  # would take memory that is free
+    assert part == b"x" * 50
+    assert others.pop() == bytes(104)

@@ -94,15 +94,15 @@ class OtherWay:
 async def contestants(place: Path) -> AsyncIterator[dict[tuple[str, str], Contestant]]:
     """All of them by name and language of the clients, started."""
     async with AsyncExitStack() as brokers:
-        clients = brokers.enter_context(ExitStack())
-        found: dict[tuple[str, str], Contestant] = {
-            (OURS, "Python"): OwnWay(Way(Path(__file__).parents[3], place / "ours", clients))
-        }
-        for pairs, name in ((shovelled, "rabbitmq"), (sourced, "nats")):
-            pair = await brokers.enter_async_context(pairs(place / name))
-            for language, queue, client in zip(LANGUAGES, QUEUES, (python_client, go_client), strict=True):
-                found[pair.name, language] = OtherWay(pair, queue, client(), clients)
-        yield found
+        with ExitStack() as clients:  # they end before the brokers, which they would miss
+            found: dict[tuple[str, str], Contestant] = {
+                (OURS, "Python"): OwnWay(Way(Path(__file__).parents[3], place / "ours", clients))
+            }
+            for pairs, name in ((shovelled, "rabbitmq"), (sourced, "nats")):
+                pair = await brokers.enter_async_context(pairs(place / name))
+                for language, queue, client in zip(LANGUAGES, QUEUES, (python_client, go_client), strict=True):
+                    found[pair.name, language] = OtherWay(pair, queue, client(), clients)
+            yield found
 
 
 async def measured() -> dict[tuple[str, str, str], Figures]:
