@@ -1,7 +1,7 @@
 """Mistakes in a node's settings: one line each, with the place and the probable intention."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -10,6 +10,8 @@ from qmnode.errors import ConfigurationError
 from qmnode.structures.text import nearest
 
 Place = tuple[int | str, ...]
+_FEW: Final = 3
+"""The most settings of one name that a mistake suggests."""
 
 
 def unreadable(path: Path, error: Exception) -> str:
@@ -67,9 +69,38 @@ def _sentence(model: type[BaseModel], mistake: Any) -> str:
     *sections, name = mistake["loc"]
     known = model
     for section in sections:
-        field = known.model_fields.get(str(section))
-        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        within = _section(known, str(section))
+        if within is None:
             return "no such setting"
-        known = field.annotation
-    near = nearest(str(name), known.model_fields)
-    return "no such setting" if near is None else f"no such setting (did you mean {near}?)"
+        known = within
+    longer = [one for one in known.model_fields if one.endswith(f"_{name}")]
+    meant = [*longer, *_elsewhere(model, str(name))] or _near(str(name), known)
+    return f"no such setting (did you mean {' or '.join(meant)}?)" if meant else "no such setting"
+
+
+def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    field = model.model_fields.get(name)
+    if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        return None
+    return field.annotation
+
+
+def _elsewhere(model: type[BaseModel], name: str) -> list[str]:
+    """The few settings of this name that are in some section."""
+    found = [name] if name in model.model_fields else []
+    for section in model.model_fields:
+        if (within := _section(model, section)) is not None:
+            found += [f"{section}.{place}" for place in _elsewhere(within, name)]
+    return found if len(found) <= _FEW else []
+
+
+def _near(name: str, known: type[BaseModel]) -> list[str]:
+    """The setting of a section that a name begins with, as in ``data_directory`` and ``log_level``, or is most similar
+    to.
+    """
+    for one in known.model_fields:
+        if name.startswith(f"{one}_"):
+            within, rest = _section(known, one), name.removeprefix(f"{one}_")
+            return [f"{one}.{rest}" if within is not None and rest in within.model_fields else one]
+    near = nearest(name, known.model_fields)
+    return [] if near is None else [near]

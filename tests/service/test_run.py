@@ -131,7 +131,17 @@ def test_systemd_is_told_when_the_node_is_ready(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("no_such: 1", "node.yaml:1: no_such: no such setting"),
+        ("no_such: 1", "node.yaml:1: no_such: no such setting\n"),
+        ("data_directory: here", "node.yaml:1: data_directory: no such setting (did you mean data?)\n"),
+        ("log_level: debug", "log_level: no such setting (did you mean log.level?)\n"),
+        ("level: debug", "level: no such setting (did you mean log.level?)\n"),
+        ("name: ALPHA", "name: no such setting (did you mean computer_name or directory.name?)\n"),
+        (
+            "transport: {socket: here}",
+            "transport.socket: no such setting (did you mean local.socket or management.socket?)\n",
+        ),
+        ("transport: {adress: 127.0.0.1}", "transport.adress: no such setting (did you mean address?)\n"),
+        ("enabled: true", "enabled: no such setting\n"),  # in too many sections
         ("quotas: {queue_manager_quota: -1}", "quotas.queue_manager_quota"),
         ("management: {listen: '0.0.0.0:8443'}", "it needs tokens, certificate, private_key too"),
         ("- a list", "expected settings by name"),
@@ -144,7 +154,7 @@ def test_settings_that_cannot_be_used_are_explained(tmp_path: Path, text: str, e
     path.write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         read_settings(path)
-    assert expected in str(caught.value)
+    assert expected in f"{caught.value}\n"
     assert str(path) in str(caught.value)
 
 
