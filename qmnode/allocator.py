@@ -125,13 +125,13 @@ def lend_in_bytes(size: int) -> memoryview | None:
     memory = _new_memory()(before + size)
     memory.before = before
     of_thread.unfinished[id(memory)] = memory
-    return memoryview(memory).cast("B")[before:]
+    return memoryview(memory).cast("B")[before : before + size]
 
 
 @functools.cache
 def _new_memory() -> Callable[[int], Any]:
-    """The memory of a new bytes object of so many bytes, which is its attribute ``content``. Such an object may be
-    written until others see it (Python/C API, PyBytes_AsString).
+    """Where the memory of a new bytes object of so many bytes begins. The object is its attribute ``content``. Such an
+    object may be written until others see it (Python/C API, PyBytes_AsString).
     """
     import ctypes  # applications do without
 
@@ -141,10 +141,12 @@ def _new_memory() -> Callable[[int], Any]:
     )
     address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", api))
 
+    # One type for all sizes: to make one costs more than a copy of a smaller message.
+    from_address = (ctypes.c_ubyte * _LENT_SIZE).from_address
+
     def new_memory(size: int) -> Any:
         content = allocate(None, size)
-        # A type for each size, until the garbage collector frees it: little beside a large message.
-        memory: Any = (ctypes.c_ubyte * size).from_address(address_of(content))
+        memory: Any = from_address(address_of(content))
         memory.content = content  # the object lives as long as a view of its memory
         return memory
 
@@ -159,7 +161,7 @@ def with_other_head(head: bytes, content: bytes | bytearray | memoryview, end: i
     of_thread.grown = grown = len(head) - end
     if type(content) is memoryview:
         memory = of_thread.unfinished.get(id(content.obj))
-        if memory is not None and memory.before == grown == len(memory) - len(content):
+        if memory is not None and memory.before == grown == len(memory.content) - len(content):
             del of_thread.unfinished[id(memory)]
             memoryview(memory).cast("B")[: len(head)] = head
             finished: bytes = memory.content

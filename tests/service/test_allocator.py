@@ -157,3 +157,8 @@ def test_a_part_keeps_its_memory() -> None:
     others = [bytes(104) for _ in range(100)]  # would take memory that is free
     assert part == b"x" * 50
     assert others.pop() == bytes(104)
+
+
+def test_memory_of_any_size_is_of_one_type() -> None:
+    first, second = prepared(b"content"), prepared(b"other content")
+    assert type(first.obj) is type(second.obj)  # to make a type costs more than a copy
