@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
@@ -50,20 +52,23 @@ if TYPE_CHECKING:
 class Taken:
     """The messages of one receive, gone from their queue."""
 
-    __slots__ = ("entries", "limit", "number", "queue")
+    __slots__ = ("entries", "limit", "number", "queue", "size")
 
     def __init__(self, number: int, queue: OpenQueueDescriptor, limit: int, entries: Sequence[Arrived]) -> None:
         self.number = number
         self.queue = queue
         self.limit = limit
         self.entries = entries
+        self.size = sum([len(value) for _, value in entries])
 
 
 class WaitingReceive(WaitingRead):
     """A receive that waits for a message."""
 
-    __slots__ = ("_receives", "limit", "number", "queue")
+    __slots__ = ("_receives", "limit", "number", "queue", "until")
     only_takes = True
+    until: float | None
+    """The time of the event loop at which it ends in vain."""
 
     def __init__(self, receives: Receives, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim) -> None:
         super().__init__(queue, claim)
@@ -89,29 +94,23 @@ class WaitingReceive(WaitingRead):
 class Receives:
     """The receives of one connection, by the numbers of their calls."""
 
-    __slots__ = (
-        "_answer",
-        "_asked",
-        "_by_write",
-        "_fail",
-        "_found",
-        "_queue",
-        "_taken",
-        "_timeout",
-        "_unsent",
-        "_waiting",
-    )
-
-    def __init__(self, answer: Callable[[list[Taken]], None], fail: Callable[[int, Exception], None]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[list[Taken]], None],
+        fail: Callable[[int, Exception], None],
+        has_room: Callable[[], bool],
+    ) -> None:
         """``answer`` is called with receives whose messages are gone from the disk, and ``fail`` with the number and
-        the error of one that failed. The messages count as received after ``sent``.
+        the error of one that failed. The messages count as received after ``sent``. None begins or waits unless it
+        ``has_room`` for its answer.
         """
         self._answer = answer
         self._fail = fail
-        self._asked: dict[int, None] = {}
-        """Receives of one message each, all from ``_queue`` with ``_timeout``, that have not begun."""
-        self._queue: OpenQueueDescriptor
-        self._timeout: float | None = None
+        self._has_room = has_room
+        self.held = 0
+        """Bytes of the messages that are gone from their queues and have not been handed to the socket."""
+        self._asked: dict[int, tuple[OpenQueueDescriptor, int, float | None]] = {}
+        """Receives that have not begun: from where, how many messages, and until when they may wait, by the loop."""
         self._waiting: dict[int, WaitingReceive] = {}
         self._found: list[Taken] = []
         """Receives that waited until this pass of the event loop."""
@@ -128,52 +127,74 @@ class Receives:
     def __contains__(self, number: int) -> bool:
         return number in self._waiting or number in self._taken or number in self._asked
 
+    @property
+    def are_asked(self) -> bool:
+        """Whether some have not begun."""
+        return bool(self._asked)
+
     def start(self, number: int, queue: OpenQueueDescriptor, limit: int, timeout: float | None) -> None:
-        """Receive up to ``limit`` messages. Those that ask for one begin together, at the latest with ``begin``. Raises
-        MessageQueuingError as ``receive_many``.
-        """
-        if self._asked and (limit != 1 or queue is not self._queue or timeout != self._timeout):
-            self.begin()
-        if limit == 1:
-            self._queue, self._timeout = queue, timeout
-            self._asked[number] = None
-            return
-        claim = queue.claim(None)
-        if entries := queue.take_available(limit, claim):
-            self._remove([Taken(number, queue, limit, entries)])
-        else:
-            self._wait(number, queue, limit, claim, timeout)
+        """Receive up to ``limit`` messages, as ``receive_many``. It begins with ``begin``."""
+        until = timeout
+        if timeout is not None and not timeout <= 0:
+            until = round(asyncio.get_running_loop().time() + timeout, 3)  # those that come together end together
+        self._asked[number] = queue, limit, until
 
     def begin(self) -> None:
-        """Begin the receives that came together."""
-        if not self._asked:
+        """Begin the receives that came together, alike ones with one look into their queue."""
+        if not self._asked or not self._has_room():
             return
-        numbers, self._asked = list(self._asked), {}
-        queue, left = self._queue, 0
-        try:
-            claim = queue.claim(None)
-            while entries := queue.take_available(len(numbers) - left, claim):
-                self._remove([Taken(numbers[at], queue, 1, [entry]) for at, entry in enumerate(entries, left)])
-                left += len(entries)
-            for number in numbers[left:]:
-                self._wait(number, queue, 1, claim, self._timeout)
-                left += 1
-        except Exception as error:
-            for number in numbers[left:]:
-                self._fail(number, error)
+        asked, self._asked = self._asked, {}
+        for how, alike in groupby(asked, asked.__getitem__):
+            numbers = list(alike)
+            try:
+                self._begin(numbers, *how)
+            except Exception as error:
+                for number in numbers:
+                    if number not in self:
+                        self._fail(number, error)
 
-    def _wait(self, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim, timeout: float | None) -> None:
+    def _begin(self, numbers: list[int], queue: OpenQueueDescriptor, limit: int, until: float | None) -> None:
+        claim, left = queue.claim(None), deque(numbers)
+        while left and self._has_room():
+            entries = queue.take_available(limit if limit > 1 else len(left), claim)
+            if not entries:
+                for number in left:
+                    self._wait(number, queue, limit, claim, until)
+                return
+            parts = [entries] if limit > 1 else zip(entries, strict=True)
+            taken = [Taken(left.popleft(), queue, limit, part) for part in parts]
+            for one in taken:
+                self._hold(one)
+            self._remove(taken)
+        self._asked |= dict.fromkeys(left, (queue, limit, until))
+
+    def _hold(self, taken: Taken) -> None:
+        self._taken[taken.number] = taken
+        self.held += taken.size
+
+    def _wait(self, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim, until: float | None) -> None:
         waiting = WaitingReceive(self, number, queue, limit, claim)
-        waiting.begin(timeout)
+        waiting.until = until
+        waiting.begin(None if until is None else max(until - asyncio.get_running_loop().time(), 0.0))
         self._waiting[number] = waiting
+
+    def _wait_later(self) -> None:
+        """Leave what comes now to others: the application has much to read before."""
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            one.leave()
+        # They came before those that have not begun.
+        self._asked = {number: (one.queue, one.limit, one.until) for number, one in waiting.items()} | self._asked
 
     def found(self, waiting: WaitingReceive, entries: Sequence[Arrived]) -> None:
         """Note that messages have come, which are gone from their queue."""
         del self._waiting[waiting.number]
-        taken = self._taken[waiting.number] = Taken(waiting.number, waiting.queue, waiting.limit, entries)
+        self._hold(taken := Taken(waiting.number, waiting.queue, waiting.limit, entries))
         if not self._found:
             asyncio.get_running_loop().call_soon(self._take_more)
         self._found.append(taken)
+        if self._waiting and not self._has_room():
+            self._wait_later()
 
     def failed(self, number: int, error: MessageQueuingError) -> None:
         """End a receive that waited in vain."""
@@ -187,17 +208,15 @@ class Receives:
             if self._taken.get(taken.number) is not taken:
                 continue  # it was cancelled meanwhile
             left = taken.limit - len(taken.entries)
-            if left:
+            if left and self._has_room():
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
-                    size = sum([len(value) for _, value in taken.entries])
-                    more = taken.queue.take_available(left, taken.queue.claim(None), size)
-                    taken.entries = [*taken.entries, *more]
+                    more = taken.queue.take_available(left, taken.queue.claim(None), taken.size)
+                    self.held -= taken.size
+                    self._hold(taken := Taken(taken.number, taken.queue, taken.limit, [*taken.entries, *more]))
             self._remove([taken])
 
     def _remove(self, received: list[Taken]) -> None:
         """Wait for the write that removes the messages from the disk."""
-        for taken in received:
-            self._taken[taken.number] = taken
         written = received[0].queue.context.store.durable()
         shared = self._by_write.get(written)
         if shared is None:
@@ -212,6 +231,7 @@ class Receives:
         for taken in left:  # the others were cancelled meanwhile
             del self._taken[taken.number]
             if error is not None:
+                self.held -= taken.size
                 self._fail(taken.number, error)
         if error is None:
             self._unsent += left
@@ -219,15 +239,19 @@ class Receives:
 
     def hand_over(self, queue: OpenQueueDescriptor, entries: list[Entry]) -> None:
         """Keep messages that are gone from the disk until ``sent``, or put them back."""
-        self._unsent.append(Taken(0, queue, len(entries), entries))
+        self._unsent.append(taken := Taken(0, queue, len(entries), entries))
+        self.held += taken.size
 
     def sent(self) -> None:
         """Note that all answers have been handed to the socket."""
+        self.held -= sum([taken.size for taken in self._unsent])
         self._unsent.clear()
 
     def cancel(self, number: int) -> bool:
         """End a receive without its messages. False if it has been answered, or was never started."""
         self.begin()
+        if self._asked.pop(number, None) is not None:
+            return True
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             waiting.leave()
@@ -235,6 +259,7 @@ class Receives:
         taken = self._taken.pop(number, None)
         if taken is None:
             return False
+        self.held -= taken.size
         taken.queue.put_back(taken.entries)
         return True
 
@@ -244,8 +269,10 @@ class Receives:
             waiting.leave()
         self._waiting.clear()
         left = [*self._unsent, *self._taken.values()]
+        self._asked.clear()
         self._unsent.clear()
         self._taken.clear()
+        self.held = 0
         # Other receivers may wait for them: they get them in the queue's order.
         entries = [(entry, one.queue) for one in left for entry in one.entries]
         for entry, queue in sorted(entries, key=lambda one: one[0][0]):
@@ -254,6 +281,8 @@ class Receives:
 
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
+_MOST_BEHIND: Final = 32 * 1024 * 1024
+"""Bytes of messages for a slow application, before its receives leave the next ones in their queues."""
 _CANCEL: Final = int(Kind.CANCEL)
 _RECEIVE: Final = int(Kind.RECEIVE)
 MAXIMUM_CALLS: Final = 8192
@@ -333,7 +362,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         self._greeting_deadline: asyncio.TimerHandle | None = None
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._receives = Receives(self._received, self._failed)
+        self._receives = Receives(self._received, self._failed, self._has_room)
         self._unstarted = 0
         """Tasks of calls that have not taken their first step."""
         self._answers: list[Packet] = []
@@ -420,6 +449,14 @@ class LocalConnection(asyncio.BufferedProtocol):
         """Let answers be written again."""
         self._writable = True
         self._adjust_reading()
+        self._receives.begin()
+
+    def _has_room(self) -> bool:
+        """Whether there is room for more messages: the application reads those that it has got."""
+        if self._transport.is_closing():
+            return False
+        behind = 0 if self._writable else self._transport.get_write_buffer_size()
+        return self._receives.held + behind < _MOST_BEHIND
 
     def _adjust_reading(self) -> None:
         paused = not self._writable or len(self._tasks) + len(self._receives) >= MAXIMUM_CALLS
@@ -544,6 +581,8 @@ class LocalConnection(asyncio.BufferedProtocol):
         if answers and not self._transport.is_closing():
             write_parts(self._transport, answers)
             self._receives.sent()
+            if self._receives.are_asked:
+                asyncio.get_running_loop().call_soon(self._receives.begin)
 
 
 def _asks_for_status(call: Frame) -> bool:

@@ -124,7 +124,7 @@ class Client:
         priority = 0 if transactional else self.random.choice((3, 3, 3, 0, 5, 7))
         size = self.random.choice((10, 200, 1000, 1000, 4000, 20000))
         if self.random.random() < LARGE:  # in a file of its own
-            size = self.random.choice((SMALLEST - 300, SMALLEST, SMALLEST * 3 // 2, SMALLEST * 3, SMALLEST * 16))
+            size = self.random.choice((SMALLEST - 300, SMALLEST, SMALLEST * 3 // 2, SMALLEST * 3, SMALLEST * 8))
         sent = self.ledger.sending(unit, self.number, queue, priority, size, express)
         return sent, Message(sent.body, priority=priority, recoverable=not express, label=str(sent.number))
 
