@@ -3,7 +3,7 @@
 :mod:`qmnode.local.methods` has what applications call. Receives outside of transactions are here: they need no task,
 and lose no message when they end early. Such a receive waits for a message, then for the disk, then until its answer
 is handed to the socket. When the application cancels it or goes away before that, its messages are put back in their
-old places.
+old places. While many answers wait until the application reads them, its receives leave the next messages to others.
 """
 
 from __future__ import annotations
