@@ -48,3 +48,12 @@ async def arrived(node: Door, queue: str, count: int, seconds: float = 30) -> No
         return (await node.manager.queue(path)).message_count >= count
 
     await holds(have, seconds, f"{count} messages are in {queue}")
+
+
+async def emptied(source: Door, queue: str) -> None:
+    """Until the source has heard that all its messages were accepted, which is after they have arrived."""
+
+    async def is_empty() -> bool:
+        return not (await source.manager.queue(f".\\private$\\{queue}")).message_count
+
+    await holds(is_empty, 30, f"nothing is left in {queue} of the source")

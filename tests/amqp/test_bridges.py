@@ -18,7 +18,7 @@ from qmnode.bodies.choice import read_headers
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
-from tests.amqp.bridging import arrived, bridge_settings, bridged, connected
+from tests.amqp.bridging import arrived, bridge_settings, bridged, connected, emptied
 from tests.amqp.conftest import SECRET, open_door
 from tests.lab.waiting import holds
 
@@ -95,7 +95,7 @@ async def test_messages_come_in_and_short_reply_addresses_stay_the_peers(node: D
         await arrived(node, "exact", 1)
         (first,) = await node.messages("exact")
         assert (first.body, first.label, first.transactional) == (b"first", "order 1", True)
-    assert await peer.bodies("orders") == []
+        await emptied(peer, "orders")
     assert node.manager.amqp.bridges == {}
 
 
@@ -119,11 +119,7 @@ async def test_a_bridge_goes_on_after_every_cut(node: Door, peer: Door, directio
             await _interrupted(node, "both", cuts)
 
         await arrived(target, "exact", MANY, 120)
-
-        async def is_empty() -> bool:
-            return not (await source.manager.queue(r".\private$\exact")).message_count
-
-        await holds(is_empty, 30, "nothing is left at the source")
+        await emptied(source, "exact")
         state = node.manager.amqp.bridges["both"]
     found = await target.bodies("exact")
     assert set(found) == set(bodies)
@@ -219,6 +215,7 @@ async def test_the_first_messages_of_a_connection_may_have_come_before(node: Doo
     async with bridged(node, inward=settings):
         await peer.send("orders", b"1", b"2", b"3")
         await arrived(node, "orders", 3)
+        await emptied(peer, "orders")
         for connection in list(peer.door.connections):
             connection.abort()
         await _interrupted(node, "inward", 0)
@@ -258,7 +255,7 @@ async def test_a_full_queue_holds_messages_back_at_the_peer(node: Door, peer: Do
         assert any(one.startswith("bridge inward: ") for one in (await node.manager.status()).warnings)
         await node.manager.set_queue(f".\\private$\\{queue}", quota=0xFFFFFFFF)
         await arrived(node, queue, 4)
-    assert await peer.bodies(queue) == []
+        await emptied(peer, queue)
     assert len(await node.bodies(queue)) == 4
     assert (await node.manager.status()).warnings == ()
 

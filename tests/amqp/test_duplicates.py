@@ -14,10 +14,9 @@ from qmnode import Access, Message
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
-from tests.amqp.bridging import arrived, bridge_settings, bridged
+from tests.amqp.bridging import arrived, bridge_settings, bridged, emptied
 from tests.amqp.conftest import amqp_message, connected, in_thread, open_door
 from tests.amqp.test_transactions import Mover
-from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -111,11 +110,7 @@ async def test_a_bridge_at_least_once_drops_duplicates_of_its_peer(
     settings = bridge_settings(direction="in", peer=peer.url, queue="exact", address="exact", **guarantee)
     async with bridged(door, inward=settings):
         await arrived(door, "exact", len(kept))
-
-        async def is_empty() -> bool:
-            return not await peer.bodies("exact")
-
-        await holds(is_empty, 30, "the peer has none left")
+        await emptied(peer, "exact")
     assert await door.bodies("exact") == kept
 
 
