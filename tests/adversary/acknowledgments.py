@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qmnode import QueueManager
+from qmnode.protocol.session import Session
 from tests.adversary import wire
 from tests.adversary.peer import Peer
 from tests.adversary.wire import Packet
@@ -33,7 +34,11 @@ async def say_to(node: QueueManager, own: str, address: str, names: list[bytes],
         for packet in packets:
             peer.send(packet)
         await peer.flush()
-        taken = [one for one in node.network.accepted if one.port == peer.port]  # type: ignore[attr-defined]
+        taken = [one.session for one in node.network.accepted if one.port == peer.port]  # type: ignore[attr-defined]
         count = len(packets)
-        await eventually(lambda: all(one.session.closed or one.session.received_count == count for one in taken))  # noqa: B023  # awaited
+        await eventually(lambda: all(one.closed or _looked_at(one, count) for one in taken))  # noqa: B023  # awaited
         peer.close()
+
+
+def _looked_at(session: Session, count: int) -> bool:
+    return session.received_count == count and not session.unsettled()
