@@ -245,8 +245,8 @@ async def test_a_full_queue_holds_messages_back_at_the_peer(node: Door, peer: Do
         direction="in", peer=peer.url, queue=queue, address=queue, guarantee=guarantee, **ledger
     )  # fmt: skip
     await node.manager.set_queue(f".\\private$\\{queue}", quota=20)
-    await peer.send(queue, *[bytes(8_000)] * 4)
     async with bridged(node, inward=settings):
+        await peer.send(queue, *[bytes(8_000)] * 4)
 
         async def is_full() -> bool:
             return "MQ_ERROR_INSUFFICIENT_RESOURCES" in node.manager.amqp.bridges["inward"].reason
