@@ -287,6 +287,7 @@ async def pair(server: EmbeddedDirectory, tmp_path: Path) -> AsyncIterator[Pair]
     finally:
         for node in (sender, receiver):
             node.stop()
+            print(node.log)  # pytest shows it if the test fails
 
 
 async def send(node: NodeProcess, name: str, body: bytes) -> None:
