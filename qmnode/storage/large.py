@@ -14,6 +14,7 @@ import functools
 import os
 import shutil
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -49,6 +50,10 @@ the writes that made it, and writing over parts of such blocks takes longer.
 """
 _UNSTARTED: Final = 1024 * 1024
 """Bytes that are written before the disk begins with them."""
+_RECENT_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of values that stay in memory until their messages go."""
+_RECENT: Final = 1.0
+"""Seconds after which such a value gives way to others: its message goes no time soon."""
 _OPEN_FILES: Final = 32
 """Files that are open at a time to be written."""
 
@@ -172,6 +177,9 @@ class LargeMessages:
         self._syncer: ThreadPoolExecutor | None = None
         self._remover: ThreadPoolExecutor | None = None
         self._next = 1
+        self._recent: dict[int, tuple[float, bytes]] = {}
+        """Values that need not be read from their files, and when they came."""
+        self._recent_bytes = 0
         self._spare: dict[int, int] = {}
         """Files to write over, with their sizes."""
         self._spare_bytes = 0
@@ -218,6 +226,12 @@ class LargeMessages:
         """The index of messages whose keys are from ``begin`` up to, but not including, ``end``."""
         return scan(self._index, LARGE + begin, LARGE + end)
 
+    def value(self, key: bytes, record: bytes) -> bytes:
+        """``read_value``, unless the value is in memory."""
+        if len(record) == _REFERENCE.size and (recent := self._recent.get(number_of(record))) is not None:
+            return recent[1]
+        return read_value(self._path, key, record)
+
     # Changes of the current batch
 
     def replace(self, batch: WriteBatch, key: bytes, value: bytes) -> None:
@@ -239,8 +253,26 @@ class LargeMessages:
             number = self._next
             self._next += 1
         self._placed[key] = number
+        self._remember(number, value)
         batch.put(key, _REFERENCE.pack(_REFERENCE_VERSION, size, number), self._messages)
         batch.put(LARGE + key, LARGE_FILE.pack(number, size), self._meta)
+
+    def _remember(self, number: int, value: bytes) -> None:
+        """Keep a value in memory: its queue may be a little behind, and each would be read from its file again."""
+        now, free = time.monotonic(), _RECENT_BYTES - self._recent_bytes
+        while free < len(value):
+            oldest = next(iter(self._recent), 0)
+            if not oldest or now - self._recent[oldest][0] < _RECENT:
+                return
+            self._forget(oldest)
+            free = _RECENT_BYTES - self._recent_bytes
+        self._recent[number] = now, value
+        self._recent_bytes += len(value)
+
+    def _forget(self, number: int) -> None:
+        recent = self._recent.pop(number, None)
+        if recent is not None:
+            self._recent_bytes -= len(recent[1])
 
     def _spare_file(self, size: int) -> int:
         """The smallest that has room, unless it would waste as much as it holds; 0 if there is none."""
@@ -284,6 +316,7 @@ class LargeMessages:
         if number not in self._gone:  # the index still shows what an earlier change of the batch has removed
             self._gone.add(number)
             self._free.append(number)
+            self._forget(number)
 
     # The batch leaves
 
@@ -423,6 +456,7 @@ class LargeMessages:
         self.give_up()
         self._closed = True
         self._used = False
+        self._recent.clear()
         for worker in (self._syncer, self._remover):
             if worker is not None:
                 worker.shutdown()

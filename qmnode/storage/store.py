@@ -25,7 +25,7 @@ from qmnode.model.traffic import Histogram
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.express import ExpressMemory
-from qmnode.storage.large import SMALLEST, LargeMessages, read_value
+from qmnode.storage.large import SMALLEST, LargeMessages
 from qmnode.storage.layout import (
     EXPIRY_KEY,
     FORMAT_VERSION,
@@ -439,7 +439,7 @@ class Store:
             return value
         key = MESSAGE_KEY.pack(queue_id, lookup_identifier)
         value = self.get(Family.MESSAGES, key)
-        return self.get(Family.EXPRESS, key) if value is None else read_value(self.path, key, value)
+        return self.get(Family.EXPRESS, key) if value is None else self._large.value(key, value)
 
     def read_messages(self, queue_id: int, first: int, last: int, limit: int, size: int, express: bool) -> list[Entry]:
         """Messages from ``first`` to ``last``, until ``limit`` messages or ``size`` bytes."""
@@ -470,7 +470,7 @@ class Store:
             key = iterator.key()
             if key > end:
                 break
-            value = read_value(self.path, key, iterator.value())
+            value = self._large.value(key, iterator.value())
             entries.append((unpack(key[4:], "big"), value))
             size -= len(value)
             if len(entries) >= limit or size <= 0:
@@ -498,7 +498,7 @@ class Store:
             key = iterator.key()
             if key < begin:
                 break
-            entries.append((int.from_bytes(key[4:], "big"), read_value(self.path, key, iterator.value())))
+            entries.append((int.from_bytes(key[4:], "big"), self._large.value(key, iterator.value())))
             iterator.prev()
         else:
             check_end(iterator)

@@ -32,6 +32,12 @@ from tests.storage.large_messages import (
 )
 
 
+@pytest.fixture(autouse=True)
+def _from_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is read from its file, not from memory (``test_recent``)."""
+    monkeypatch.setattr(large, "_RECENT_BYTES", 0)
+
+
 @pytest.mark.parametrize("size", [SMALLEST - 1, SMALLEST, SMALLEST + 1, 4 << 20])
 def test_what_is_stored_is_read_in_every_way_also_after_a_start(path: Path, size: int) -> None:
     with Store.open(path) as store:
