@@ -177,8 +177,8 @@ class LargeMessages:
         self._syncer: ThreadPoolExecutor | None = None
         self._remover: ThreadPoolExecutor | None = None
         self._next = 1
-        self._recent: dict[int, tuple[float, bytes]] = {}
-        """Values that need not be read from their files, and when they came."""
+        self._recent: dict[int, tuple[float, bytes, bytes]] = {}
+        """Values that need not be read from their files: when each came, and its message's key."""
         self._recent_bytes = 0
         self._spare: dict[int, int] = {}
         """Files to write over, with their sizes."""
@@ -229,7 +229,9 @@ class LargeMessages:
     def value(self, key: bytes, record: bytes) -> bytes:
         """``read_value``, unless the value is in memory."""
         if len(record) == _REFERENCE.size and (recent := self._recent.get(number_of(record))) is not None:
-            return recent[1]
+            _, of, value = recent
+            if of == key:
+                return value
         return read_value(self._path, key, record)
 
     # Changes of the current batch
@@ -253,11 +255,11 @@ class LargeMessages:
             number = self._next
             self._next += 1
         self._placed[key] = number
-        self._remember(number, value)
+        self._remember(number, key, value)
         batch.put(key, _REFERENCE.pack(_REFERENCE_VERSION, size, number), self._messages)
         batch.put(LARGE + key, LARGE_FILE.pack(number, size), self._meta)
 
-    def _remember(self, number: int, value: bytes) -> None:
+    def _remember(self, number: int, key: bytes, value: bytes) -> None:
         """Keep a value in memory: its queue may be a little behind, and each would be read from its file again."""
         now, free = time.monotonic(), _RECENT_BYTES - self._recent_bytes
         while free < len(value):
@@ -266,13 +268,13 @@ class LargeMessages:
                 return
             self._forget(oldest)
             free = _RECENT_BYTES - self._recent_bytes
-        self._recent[number] = now, value
+        self._recent[number] = now, key, value
         self._recent_bytes += len(value)
 
     def _forget(self, number: int) -> None:
         recent = self._recent.pop(number, None)
         if recent is not None:
-            self._recent_bytes -= len(recent[1])
+            self._recent_bytes -= len(recent[-1])
 
     def _spare_file(self, size: int) -> int:
         """The smallest that has room, unless it would waste as much as it holds; 0 if there is none."""
@@ -341,6 +343,8 @@ class LargeMessages:
     def give_up(self) -> None:
         """Nothing of the current batch is written any longer."""
         _close(self.leave().opened)
+        self._recent.clear()
+        self._recent_bytes = 0
 
     def arrived(self) -> None:
         """The batch that left can be read."""
@@ -456,7 +460,6 @@ class LargeMessages:
         self.give_up()
         self._closed = True
         self._used = False
-        self._recent.clear()
         for worker in (self._syncer, self._remover):
             if worker is not None:
                 worker.shutdown()

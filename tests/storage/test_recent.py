@@ -10,6 +10,7 @@ from qmnode.model.record import PREFIX_SIZE
 from qmnode.storage import large
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import FOLDER, SMALLEST
+from qmnode.storage.layout import LARGE, MESSAGE_KEY, Family
 from qmnode.storage.store import Store
 from tests.storage.large_messages import QUEUE, delete, put, stored, value
 
@@ -85,3 +86,28 @@ def test_another_value_is_read_as_soon_as_it_is_there(path: Path, store: Store) 
     assert store.get_message(QUEUE, 0) == other
     damage(path)
     assert store.get_message(QUEUE, 0) == other
+
+
+def test_a_message_whose_file_was_given_to_another_one_is_not_read_as_that(path: Path, store: Store) -> None:
+    put(store, 0)
+    store.delete(Family.META, LARGE + MESSAGE_KEY.pack(QUEUE, 0))  # a damaged index
+    store.flush()
+    store.close()
+    with Store.open(path) as again:
+        put(again, 1)
+        assert again.get_message(QUEUE, 1) == value(1)
+        with pytest.raises(StoreError, match="does not hold what was written"):
+            again.get_message(QUEUE, 0)
+
+
+def test_nothing_stays_in_memory_after_a_failed_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, 0)
+    monkeypatch.setattr(large.os, "fdatasync", _fails)
+    with pytest.raises(StoreError, match="a write to the message store failed"):
+        put(store, 1)
+    assert not store._large._recent
+    assert not store._large._recent_bytes
+
+
+def _fails(_: int) -> None:
+    raise OSError("no more")
