@@ -1,16 +1,25 @@
-"""Waiting for a condition, with a limit that is longer on a machine with more work than processors."""
+"""Waiting for a condition, with a limit that is longer on a machine with more work than processors.
+
+With ``QMNODE_TEST_PAUSE=SECONDS`` all tests pause for so long between two looks. With 0 they see what is true for a
+moment only, and with 0.3 they miss it: both find tests that wait for something else than they need.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Result = TypeVar("Result")
+_PAUSE: Final = os.environ.get("QMNODE_TEST_PAUSE")
+
+
+def _pause(usual: float) -> float:
+    return usual if _PAUSE is None else float(_PAUSE)
 
 
 def patience() -> float:
@@ -27,7 +36,7 @@ def wait_until(condition: Callable[[], Result], limit: float, what: str, pause: 
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {limit:g} s of a quiet machine")
-        time.sleep(pause)
+        time.sleep(_pause(pause))
 
 
 async def holds(condition: Callable[[], Awaitable[bool]], limit: float, what: str, pause: float = 0.02) -> None:
@@ -46,7 +55,7 @@ async def until(
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {limit:g} s of a quiet machine")
-        await asyncio.sleep(pause)
+        await asyncio.sleep(_pause(pause))
 
 
 async def eventually(condition: Callable[[], bool], what: str = "it") -> None:
