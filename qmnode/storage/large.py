@@ -3,7 +3,8 @@
 The record of such a message is a reference to its file. The file is written and synced before the record, and is free
 once the record's removal is synced. After a crash between the two, the next start frees files without a record. A few
 free files are kept and written over: a disk syncs that in half the time that it needs for a new file. Those that were
-written last stay open.
+written last stay open. Values that came last stay in memory for a while, so that a queue that is a little behind does
+not have them read from their files.
 
 The index (``large`` in qmnode.storage.layout) says which file belongs to which message, without reading the messages.
 """
@@ -341,7 +342,7 @@ class LargeMessages:
         return leaving
 
     def give_up(self) -> None:
-        """Nothing of the current batch is written any longer."""
+        """Nothing of the current batch is written any longer, and no value is in memory."""
         _close(self.leave().opened)
         self._recent.clear()
         self._recent_bytes = 0
