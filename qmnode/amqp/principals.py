@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from qmnode.amqp.attempts import Attempts
 from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
+from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
 from qmnode.settings.amqp import AmqpSettings

@@ -1,9 +1,9 @@
-"""Sessions of the people who are signed in, and limits on attempts to sign in."""
+"""Sessions of the people who are signed in."""
 
 import hmac
 import secrets
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,11 +15,7 @@ IDLE: Final = 30 * 60.0
 LONGEST: Final = 12 * 3600.0
 """Seconds after which every session ends."""
 MOST: Final = 1000
-"""Sessions at a time; the one that is idle for the longest ends for a new one."""
-ATTEMPTS: Final = 10
-"""Attempts to sign in that may fail from one address within ``ATTEMPTS_WITHIN``."""
-ATTEMPTS_WITHIN: Final = 60.0
-_ADDRESSES: Final = 10_000
+"""Sessions at a time. For a new one, the idlest session of the person with the most sessions ends."""
 
 
 @dataclass(slots=True)
@@ -49,8 +45,8 @@ class Sessions:
         """Add a session; the value of its cookie."""
         await self._end_old()
         while len(self._sessions) >= MOST:
-            _, idlest = self._sessions.popitem(last=False)
-            await idlest.view.close()
+            ((busiest, _),) = Counter(one.name for one in self._sessions.values()).most_common(1)
+            await self.end(next(cookie for cookie, one in self._sessions.items() if one.name == busiest))
         cookie = secrets.token_urlsafe(32)
         session.began = session.used = self._now()
         self._sessions[cookie] = session
@@ -83,24 +79,3 @@ class Sessions:
     def _is_over(self, session: Session) -> bool:
         now = self._now()
         return now - session.used > IDLE or now - session.began > LONGEST
-
-
-class Attempts:
-    """Failed attempts to sign in, by address."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def is_refused(self, address: str) -> bool:
-        """Whether an address has failed too often to try again now."""
-        failed = self._failed.get(address)
-        while failed and self._now() - failed[0] > ATTEMPTS_WITHIN:
-            failed.popleft()
-        return failed is not None and len(failed) >= ATTEMPTS
-
-    def failed(self, address: str) -> None:
-        self._failed.setdefault(address, deque(maxlen=ATTEMPTS)).append(self._now())
-        self._failed.move_to_end(address)
-        if len(self._failed) > _ADDRESSES:
-            self._failed.popitem(last=False)

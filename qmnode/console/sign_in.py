@@ -7,30 +7,33 @@ import asyncio
 import json
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode
 
+from cryptography.fernet import Fernet, InvalidToken
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from qmnode.attempts import Attempts
 from qmnode.console.port import Credential, Enterprise, UnavailableError
-from qmnode.console.sessions import Attempts, Session, Sessions
+from qmnode.console.sessions import Session, Sessions
 from qmnode.console.view import LyingError, Seen, View, document_of
 from qmnode.management.tokens import Role
+from qmnode.transport.blocks import block_of
 
 REQUEST_SIZE: Final = 16 << 20
 """The largest request in bytes."""
-PROVIDER_TIME: Final = 600.0
+ATTEMPTS: Final = 10
+"""Attempts to sign in with one name or from one address block, undecided or failed within a minute."""
+PROVIDER_TIME: Final = 600
 """Seconds that a person may take at the provider."""
 _TIME: Final = 5.0
 _LONGEST_SECRET: Final = 1000
 _LONGEST_NAME: Final = 200
-_MOST_UNDER_WAY: Final = 1000
 _UNAUTHORIZED: Final = 401
 _ROLES: Final = {
     Role.READ: ("read",),
@@ -85,7 +88,26 @@ class _UnderWay(NamedTuple):
     state: str
     nonce: str
     verifier: str
-    began: float
+
+
+class _Sealed:
+    """Sign-ins at the provider, kept by the browsers that began them: in a cookie that only this console reads.
+
+    So the console remembers nothing of browsers that never come back, and none can displace the sign-in of another.
+    """
+
+    def __init__(self) -> None:
+        self._key = Fernet(Fernet.generate_key())
+
+    def cookie(self, began: _UnderWay) -> str:
+        return self._key.encrypt(json.dumps(began).encode()).decode()
+
+    def began(self, cookie: str) -> _UnderWay | None:
+        """The sign-in of a cookie; None if this console did not make it, or longer than ``PROVIDER_TIME`` ago."""
+        try:
+            return _UnderWay(*json.loads(self._key.decrypt(cookie.encode(), ttl=PROVIDER_TIME)))
+        except InvalidToken:
+            return None
 
 
 class SignIn:
@@ -99,8 +121,8 @@ class SignIn:
         self._path = path
         self._tls = tls
         self.cookie = "__Host-console" if tls and path == "/" else "console"
-        self.attempts = Attempts()
-        self._under_way: OrderedDict[str, _UnderWay] = OrderedDict()
+        self._attempts = Attempts(ATTEMPTS, time.monotonic)
+        self._under_way = _Sealed()
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -144,17 +166,21 @@ class SignIn:
 
     async def _sign_in(self, request: Request) -> Response:
         wanted = await document_of_request(request)
-        address = f"from {request.client.host if request.client is not None else ''}"
-        counted = [address, *([f"as {wanted['user']:.200}".casefold()] if isinstance(wanted.get("user"), str) else [])]
-        if any(self.attempts.is_refused(one) for one in counted):
+        counted = [f"from {block_of(request.client.host if request.client is not None else '')}"]
+        if isinstance(wanted.get("user"), str):
+            counted.append(f"as {wanted['user']:.200}".casefold())
+        if not self._attempts.begin(*counted):
             raise HTTPException(429, "too many attempts failed: wait a minute, then sign in again")
         try:
             session = await self._session(*await self._proved(wanted))
         except HTTPException as error:
-            if error.status_code == _UNAUTHORIZED:
-                for one in counted:
-                    self.attempts.failed(one)
+            if error.status_code != _UNAUTHORIZED:
+                self._attempts.take_back(*counted)
             raise
+        except UnavailableError:
+            self._attempts.take_back(*counted)
+            raise
+        self._attempts.take_back(*counted)
         response = self._document(session)
         await self._begin(request, response, session)
         return response
@@ -210,28 +236,24 @@ class SignIn:
     async def _start(self, _: Request) -> Response:
         assert self._ways is not None and self._ways.provider is not None
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        began = _UnderWay(state, nonce, verifier, time.monotonic())
         try:
-            address = await self._ways.provider.address(began.state, began.nonce, began.verifier)
+            address = await self._ways.provider.address(state, nonce, verifier)
         except (UnavailableError, RefusedError) as error:
             return self._home(str(error))
         response = RedirectResponse(address, 302)
-        key = secrets.token_urlsafe(32)
-        self._under_way[key] = began
-        while len(self._under_way) > _MOST_UNDER_WAY:
-            self._under_way.popitem(last=False)
+        began = self._under_way.cookie(_UnderWay(state, nonce, verifier))
         # Lax: the browser comes back from another site, and only what it began itself may end here.
         response.set_cookie(
-            "console-oidc", key, path=f"{self._path}api/oidc/", secure=self._tls, httponly=True, samesite="lax",
-            max_age=int(PROVIDER_TIME),
+            "console-oidc", began, path=f"{self._path}api/oidc/", secure=self._tls, httponly=True, samesite="lax",
+            max_age=PROVIDER_TIME,
         )  # fmt: skip
         return response
 
     async def _come_back(self, request: Request) -> Response:
         assert self._ways is not None and self._ways.provider is not None
         asked = request.query_params
-        began = self._under_way.pop(request.cookies.get("console-oidc", ""), None)
-        if began is None or time.monotonic() - began.began > PROVIDER_TIME:
+        began = self._under_way.began(request.cookies.get("console-oidc", ""))
+        if began is None:
             return self._home("this browser has not begun to sign in, or it took too long: begin again")
         if not secrets.compare_digest(asked.get("state", "").encode(), began.state.encode()):
             return self._home("the answer is not to this browser's question: begin again")

@@ -10,8 +10,7 @@ import pytest
 
 import qmnode
 from qmnode.console.port import Answer
-from qmnode.console.sessions import ATTEMPTS
-from qmnode.console.sign_in import REQUEST_SIZE
+from qmnode.console.sign_in import ATTEMPTS, REQUEST_SIZE
 from tests.adversary.attacks import Area, attack
 from tests.adversary.played_console import (
     JOB,

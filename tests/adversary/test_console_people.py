@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
@@ -19,8 +20,7 @@ from mqenterprise.console.people.settings import OpenIdSettings, load_sign_in
 from mqenterprise.operations.errors import OperationsError
 from qmnode.console.app import Console
 from qmnode.console.port import UnavailableError
-from qmnode.console.sessions import ATTEMPTS
-from qmnode.console.sign_in import Person, RefusedError, Ways
+from qmnode.console.sign_in import ATTEMPTS, Person, RefusedError, Ways
 from qmnode.management.assertions import LONGEST, Consoles
 from qmnode.management.tokens import Role
 from qmnode.settings.node import ConfigurationError
@@ -424,3 +424,92 @@ async def test_passwords_are_not_guessed() -> None:
             wanted = {"method": "ldap", "user": user, "password": password}
             assert (await client.post("/api/session", json=wanted)).status_code == 401
     assert directory.asked == ATTEMPTS
+
+
+@attack(
+    Area.CONSOLE,
+    can="try hundreds of passwords at once, before the directory has refused the first",
+    promised="attempts under way count like failed ones: the directory sees ten of them, and others sign in meanwhile",
+)
+async def test_passwords_are_not_guessed_all_at_once() -> None:
+    refuses = asyncio.Event()
+    asked: list[str] = []
+
+    class Directory:
+        async def identify(self, name: str, password: str) -> Person | None:
+            if password == "right":
+                return Person(name, ("ops",))
+            asked.append(name)
+            await refuses.wait()
+            return None
+
+    ways = Ways(lambda _: lambda _: "the-token", passwords=Directory())
+    served = Console(Played({"ALPHA": PlayedNode()}), ["console.test"], ways=ways)
+
+    async def tries(address: str, user: str, password: str = "guess") -> int:
+        transport = httpx.ASGITransport(served, client=(address, 1))
+        async with httpx.AsyncClient(transport=transport, base_url=URL, headers={"Origin": URL}) as client:
+            wanted = {"method": "ldap", "user": user, "password": password}
+            return (await client.post("/api/session", json=wanted)).status_code
+
+    guesses = [tries(f"2001:db8::{number:x}", f"user{number}") for number in range(150)]  # one /64
+    guesses += [tries(f"192.0.2.{number}", "alice") for number in range(150)]  # one name
+    running = asyncio.gather(*guesses)
+    while len(asked) < 2 * ATTEMPTS:
+        await asyncio.sleep(0)
+    assert await tries("198.51.100.1", "carol", "right") == 200
+    refuses.set()
+    answers = await running
+    assert (answers.count(401), answers.count(429)) == (2 * ATTEMPTS, 300 - 2 * ATTEMPTS)
+    assert len(asked) == 2 * ATTEMPTS
+
+
+@attack(
+    Area.CONSOLE,
+    can="begin sign-ins at the OpenID Connect provider by the thousand, and finish none",
+    promised="the console keeps nothing of them: whoever has begun to sign in can finish",
+)
+async def test_sign_ins_that_nobody_finishes_displace_none() -> None:
+    provider = LyingProvider()
+    ways = Ways(lambda _: lambda _: "the-token", provider=provider_of(provider))
+    served = Console(Played({"ALPHA": PlayedNode()}), ["console.test"], ways=ways)
+    async with browser(served) as honest_one, browser(served) as attacker:
+        began = await honest_one.get("/api/oidc/start")
+        asked = httpx.URL(began.headers["location"]).params
+        provider.claims = {"nonce": asked["nonce"]}
+        for _ in range(1_100):
+            attacker.cookies.clear()
+            assert (await attacker.get("/api/oidc/start")).status_code == 302
+        answer = await honest_one.get("/api/oidc/callback", params={"code": "c", "state": asked["state"]})
+        assert answer.headers["location"] == "/#/"
+        assert (await honest_one.get("/api/session")).json()["signed_in"] is True
+
+
+@attack(
+    Area.CONSOLE,
+    can="alter the cookie of a sign-in under way, or finish one with the cookie of another or of an earlier console",
+    promised="the console takes only the sign-in that it began with this browser, for ten minutes",
+)
+async def test_a_sign_in_under_way_is_not_forged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def served() -> Console:
+        ways = Ways(lambda _: lambda _: "the-token", provider=provider_of(LyingProvider()))
+        return Console(Played({"ALPHA": PlayedNode()}), ["console.test"], ways=ways)
+
+    async def finished(console: Console, cookie: str, state: str) -> str:
+        async with browser(console, Cookie=f"console-oidc={cookie}") as client:
+            answer = await client.get("/api/oidc/callback", params={"code": "c", "state": state, "error": "denied"})
+            return answer.headers["location"]
+
+    one = served()
+    async with browser(one) as client, browser(one) as other:
+        began = await client.get("/api/oidc/start")
+        state, cookie = httpx.URL(began.headers["location"]).params["state"], client.cookies["console-oidc"]
+        await other.get("/api/oidc/start")
+        assert "denied" in await finished(one, cookie, state), "its own, which the provider may refuse"
+        assert state not in cookie
+        for forged in (cookie[:-6] + "AAAAA=", cookie[1:], "A" * 200, "", other.cookies["console-oidc"]):
+            assert "begin+again" in await finished(one, forged, state), forged
+        assert "begin+again" in await finished(served(), cookie, state)
+        later = time.time() + 601
+        monkeypatch.setattr(time, "time", lambda: later)
+        assert "begin+again" in await finished(one, cookie, state)

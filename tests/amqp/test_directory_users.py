@@ -14,8 +14,8 @@ from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.settings import ServerKind
-from qmnode.amqp.attempts import Attempts
 from qmnode.amqp.sasl import AMQP_HEADER
+from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.structures.access_masks import QueueAccess

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import qmnode
-from qmnode.console.sessions import ATTEMPTS, IDLE, LONGEST, Attempts, Session, Sessions
+from qmnode.console.sessions import IDLE, LONGEST, MOST, Session, Sessions
 from tests.console.conftest import TOKENS
 from tests.lab.waiting import wait_until
 
@@ -226,13 +226,15 @@ def test_a_node_alone_serves_its_own_console(lab: ConsoleLab) -> None:
     assert httpx.get(other, verify=lab.trust()).status_code == 401
 
 
+class Nothing:
+    """A view of no node."""
+
+    async def close(self) -> None:
+        pass
+
+
 async def test_sessions_end() -> None:
     now = 0.0
-
-    class Nothing:
-        async def close(self) -> None:
-            pass
-
     sessions = Sessions(lambda: now)
     idle = await sessions.begin(Session("idle", (), Nothing()))  # type: ignore[arg-type]
     busy = await sessions.begin(Session("busy", (), Nothing()))  # type: ignore[arg-type]
@@ -244,13 +246,12 @@ async def test_sessions_end() -> None:
     assert sessions.find(busy) is None
 
 
-def test_attempts_are_limited_for_an_address() -> None:
-    now = 0.0
-    attempts = Attempts(lambda: now)
-    for _ in range(ATTEMPTS):
-        assert not attempts.is_refused("one")
-        attempts.failed("one")
-    assert attempts.is_refused("one")
-    assert not attempts.is_refused("other")
-    now = 61.0
-    assert not attempts.is_refused("one")
+async def test_a_person_with_many_sessions_ends_none_of_another() -> None:
+    sessions = Sessions()
+    other = await sessions.begin(Session("other", (), Nothing()))  # type: ignore[arg-type]
+    first = await sessions.begin(Session("many", (), Nothing()))  # type: ignore[arg-type]
+    for _ in range(MOST):
+        last = await sessions.begin(Session("many", (), Nothing()))  # type: ignore[arg-type]
+    assert sessions.find(other) is not None
+    assert sessions.find(first) is None
+    assert sessions.find(last) is not None
