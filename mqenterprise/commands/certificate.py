@@ -14,6 +14,7 @@ from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_
 from mqenterprise.certificates.report import row_of
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from qmnode.commands.complaint import complain
+from qmnode.commands.target import WideOption
 from qmnode.security.process import forbid_core_dumps
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Certificates that users sign messages with.")
@@ -66,13 +67,22 @@ def list_(
     directory_file: DirectoryFile = None,
     ahead: Ahead = 30,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """List certificates and when they expire. Exit code 2: one is due to be renewed or revoked."""
     with _registry(directory_file) as registry:
         now = time.time()
         rows = [row_of(each, now, ahead) for each in registry.list(user)]
         rows.sort(key=lambda row: (str(row["user"]).casefold(), str(row["not_after"])))
-        show(rows, COLUMNS, as_json=as_json, empty="no certificates")
+        show(
+            rows,
+            COLUMNS,
+            as_json=as_json,
+            empty="no certificates",
+            whole=("user", "fingerprint", "valid from", "valid until"),
+            drop=("key", "valid from", "user"),
+            wide=wide,
+        )
         if any(row["is_due"] for row in rows):
             raise typer.Exit(SOMETHING_TO_DO)
 

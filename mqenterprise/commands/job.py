@@ -23,9 +23,10 @@ from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.settings import OperationsSettings
 from qmnode.commands.groups import Commands
 from qmnode.commands.job import PAST
-from qmnode.commands.output import counted, print_facts, print_json, print_table, say
+from qmnode.commands.output import counted, print_facts, print_json, say
+from qmnode.commands.tables import print_row, print_table
+from qmnode.commands.target import WideOption
 from qmnode.management.operation_routes import JobDocument, LogEntry
-from qmnode.structures.text import printable
 
 app = Commands(
     no_args_is_help=True,
@@ -48,13 +49,13 @@ def summary(machine: str, job: JobDocument) -> str:
 
 def print_entry(machine: str, entry: LogEntry, *, error: bool = False) -> None:
     """Print the outcome for one message."""
-    target = f"to {entry.target}" if entry.target else ""
-    parts = (machine, entry.lookup_identifier, entry.queue, entry.result, target, entry.way, entry.detail)
-    line = "  ".join(part for part in parts if part)
+    target = f"to {entry.target}" if entry.target else None
+    optional = (target, entry.way or None, entry.detail or None)
+    parts = (machine, entry.lookup_identifier, entry.queue, entry.result, *optional)
     if error:
-        say(line)
+        say("  ".join(filter(None, parts)))
     else:
-        print(printable(line))
+        print_row(*parts)
 
 
 @app.command("list", epilog="Example: mqenterprise job list --all --state running")
@@ -63,6 +64,7 @@ def list_jobs(
     state: Annotated[str, typer.Option(help="Only jobs that are running, paused, cancelled or done.")] = "",
     access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """List the jobs of nodes, the latest of each first. Exit code 1: a node did not answer."""
     if state not in ("", "running", "paused", "cancelled", "done"):
@@ -103,7 +105,9 @@ def list_jobs(
                 for name, job in rows
             ],
             right=("done", "not", "of"),
-            whole=("job",),
+            whole=("job", "queues", "to", "begun"),
+            drop=("by", "begun", "to", "of", "not"),
+            wide=wide,
         )
     if report_errors(errors, asked):
         raise typer.Exit(FAILED)

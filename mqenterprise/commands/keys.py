@@ -24,8 +24,8 @@ from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.report import COLUMNS, brief, rows_of
 from mqenterprise.keys.settings import COMPUTER, load_key_settings
 from qmnode.commands.complaint import complain
-from qmnode.commands.output import print_table
-from qmnode.commands.target import YesOption, at_a_terminal
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import WideOption, YesOption, at_a_terminal
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.process import forbid_core_dumps
 
@@ -52,10 +52,11 @@ def status(
     keys_file: KeysFile = None,
     destroyed: Annotated[bool, typer.Option("--destroyed", help="Also show the records of destroyed keys.")] = False,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """List the keys, the senders that may still use each, and what is due. Exit code 2: something is due."""
     with _chosen(computers, site, directory_file, keys_file) as chosen:
-        _report(asyncio.run(chosen.fleet().status()), chosen.waiting, as_json=as_json, destroyed=destroyed)
+        _report(asyncio.run(chosen.fleet().status()), chosen.waiting, as_json=as_json, destroyed=destroyed, wide=wide)
 
 
 @app.command()
@@ -119,7 +120,8 @@ def _ask_to_roll_back(chosen: _Chosen) -> None:
             before = [each for each in pairs if each.provider == current.provider and each.state is KeyState.PREVIOUS]
             again = max(before, key=lambda each: each.created_time).fingerprint if before else "none is left"
             rows.append((keys.node.computer_name, current.provider, current.fingerprint, again))
-    print_table(("node", "provider", "- published now", "+ published again"), rows)
+    columns = ("node", "provider", "- published now", "+ published again")
+    print_table(columns, rows, whole=columns[2:])
     typer.confirm("Publish these keys again?", abort=True, err=True)
 
 
@@ -172,11 +174,19 @@ def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, Outcome]],
     _report(outcome, chosen.waiting, as_json=as_json, destroyed=False)
 
 
-def _report(outcome: Outcome, waiting: Waiting, *, as_json: bool, destroyed: bool) -> None:
+def _report(outcome: Outcome, waiting: Waiting, *, as_json: bool, destroyed: bool, wide: bool = False) -> None:
     now = time.time()
     rows = [row for keys in outcome.done for row in rows_of(keys, waiting, now, destroyed=destroyed)]
     if rows or as_json or not outcome.failed:
-        show(rows if as_json else [brief(row) for row in rows], COLUMNS, as_json=as_json, empty="no queue managers")
+        show(
+            rows if as_json else [brief(row) for row in rows],
+            COLUMNS,
+            as_json=as_json,
+            empty="no queue managers",
+            whole=("node", "fingerprint"),
+            drop=("age", "may send", "key"),
+            wide=wide,
+        )
     for name, sentence in sorted(outcome.failed.items()):
         complain(f"{name}: {sentence}")
     if outcome.failed:

@@ -24,12 +24,13 @@ from qmnode.administration.failures import BY
 from qmnode.commands.groups import Commands
 from qmnode.commands.message_files import FAILURE_QUEUES
 from qmnode.commands.messages import lookup
-from qmnode.commands.output import counted, print_body, print_facts, print_json, print_table, say, size_text
+from qmnode.commands.output import counted, print_body, print_facts, print_json, say, size_text
 from qmnode.commands.selecting import WhereOption
+from qmnode.commands.tables import print_row, print_table
+from qmnode.commands.target import WideOption
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import FailureGroups
-from qmnode.structures.text import printable
 
 app = Commands(
     no_args_is_help=True,
@@ -94,8 +95,7 @@ def find(
 def _print_found(machine: str, queue: str, message: MessageDocument, *, bodies: bool) -> None:
     arrived = f"{message.arrival_time:%Y-%m-%d %H:%M:%S}" if message.arrival_time else "-"
     label = f"(unreadable) {message.label}" if message.unreadable else message.label
-    parts = (machine, queue, message.lookup_identifier, arrived, size_text(message.body_size), label)
-    print(printable("  ".join(parts)))
+    print_row(machine, queue, message.lookup_identifier, arrived, size_text(message.body_size), label)
     if bodies:
         print_message_body(message)
 
@@ -153,6 +153,7 @@ def failures(
     nodes: Nodes = NO_NODES,
     access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """Show the failed messages of all nodes in groups, the largest first, with the --where that returns or deletes each
     group. Exit code 1: a node did not answer."""
@@ -195,6 +196,9 @@ def failures(
                 for group in groups
             ],
             right=("count", "last hour", "hour before"),
+            whole=("first", "last"),
+            drop=("hour before", "last hour", "first", "last", "at"),
+            wide=wide,
         )
         for group in groups[:10]:
             say(f"{group.count:,}: " + " ".join(f"--where '{text}'" for text in group.where))

@@ -17,7 +17,7 @@ from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from qmnode.commands.complaint import complain
-from qmnode.commands.output import print_table
+from qmnode.commands.tables import print_table
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import printable_json
 
@@ -72,8 +72,13 @@ def show(
     as_json: bool,
     empty: str,
     whole: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    wide: bool = False,
 ) -> None:
-    """Rows as a table with the columns' titles, or as JSON with everything that a row has."""
+    """Rows as a table with the columns' titles, or as JSON with everything that a row has.
+
+    For ``whole``, ``drop`` and ``wide`` see ``print_table``.
+    """
     if as_json:
         print_document(list(rows))
         return
@@ -81,4 +86,5 @@ def show(
         typer.echo(empty)
         return
     cells = [[row.get(name) for name in columns] for row in rows]
-    print_table(list(columns.values()), [[None if cell == "" else cell for cell in row] for row in cells], whole=whole)
+    rows_of_cells = [[None if cell == "" else cell for cell in row] for row in cells]
+    print_table(list(columns.values()), rows_of_cells, whole=whole, drop=drop, wide=wide)

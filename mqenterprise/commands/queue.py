@@ -20,6 +20,7 @@ from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, Ob
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
+from qmnode.commands.target import WideOption
 from qmnode.model.message import INFINITE
 from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -120,12 +121,13 @@ def list_(
     directory_file: DirectoryFile = None,
     computer: Annotated[str | None, typer.Option(help="Only the queues of this computer.")] = None,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """List the public queues of the directory, or of one computer."""
     with opened(directory_file) as directory:
         fields = [field.name for field in dataclasses.fields(Queue)]
         found = directory.queues.of(computer, fields) if computer else directory.queues.list(attributes=fields)
-        _show(found, as_json=as_json, empty="no public queues")
+        _show(found, as_json=as_json, empty="no public queues", wide=wide)
         for problem in directory.half_written():
             complain(problem.sentence)
 
@@ -139,6 +141,7 @@ def find(
     label: Annotated[str | None, typer.Option(help="Queues with this label.")] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Queues of this service (a GUID).")] = None,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """Look queues up by path name, GUID, label or type; exit code 1 when there is none."""
     if name is None and label is None and type_ is None:
@@ -151,7 +154,7 @@ def find(
             filters = [equals("label", label)] if label is not None else []
             filters += [equals("type", _guid(type_))] if type_ is not None else []
             found = list(directory.queues.list(*filters))
-        _show(found, as_json=as_json, empty="no such queue")
+        _show(found, as_json=as_json, empty="no such queue", wide=wide)
         if not found:
             raise typer.Exit(FAILED)
 
@@ -223,11 +226,19 @@ def _row(queue: Queue) -> dict[str, Any]:
     }
 
 
-def _show(queues: Iterable[Queue], *, as_json: bool, empty: str = "") -> None:
+def _show(queues: Iterable[Queue], *, as_json: bool, empty: str = "", wide: bool = False) -> None:
     rows = sorted((_row(queue) for queue in queues), key=lambda row: str(row["pathname"]))
     if not as_json:
         rows = [row | {"properties": _properties(row)} for row in rows]
-    show(rows, COLUMNS, as_json=as_json, empty=empty, whole=("format name",))
+    show(
+        rows,
+        COLUMNS,
+        as_json=as_json,
+        empty=empty,
+        whole=("queue", "format name"),
+        drop=("properties", "label"),
+        wide=wide,
+    )
 
 
 def _properties(row: dict[str, Any]) -> str:

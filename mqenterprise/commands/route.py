@@ -25,6 +25,7 @@ from mqenterprise.routes.simulation import Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.commands.complaint import complain
+from qmnode.commands.target import WideOption
 from qmnode.routing import NoRouteError, Router
 from qmnode.structures.guid import Guid
 from qmnode.structures.text import printable
@@ -82,10 +83,19 @@ def table(
     declared: Declared = None,
     directory: DirectoryFile = None,
     as_json: AsJson = False,
+    wide: WideOption = False,
 ) -> None:
     """Show a computer's next hop for every other site, with the cost and the fall-backs."""
     with _topology(declared, directory) as topology:
-        show(_table(topology, topology.machine(node)), TABLE_COLUMNS, as_json=as_json, empty="no other sites")
+        show(
+            _table(topology, topology.machine(node)),
+            TABLE_COLUMNS,
+            as_json=as_json,
+            empty="no other sites",
+            whole=("to site", "by site", "next hop"),
+            drop=("else", "why", "by site"),
+            wide=wide,
+        )
 
 
 @app.command("simulate")

@@ -12,7 +12,7 @@ from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.commands.groups import Commands
 from qmnode.commands.messages import CountOption, Show, ShowOption, at_output, lookup, print_messages
 from qmnode.commands.output import json_text, print_json, progress, say
-from qmnode.commands.target import NODE, JsonOption, Node
+from qmnode.commands.target import NODE, JsonOption, Node, WideOption
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
@@ -29,7 +29,11 @@ app = Commands(
 
 @app.command("list", epilog="Example: qmnode dead-letter list --count 100")
 def list_dead_letters(
-    count: CountOption = 20, show: ShowOption = None, node: Node = NODE, as_json: JsonOption = False
+    count: CountOption = 20,
+    show: ShowOption = None,
+    node: Node = NODE,
+    as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """List dead letters of both queues; the class says why each is one."""
 
@@ -42,7 +46,7 @@ def list_dead_letters(
         return found
 
     found_letters = node.run(work)
-    print_messages(found_letters, show or at_output(Show.TABLE), as_json, node.body_limits())
+    print_messages(found_letters, show or at_output(Show.TABLE), as_json, node.body_limits(), wide=wide)
 
 
 @app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import counted, print_facts, print_json, print_table, say
-from qmnode.commands.target import NODE, JsonOption, Node
+from qmnode.commands.output import counted, print_facts, print_json, say
+from qmnode.commands.tables import print_row, print_table
+from qmnode.commands.target import NODE, JsonOption, Node, WideOption
 from qmnode.management.documents import lookup_text, time_or_none
-from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
@@ -46,22 +46,23 @@ def summary(job: dict[str, Any]) -> str:
 
 def print_entry(entry: dict[str, Any], *, error: bool = False) -> None:
     """Print the outcome for one message."""
-    parts = [lookup_text(entry["lookup"]), entry["queue"], entry["result"]]
-    if entry.get("target"):
-        parts.append(f"to {entry['target']}")
-    if entry.get("way"):
-        parts.append(f"({entry['way']})")
-    if entry.get("detail"):
-        parts.append(f"({entry['detail']})")
-    line = "  ".join(parts)
+    target, way, detail = (entry.get(name) for name in ("target", "way", "detail"))
+    parts = (
+        lookup_text(entry["lookup"]),
+        entry["queue"],
+        entry["result"],
+        f"to {target}" if target else None,
+        f"({way})" if way else None,
+        f"({detail})" if detail else None,
+    )
     if error:
-        say(line)
+        say("  ".join(filter(None, parts)))
     else:
-        print(printable(line))
+        print_row(*parts)
 
 
 @app.command("list", epilog="Example: qmnode job list")
-def list_jobs(node: Node = NODE, as_json: JsonOption = False) -> None:
+def list_jobs(node: Node = NODE, as_json: JsonOption = False, wide: WideOption = False) -> None:
     """List the jobs of the node, the latest first."""
     jobs = node.run(lambda manager: manager.operations.jobs())
     if as_json:
@@ -86,6 +87,9 @@ def list_jobs(node: Node = NODE, as_json: JsonOption = False) -> None:
             for job in jobs
         ],
         right=("job", "done", "not", "of"),
+        whole=("queues", "to", "begun"),
+        drop=("by", "begun", "to", "of", "not"),
+        wide=wide,
     )
 
 

@@ -17,9 +17,10 @@ from qmnode.commands.messages import (
     lookup,
     print_messages,
 )
-from qmnode.commands.output import counted, print_facts, print_json, print_table, say, size_text
+from qmnode.commands.output import counted, print_facts, print_json, say, size_text
 from qmnode.commands.selecting import WhereOption, criteria
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.api import Access
@@ -54,6 +55,7 @@ def find(
     show: ShowOption = None,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Find messages without removing them. They are shown as they are found; Ctrl-C ends the search.
 
@@ -68,7 +70,7 @@ def find(
             page = await manager.operations.find_page(queues, wanted, place, count - found)
             scanned, total, place = scanned + page.scanned, max(total, page.total), page.next
             found += len(page.found)
-            _print(page.found, show, as_json, limits)
+            _print(page.found, show, as_json, limits, wide=wide, continued=found > len(page.found))
             if found >= count or not place:
                 break
         for name in page.refused:
@@ -81,13 +83,21 @@ def find(
         raise typer.Exit(1)
 
 
-def _print(found: tuple[FoundMessage, ...], show: Show | None, as_json: bool, limits: Limits) -> None:
+def _print(
+    found: tuple[FoundMessage, ...],
+    show: Show | None,
+    as_json: bool,
+    limits: Limits,
+    *,
+    wide: bool,
+    continued: bool,
+) -> None:
     if as_json:
         for one in found:
             print_json({"queue": one.queue} | _document(one.message, limits))
     elif show is None or show is Show.TABLE:
         if found:
-            _print_table(found)
+            _print_table(found, wide=wide, continued=continued)
     else:
         for one in found:
             if show is Show.DECODED:
@@ -99,7 +109,7 @@ def _document(message: Message, limits: Limits) -> dict[str, Any]:
     return MessageDocument.of(message, BodyForm.DECODED, limits).model_dump(mode="json")
 
 
-def _print_table(found: tuple[FoundMessage, ...]) -> None:
+def _print_table(found: tuple[FoundMessage, ...], *, wide: bool, continued: bool) -> None:
     documents = [(one.queue, MessageDocument.of(one.message)) for one in found]
     print_table(
         ("queue", "lookup", "label", "body", "arrived", "class"),
@@ -115,7 +125,10 @@ def _print_table(found: tuple[FoundMessage, ...]) -> None:
             for queue, document in documents
         ],
         right=("body",),
-        whole=("lookup",),
+        whole=("queue", "lookup", "arrived", "class"),
+        drop=("class", "body", "arrived"),
+        wide=wide,
+        continued=continued,
     )
 
 

@@ -19,9 +19,10 @@ from qmnode.administration.names import queue_name
 from qmnode.commands.message import Queues, app
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
-from qmnode.commands.output import counted, json_text, print_json, print_table, progress, say
+from qmnode.commands.output import counted, json_text, print_json, progress, say
 from qmnode.commands.selecting import WhereOption, criteria
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption
 from qmnode.management.documents import time_or_none
 from qmnode.management.message_documents import exported
 
@@ -274,6 +275,7 @@ def failures(
     where: WhereOption = None,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Show failed messages in groups, the largest first, with the --where that returns or deletes each group."""
     names, wanted = queues or list(FAILURE_QUEUES), criteria(where)
@@ -300,6 +302,9 @@ def failures(
             for group in result["groups"]
         ],
         right=("count", "last hour", "hour before"),
+        whole=("first", "last"),
+        drop=("hour before", "last hour", "first", "last", "in"),
+        wide=wide,
     )
     for group in result["groups"][:10]:
         say(f"{group['count']:,}: " + " ".join(f"--where '{text}'" for text in group["where"]))

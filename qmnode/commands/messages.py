@@ -16,9 +16,10 @@ from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import shown
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import print_body, print_json, print_table, say, size_text
+from qmnode.commands.output import print_body, print_json, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName, run_async
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption, run_async
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, body_text
@@ -71,6 +72,7 @@ def receive(
     password_file: PasswordFileOption = None,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Take messages out of a queue. A message leaves the queue after it was printed. Exit code 4: there was none."""
     limits = node.body_limits()
@@ -84,7 +86,7 @@ def receive(
                 if error.code == ErrorCode.MQ_ERROR_IO_TIMEOUT and shown:
                     break
                 raise
-            print_messages([message], show or at_output(Show.TEXT), as_json, limits)
+            print_messages([message], show or at_output(Show.TEXT), as_json, limits, wide=wide)
             sys.stdout.flush()
             await queue.receive_end(message.lookup_identifier, delete=True)
             shown, wait = shown + 1, 0
@@ -116,6 +118,7 @@ def peek(
     show: ShowOption = None,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Show messages without removing them. Exit code 4: there was none."""
     start = lookup(after) if after else None
@@ -127,7 +130,7 @@ def peek(
             return [message async for message in _first(browse(queue, start), count)]
 
     found = node.run(work)
-    print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits())
+    print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits(), wide=wide)
 
 
 async def _first(messages: AsyncIterator[Message], count: int) -> AsyncIterator[Message]:
@@ -151,13 +154,15 @@ def at_output(piped: Show) -> Show:
     return Show.DECODED if sys.stdout.isatty() else piped
 
 
-def print_messages(messages: list[Message], show: Show, as_json: bool, limits: Limits = DEFAULT_LIMITS) -> None:
+def print_messages(
+    messages: list[Message], show: Show, as_json: bool, limits: Limits = DEFAULT_LIMITS, *, wide: bool = False
+) -> None:
     """Messages in one of the forms; JSON has one document a line, with its body."""
     if as_json:
         for message in messages:
             print_json(MessageDocument.of(message, BodyForm.DECODED, limits))
     elif show is Show.TABLE:
-        _print_heads(messages)
+        _print_heads(messages, wide=wide)
     elif show is Show.DECODED:
         for message in messages:
             _print_decoded(message, limits)
@@ -195,7 +200,7 @@ def unreadable_text(message: Message) -> str:
     return f"unreadable ({message.unreadable}); --json has all its bytes, and it can be received or moved as others"
 
 
-def _print_heads(messages: list[Message]) -> None:
+def _print_heads(messages: list[Message], *, wide: bool) -> None:
     documents = [MessageDocument.of(message) for message in messages]
     for message in messages:
         if message.unreadable:
@@ -214,6 +219,9 @@ def _print_heads(messages: list[Message]) -> None:
             for document in documents
         ],
         right=("body", "priority"),
+        whole=("lookup", "arrived", "class"),
+        drop=("priority", "class", "body", "arrived"),
+        wide=wide,
     )
 
 
@@ -259,6 +267,7 @@ def journal(
     show: ShowOption = None,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Show a journal: copies of the messages that were received from a queue, or sent by this node.
 
@@ -271,7 +280,7 @@ def journal(
             return [message async for message in _first(browse(queue), count)]
 
     found = node.run(work)
-    print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits())
+    print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits(), wide=wide)
 
 
 def _journal_of(name: str) -> str:

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import counted, print_facts, print_json, print_table, progress, say, size_text
+from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text
+from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, ConfigOption, DataOption, JsonOption, Node, data_directory, run_async
 
 init_app = Commands()
@@ -198,9 +199,15 @@ def verify(data: DataOption = None, config: ConfigOption = None, as_json: JsonOp
             }
         )
     elif report.findings:
-        print_table(("where", "what is wrong"), [(one.where, one.sentence) for one in report.findings])
+        print_table(
+            ("where", "what is wrong"), [(one.where, one.sentence) for one in report.findings], whole=("where",)
+        )
     if opened and not as_json:
-        print_table(("queue", "open to", "rights"), [(one.pathname, one.trustee, list(one.rights)) for one in opened])
+        print_table(
+            ("queue", "open to", "rights"),
+            [(one.pathname, one.trustee, list(one.rights)) for one in opened],
+            whole=("queue", "open to"),
+        )
         say("these queues are open to everyone: on the running node, qmnode queue acl close --all closes them")
     findings = len(report.findings) + report.omitted
     found = counted(findings, "finding") if findings else "no findings"

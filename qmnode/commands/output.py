@@ -1,11 +1,11 @@
-"""The output of commands: tables for people, JSON for programs, progress on long work."""
+"""The output of commands: facts for people, JSON for programs, progress on long work."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_PIPE_WIDTH = 10_000
-
-
-def _escape_what_the_output_has_not() -> None:
+def escape_what_the_output_has_not() -> None:
+    """Write escapes for characters that the encoding of the output lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may have letters that the output has not
@@ -28,7 +26,7 @@ def _escape_what_the_output_has_not() -> None:
 def _console(*, error: bool = False) -> Console:
     from rich.console import Console
 
-    _escape_what_the_output_has_not()
+    escape_what_the_output_has_not()
     return Console(stderr=error, highlight=False, emoji=False, markup=False)
 
 
@@ -58,36 +56,11 @@ def print_body(text: str) -> None:
     print(printable_lines(text) if sys.stdout.isatty() else text)
 
 
-def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    right: Sequence[str] = (),
-    whole: Sequence[str] = (),
-) -> None:
-    """A table; in a pipe it is as wide as it needs to be. Columns in ``whole`` are never broken into lines."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    console = _console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in whole
-        )
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    console.print(table)
-
-
 def print_facts(facts: Mapping[str, object]) -> None:
     """Names and values, one pair a line."""
-    rows = [(name.replace("_", " "), _cell(value)) for name, value in facts.items()]
+    rows = [(name.replace("_", " "), cell(value)) for name, value in facts.items()]
     if not sys.stdout.isatty():
-        _escape_what_the_output_has_not()
+        escape_what_the_output_has_not()
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
             print(f"{name:{width}}  {value}".rstrip())
@@ -101,16 +74,17 @@ def print_facts(facts: Mapping[str, object]) -> None:
     _console().print(table)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value on one line, for people; names and labels come from others."""
     match value:
         case None:
             return "-"
         case bool():
             return "yes" if value else "no"
         case list() | tuple():
-            return ", ".join(map(str, value)) or "-"
+            return printable(", ".join(map(str, value))) or "-"
         case _:
-            return printable(str(value))  # names and labels come from others
+            return printable(str(value))
 
 
 def size_text(count: int) -> str:

@@ -13,8 +13,9 @@ from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import queue_name
 from qmnode.commands import queue_acl
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import print_facts, print_json, print_table, say, size_text
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName, YesOption, confirm
+from qmnode.commands.output import print_facts, print_json, say, size_text
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption, YesOption, confirm
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
@@ -168,6 +169,7 @@ def list_queues(
     kind: Annotated[list[QueueType] | None, typer.Option(help="Only queues of this type; may be given again.")] = None,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """List queues with the number and size of their messages."""
     found = node.run(lambda qm: qm.queues(kind or None))
@@ -190,11 +192,14 @@ def list_queues(
             for queue in queues
         ],
         right=("messages", "size", "journal"),
+        whole=("queue",),
+        drop=("transactional", "label", "type", "journal", "size"),
+        wide=wide,
     )
 
 
 @app.command(epilog="Example: qmnode queue show orders")
-def show(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> None:
+def show(name: QueueName, node: Node = NODE, as_json: JsonOption = False, wide: WideOption = False) -> None:
     """Show one queue, and the transactional messages that come to it from other nodes."""
 
     async def work(manager: RemoteQueueManager) -> tuple[QueueInformation, list[IncomingSequenceInformation]]:
@@ -230,11 +235,14 @@ def show(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> Non
                 for one in sequences
             ],
             right=("number", "rejected"),
+            whole=("incoming from", "address"),
+            drop=("as", "last access", "sequence", "rejected"),
+            wide=wide,
         )
 
 
 @app.command(epilog="Example: qmnode queue refused orders")
-def refused(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> None:
+def refused(name: QueueName, node: Node = NODE, as_json: JsonOption = False, wide: WideOption = False) -> None:
     """Show which messages of other machines a queue refused since the node started: whose, why, and how many."""
     found = node.run(lambda qm: qm.refused_messages(queue_name(name)))
     rows = [RefusedMessagesDocument.of(one) for one in found]
@@ -257,6 +265,9 @@ def refused(name: QueueName, node: Node = NODE, as_json: JsonOption = False) -> 
             for one in rows
         ],
         right=("messages", "size"),
+        whole=("sender", "from", "address"),
+        drop=("size", "last", "taken as", "from", "address"),
+        wide=wide,
     )
     for standing, explanation in dict.fromkeys((one.standing, one.explanation) for one in rows):
         if explanation:

@@ -15,7 +15,8 @@ from qmnode.administration.access_control import (
 )
 from qmnode.administration.names import queue_name
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import counted, print_json, print_table, say
+from qmnode.commands.output import counted, print_json, say
+from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.access_documents import AccessDocument, AccessRuleDocument
 from qmnode.structures.text import nearest
@@ -78,7 +79,7 @@ def close(
     if as_json:
         print_json({"closed": [{"queue": queue, "trustee": who, "rights": rights} for queue, who, rights in rows]})
         return
-    print_table(("queue", "was open to", "rights"), rows)
+    print_table(("queue", "was open to", "rights"), rows, whole=("queue", "was open to"))
     say(f"{counted(len({row[0] for row in rows}), 'queue')} closed" if rows else "none was open")
 
 
@@ -105,6 +106,7 @@ def _print(access: QueueAccessList, as_json: bool) -> None:
     print_table(
         ("kind", "user", "rights"),
         [(rule.kind, _user(rule), rule.rights) for rule in document.rules],
+        whole=("user",),
     )
     unknown = [rule.trustee for rule in document.rules if rule.known is False]
     if unknown:

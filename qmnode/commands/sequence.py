@@ -7,8 +7,9 @@ import typer
 from qmnode.administration.names import queue_name
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import print_json, print_table, say
-from qmnode.commands.target import NODE, JsonOption, Node, YesOption, confirm
+from qmnode.commands.output import print_json, say
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, WideOption, YesOption, confirm
 from qmnode.management.transfer_document import IncomingSequenceDocument
 
 app = Commands(no_args_is_help=True, help="List and reset sequences.")
@@ -25,7 +26,9 @@ def sequence() -> None:
 
 
 @app.command("list", epilog="Example: qmnode sequence list --queue orders")
-def list_sequences(queue: QueueOption = "", node: Node = NODE, as_json: JsonOption = False) -> None:
+def list_sequences(
+    queue: QueueOption = "", node: Node = NODE, as_json: JsonOption = False, wide: WideOption = False
+) -> None:
     """List the sequences that come in, used last first: from whom, who brought them, and what was not taken.
 
     A source may have several. One is of neighbours that are known to speak for it: itself, at an address that the
@@ -47,6 +50,9 @@ def list_sequences(queue: QueueOption = "", node: Node = NODE, as_json: JsonOpti
             for one in sequences
         ],
         right=("number", "not taken"),
+        whole=("source", "brought by", "to"),
+        drop=("sequence", "last access", "known", "number", "to"),
+        wide=wide,
     )  # fmt: skip
 
 

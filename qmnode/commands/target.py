@@ -50,6 +50,9 @@ QueueName = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs; keys are added, never changed.")]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="All columns of the table, whatever the width of the terminal.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

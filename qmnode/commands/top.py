@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import print_json, print_table, say, size_text
-from qmnode.commands.target import NODE, JsonOption, Node
+from qmnode.commands.output import print_json, say, size_text
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, WideOption
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
@@ -46,13 +47,14 @@ def top(
     rows: Annotated[int, typer.Option("--count", "-n", min=1, help="Most queues to show.")] = 20,
     node: Node = NODE,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Show the queues with the most messages, and by how many a second each grows (+) or shrinks (-)."""
     if queues and history is None:
         raise typer.BadParameter("queues are chosen for --history hour or --history day only")
     if history is not None:
         found = node.run(lambda manager: manager.operations.history(queues or ["*"], history.value))
-        _show_history(found, rows, as_json)
+        _show_history(found, rows, as_json, wide)
         return
 
     async def work(manager: RemoteQueueManager) -> None:
@@ -62,13 +64,13 @@ def top(
             await asyncio.sleep(interval)
             now = await manager.queues()
             seconds, looked = monotonic() - looked, monotonic()
-            _show(before, now, seconds, rows, as_json)
+            _show(before, now, seconds, rows, as_json, wide)
             before, done = now, done + 1
 
     node.run(work)
 
 
-def _show_history(found: dict[str, Any], rows: int, as_json: bool) -> None:
+def _show_history(found: dict[str, Any], rows: int, as_json: bool, wide: bool) -> None:
     step, times = found["step"], found["times"]
     sampled = [one for one in found["queues"] if one["messages"]]  # the first minute of a day has not ended at once
     shown = sorted(sampled, key=lambda one: -(sum(one["arrived"]) + sum(one["left"])))[:rows]
@@ -90,6 +92,9 @@ def _show_history(found: dict[str, Any], rows: int, as_json: bool) -> None:
                 for one in shown
             ],
             right=("arrived", "left", "died", "messages", "most", "seconds waited"),
+            whole=("queue",),
+            drop=("most", "seconds waited", "died"),
+            wide=wide,
         )
     if not shown:
         say(f"no messages moved in these queues since the node started, or only in the last {step:.0f} seconds")
@@ -107,7 +112,7 @@ def _show_times(one: dict[str, Any], times: list[float], step: float) -> None:
         table.append((when, *rates, part["messages"][-1], size_text(part["bytes"][-1]), waited))
     say(one["queue"])
     columns = ("until (UTC)", "arrived/s", "left/s", "died/s", "messages", "size", "seconds waited")
-    print_table(columns, table, right=columns[1:])
+    print_table(columns, table, right=columns[1:], whole=columns[:1])
 
 
 def _waited(messages: list[int], left: list[int], step: float) -> str | None:
@@ -117,7 +122,12 @@ def _waited(messages: list[int], left: list[int], step: float) -> str | None:
 
 
 def _show(
-    before: list[QueueInformation], now: list[QueueInformation], seconds: float, rows: int, as_json: bool
+    before: list[QueueInformation],
+    now: list[QueueInformation],
+    seconds: float,
+    rows: int,
+    as_json: bool,
+    wide: bool,
 ) -> None:
     counts = {queue.pathname: queue.message_count for queue in before}
     changes = {queue.pathname: (queue.message_count - counts.get(queue.pathname, 0)) / seconds for queue in now}
@@ -156,4 +166,7 @@ def _show(
             for queue in chosen
         ],
         right=("messages", "a second", "size", "journal"),
+        whole=("queue",),
+        drop=("journal", "state", "size"),
+        wide=wide,
     )

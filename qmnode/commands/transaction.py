@@ -1,8 +1,9 @@
 """``qmnode transaction``: the transactions that have not ended."""
 
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import print_json, print_table
-from qmnode.commands.target import NODE, JsonOption, Node
+from qmnode.commands.output import print_json
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import NODE, JsonOption, Node, WideOption
 from qmnode.management.documents import TransactionDocument
 
 app = Commands(no_args_is_help=True, help="List transactions.")
@@ -14,7 +15,7 @@ def transaction() -> None:
 
 
 @app.command("list", epilog="Example: qmnode transaction list --json")
-def list_transactions(node: Node = NODE, as_json: JsonOption = False) -> None:
+def list_transactions(node: Node = NODE, as_json: JsonOption = False, wide: WideOption = False) -> None:
     """List the transactions that have not ended."""
     found = node.run(lambda qm: qm.list_transactions())
     transactions = [TransactionDocument.of(transaction) for transaction in found]
@@ -25,4 +26,7 @@ def list_transactions(node: Node = NODE, as_json: JsonOption = False) -> None:
         ("transaction", "state", "in doubt", "operations", "queues"),
         [(one.identifier, one.state, one.in_doubt, one.operation_count, one.queues) for one in transactions],
         right=("operations",),
+        whole=("transaction",),
+        drop=("operations", "in doubt"),
+        wide=wide,
     )
