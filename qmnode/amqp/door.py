@@ -18,9 +18,9 @@ from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.settings.node import NodeSettings
+from qmnode.shares.blocks import block_of
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
-from qmnode.transport.blocks import block_of
 from qmnode.transport.listener import listening_sockets
 
 if TYPE_CHECKING:

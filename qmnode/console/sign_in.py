@@ -23,7 +23,7 @@ from qmnode.console.port import Credential, Enterprise, UnavailableError
 from qmnode.console.sessions import Session, Sessions
 from qmnode.console.view import LyingError, Seen, View, document_of
 from qmnode.management.tokens import Role
-from qmnode.transport.blocks import block_of
+from qmnode.shares.blocks import block_of
 
 REQUEST_SIZE: Final = 16 << 20
 """The largest request in bytes."""

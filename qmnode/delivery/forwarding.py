@@ -28,10 +28,11 @@ from qmnode.model.record import FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, expir
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.outcomes import Neighbour
+from qmnode.shares.blocks import block_of
+from qmnode.shares.parties import Party, declared, stranger
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.names import ConnectorFormatName, FormatName
-from qmnode.transport.blocks import block_of
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -68,12 +69,27 @@ class Neighbours:
             # It presented a certificate; one that outlived its machine in the directory declares nobody.
             certified, topology = connection.session.certified, self._network.topology
             return certified is None or topology is None or topology.knows(certified)
+        return self._is_registered(connection) or self._network.peer_tls.is_plain_peer_at(connection.address)
+
+    def _is_registered(self, connection: "Connection") -> bool:
+        """Whether the directory has the queue manager that a plain session names at the address of the connection."""
         machine, addresses = connection.session.remote, self._addresses_for(connection)
         if addresses is None:
             return False
         if not addresses.is_fresh(machine):
             addresses.look_up(machine)
         return connection.address in addresses.last(machine)
+
+    def party(self, connection: "Connection") -> Party:
+        """The party that pays for what the peer uses: by what proves it, not by what it names."""
+        if not self.is_declared(connection):
+            return stranger(connection.address)
+        session, identifier = connection.session, None
+        if connection.encrypted:
+            identifier = session.certified
+        elif self._is_registered(connection):
+            identifier = session.remote
+        return declared(block_of(connection.address) if identifier is None else guid_to_text(identifier))
 
     def is_pending(self, connection: "Connection") -> bool:
         """Whether the addresses of the peer's machine were never looked up, or the first answer is pending."""
@@ -173,15 +189,15 @@ class Forwarding:
         is_known = topology.knows(machine)
         if connection is None:
             return Destination(DestinationKind.FORWARD, self._manager.names.outgoing(name)) if is_known else _UNKNOWN
-        block, is_declared = block_of(connection.address), self._neighbours.is_declared(connection)
+        party = self._neighbours.party(connection)
         if not is_known:
-            return self._strangers.destination(name, machine, block, is_declared)
+            return self._strangers.destination(name, machine, party)
         site = topology.connector_site(machine)
         try:
             if site is not None:
                 plain, transactional = (connector_queue(self._manager.context, site, kind) for kind in (False, True))
                 return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
-            queue = self._made.find(name, block, is_declared)
+            queue = self._made.find(name, party)
         except MessageQueuingError as error:
             log.warning("a message cannot be forwarded", destination=str(name), reason=str(error))
             full = error.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES

@@ -47,10 +47,11 @@ from qmnode.security.key_store import KeyStore, KeyStoreOptions
 from qmnode.security.key_stores import open_key_store
 from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
+from qmnode.shares.rates import Rates
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.transport.connection import Alarm, Connection, Handler, Rates
+from qmnode.transport.connection import Alarm, Connection, Handler
 from qmnode.transport.incomplete import IncompletePackets
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer

@@ -7,7 +7,7 @@ whether the machine is known by now. Any host can name machines that will never 
 neighbour may leave here are bounded, and so are those of all strangers together.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -25,55 +25,48 @@ from qmnode.model.record import ADDRESS, NEVER, PREFIX_SIZE, arrival, expiry
 from qmnode.protocol.admission import Destination, DestinationKind, Space
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant
+from qmnode.shares.parties import Party
+from qmnode.shares.resources import UNKNOWN_MACHINE_BYTES, UNKNOWN_MACHINE_MESSAGES
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import FormatName
 
 log = structlog.get_logger(__name__)
 
-_TOGETHER: Final = 4
-"""All strangers together may leave this many times as much as one neighbour."""
-_STRANGERS: Final = ""
-"""The account of all strangers; other accounts are address blocks."""
+_PARTS: Final = 8
+"""The shares of one neighbour that make the total: all strangers together may leave half of it."""
 _LOOK_AGAIN: Final = 60
 """Seconds until an overdue message is checked again if the directory has not answered yet."""
 
 
-class _Neighbour(NamedTuple):
-    block: str
-    is_declared: bool
-
-
 class _Charge(NamedTuple):
     until: int
-    neighbour: _Neighbour
+    party: Party
     machine: Guid
     size: int
 
 
 class Shares:
-    """Messages and bytes that neighbours have left here lately, by address block."""
+    """Messages and bytes that neighbours have left here lately."""
 
-    def __init__(self, settings: TransferSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: TransferSettings, accountant: Accountant) -> None:
         self._charges: deque[_Charge] = deque()
-        self._messages: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
+        each, size = settings.unknown_machine_messages, settings.unknown_machine_bytes
+        self._messages = accountant.open(UNKNOWN_MACHINE_MESSAGES, _PARTS * each)
+        self._bytes = accountant.open(UNKNOWN_MACHINE_BYTES, _PARTS * size)
 
-    def has_room(self, neighbour: _Neighbour, size: int, now: float) -> bool:
+    def has_room(self, party: Party, size: int, now: float) -> bool:
         """Whether a neighbour may leave another message of ``size`` bytes."""
         while self._charges and self._charges[0].until <= now:
             self._give_back(self._charges.popleft())
-        if not self._fits(neighbour.block, size, 1):
-            return False
-        return neighbour.is_declared or self._fits(_STRANGERS, size, _TOGETHER)
+        return self._messages.admits(party) and self._bytes.admits(party, size)
 
     def take(self, charge: _Charge) -> None:
         """Charge a neighbour for a message that it leaves. Later charges end later."""
         self._charges.append(charge)
-        for account in _accounts(charge.neighbour):
-            self._messages[account] += 1
-            self._bytes[account] += charge.size
+        self._messages.charge(charge.party)
+        self._bytes.charge(charge.party, charge.size)
 
     def forget(self, is_known: Callable[[Guid], bool]) -> None:
         """Return the charges for machines that are known now."""
@@ -84,23 +77,9 @@ class Shares:
             else:
                 self._charges.append(charge)
 
-    def _fits(self, account: str, size: int, shares: int) -> bool:
-        settings = self._settings
-        return (
-            self._messages[account] < shares * settings.unknown_machine_messages
-            and self._bytes[account] + size <= shares * settings.unknown_machine_bytes
-        )
-
     def _give_back(self, charge: _Charge) -> None:
-        for account in _accounts(charge.neighbour):
-            self._messages[account] -= 1
-            self._bytes[account] -= charge.size
-            if not self._messages[account]:
-                del self._messages[account], self._bytes[account]
-
-
-def _accounts(neighbour: _Neighbour) -> tuple[str, ...]:
-    return (neighbour.block,) if neighbour.is_declared else (neighbour.block, _STRANGERS)
+        self._messages.give_back(charge.party)
+        self._bytes.give_back(charge.party, charge.size)
 
 
 class Strangers:
@@ -118,19 +97,18 @@ class Strangers:
         self._manager = manager
         self._topology = topology
         self.patience = settings.unknown_machine_patience
-        self._shares = Shares(settings)
+        self._shares = Shares(settings, manager.context.shares)
         self._repeats = repeats
         self._waits = waits
         self._since = int(manager.clock.time())
 
-    def destination(self, name: FormatName, machine: Guid, block: str, is_declared: bool) -> Destination:
-        """The destination for messages to an unknown machine's queue, in one batch from this address block."""
+    def destination(self, name: FormatName, machine: Guid, party: Party) -> Destination:
+        """The destination for messages to an unknown machine's queue, in one batch of a neighbour."""
         if not self.patience:
             return Destination(DestinationKind.UNKNOWN)
-        neighbour = _Neighbour(block, is_declared)
         until = min(int(self._manager.clock.time()) + self.patience, NEVER - 1)
         destination = Destination(DestinationKind.FORWARD, self._queue(name), until=until)
-        destination.space = partial(self._space, _Batch(destination, name, machine, neighbour))
+        destination.space = partial(self._space, _Batch(destination, name, machine, party))
         return destination
 
     def topology_changed(self) -> None:
@@ -163,7 +141,7 @@ class Strangers:
         assert queue is None or isinstance(queue, OutgoingQueue)
         if self._topology is not None:
             self._topology.read_soon()
-        if not self._shares.has_room(batch.neighbour, size, now):
+        if not self._shares.has_room(batch.party, size, now):
             repeated = queue is not None and is_transactional and self._waits(queue, received, batch.taken)
             return Space.REPEATED if repeated else Space.NONE
         if queue is None:
@@ -173,7 +151,7 @@ class Strangers:
         if is_transactional and self._repeats(queue, received, batch.taken):
             return Space.REPEATED
         batch.taken += 1
-        self._shares.take(_Charge(destination.until, batch.neighbour, batch.machine, size))
+        self._shares.take(_Charge(destination.until, batch.party, batch.machine, size))
         return Space.FREE
 
     def _new_queue(self, batch: "_Batch") -> OutgoingQueue | None:
@@ -186,7 +164,7 @@ class Strangers:
             return None  # a public queue of this node that the sender believes to be elsewhere
         log.info(
             "messages wait for a machine that the directory does not show yet", destination=str(batch.name),
-            machine=guid_to_text(batch.machine), neighbour=batch.neighbour.block, seconds=self.patience,
+            machine=guid_to_text(batch.machine), neighbour=batch.party.name, seconds=self.patience,
         )  # fmt: skip
         return queue
 
@@ -194,11 +172,11 @@ class Strangers:
 class _Batch:
     """Messages of one neighbour to one destination that arrive together."""
 
-    __slots__ = ("destination", "machine", "name", "neighbour", "taken")
+    __slots__ = ("destination", "machine", "name", "party", "taken")
 
-    def __init__(self, destination: Destination, name: FormatName, machine: Guid, neighbour: _Neighbour) -> None:
+    def __init__(self, destination: Destination, name: FormatName, machine: Guid, party: Party) -> None:
         self.destination = destination
         self.name = name
         self.machine = machine
-        self.neighbour = neighbour
+        self.party = party
         self.taken = 0

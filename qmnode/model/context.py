@@ -18,6 +18,7 @@ from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.quotas import NoticeBudget, Quotas
 from qmnode.model.traffic import Traffic
 from qmnode.settings.node import Settings
+from qmnode.shares.account import Accountant
 from qmnode.structures.guid import Guid, new_guid
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ class Context:
     __slots__ = (
         "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "duplicates", "expiry",
         "identifier", "is_new", "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes",
-        "queues", "quotas", "read_ahead", "recorder", "sequence", "settings", "signing", "store", "touched", "traffic",
-        "transactions",
+        "queues", "quotas", "read_ahead", "recorder", "sequence", "settings", "shares", "signing", "store", "touched",
+        "traffic", "transactions",
     )  # fmt: skip
 
     names: "Names"
@@ -128,6 +129,8 @@ class Context:
         """Sessions with other queue managers; None in a queue manager that only keeps messages."""
         self.signing: Signing | None = None
         """Signs the messages of applications; None in a queue manager that has no keys."""
+        self.shares = Accountant()
+        """The accounts of all bounded resources."""
         self.quotas = Quotas(settings.quotas)
         self.notices = NoticeBudget(settings.quotas)
         self.traffic = Traffic(clock)

@@ -5,48 +5,16 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, cast
-from weakref import WeakValueDictionary
 
 from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
+from qmnode.shares.blocks import block_of
+from qmnode.shares.rates import Rate, Rates
 from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
-from qmnode.transport.blocks import block_of
 from qmnode.transport.certificate import queue_manager_of
 from qmnode.transport.incomplete import SMALL, IncompletePackets
-
-
-class Rate:
-    """Allows ``limit`` messages per second on average, with bursts of one second's worth."""
-
-    __slots__ = ("__weakref__", "_last", "_limit", "_tokens")
-
-    def __init__(self, limit: float, now: float) -> None:
-        self._limit = limit
-        self._tokens = limit
-        self._last = now
-
-    def take(self, count: int, now: float) -> float:
-        """Count messages that arrived. Return the seconds for which reading should pause; 0 for none."""
-        self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
-        self._last = now
-        return max(0.0, -self._tokens / self._limit)
-
-
-class Rates:
-    """One rate for all connections of an address block, kept while there is one of them."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._rates: WeakValueDictionary[str, Rate] = WeakValueDictionary()
-
-    def of(self, block: str, now: float) -> Rate:
-        """The rate of an address block."""
-        rate = self._rates.get(block)
-        if rate is None:
-            rate = self._rates[block] = Rate(self._limit, now)
-        return rate
 
 
 class Alarm:
@@ -97,6 +65,8 @@ class Alarm:
 BUFFER_SIZE: Final = 256 * 1024
 _BEGIN: Final = SMALL + 1024
 """Bytes that are read behind a large packet: they tell whether another one follows, which is then read to its place."""
+_CHARGED_TOGETHER: Final = 16
+"""Messages that the rate counts at once: for each one alone it would cost more than it protects."""
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 """Bytes that may arrive while messages wait for the disk, or for the directory to identify their senders."""
 
@@ -127,7 +97,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_alarm", "_follows_large", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_own_buffer",
-        "_processing", "_rate", "_rates", "_read_paused", "_transport", "_unsettled_limit", "_waits_for_rate",
+        "_processing", "_rate", "_rates", "_read_paused", "_transport", "_uncharged", "_unsettled_limit",
+        "_waits_for_rate",
         "address", "encrypted", "established", "heard", "initiator", "local_address", "local_port", "neighbour",
         "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
@@ -185,6 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether bytes were read there, and little has come behind them."""
         self._read_paused = False
         self._waits_for_rate = False
+        self._uncharged = 0
+        """Messages that the rate has yet to count."""
         self._processing = False
 
     # Called by asyncio
@@ -232,7 +205,9 @@ class Connection(asyncio.BufferedProtocol):
         brought = session.received_count - before
         if brought:
             self.heard = now
-            self._take_rate(brought)
+            self._uncharged += brought
+            if self._uncharged >= _CHARGED_TOGETHER:
+                self._take_rate()
         incomplete = session.incomplete()
         if incomplete > SMALL or self._holds:
             self._holds = incomplete > SMALL
@@ -241,6 +216,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Report to the session that the transport connection broke or was closed."""
+        if self._rate is not None:
+            self._rate.take(self._uncharged, self._loop.time())
         self._transport = self._own_buffer = None
         if self._holds:
             self._holds = False
@@ -344,8 +321,9 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 transport.resume_reading()
 
-    def _take_rate(self, count: int) -> None:
+    def _take_rate(self) -> None:
         assert self._rate is not None
+        count, self._uncharged = self._uncharged, 0
         wait = self._rate.take(count, self._loop.time())
         if wait > 0.0 and not self._waits_for_rate:
             self._waits_for_rate = True

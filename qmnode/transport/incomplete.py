@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.transport.blocks import block_of
+from qmnode.shares.blocks import block_of
 
 if TYPE_CHECKING:
     from qmnode.transport.connection import Connection

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from qmnode.transport.blocks import block_of
+from qmnode.shares.blocks import block_of
 from qmnode.transport.places import Place, Places
 
 log = structlog.get_logger(__name__)

@@ -1,6 +1,6 @@
 """The limited places for incoming connections, and the choice of which one to free when all are taken.
 
-Places are shared by address block (:mod:`qmnode.transport.blocks`). Silent connections go first, then idle ones of the
+Places are shared by address block (:mod:`qmnode.shares.blocks`). Silent connections go first, then idle ones of the
 block that holds the most; a block over its share gives up its least used connection. An active peer that the node knows
 never makes room for a stranger.
 """
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
 from typing import Final
 
-from qmnode.transport.connection import Connection, Rate
+from qmnode.shares.rates import Rates
+from qmnode.transport.connection import Connection
 
 GRACE: Final = 3.0
 """Seconds that a connection has to send its first message before others are preferred to it."""
@@ -19,7 +20,6 @@ IDLE: Final = 5.0
 """Seconds without a message after which a connection is idle; closing it costs its peer only a reconnection."""
 _CONNECTIONS_PER_SECOND: Final = 200
 """New connections per second and block, on average."""
-_RATES: Final = 4096
 _SLOW_AT_ONCE: Final = 16
 """Silent connections closed at a time, so that not every newcomer costs a search."""
 _AGAIN: Final = 0.1
@@ -81,7 +81,7 @@ class Places:
         self._is_known = is_known
         self._blocks: dict[str, dict[Place, None]] = {}
         self._count = 0
-        self._rates: dict[str, Rate] = {}
+        self._rates = Rates(_CONNECTIONS_PER_SECOND)
         self._fruitless = float("-inf")
 
     def __len__(self) -> int:
@@ -103,11 +103,7 @@ class Places:
         """Whether a block opens more connections per second than allowed: each costs something, a TLS handshake a lot.
         Refused connections do not count.
         """
-        rate = self._rates.get(block)
-        if rate is None:
-            if len(self._rates) >= _RATES:
-                self._rates.clear()
-            rate = self._rates[block] = Rate(_CONNECTIONS_PER_SECOND, now)
+        rate = self._rates.of(block, now)
         if rate.take(0, now) > 0.0:
             return True
         rate.take(1, now)

@@ -12,8 +12,8 @@ import qmnode
 from qmnode import Access, Message, QueueManager
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.security import SecuritySettings
+from qmnode.shares.blocks import block_of
 from qmnode.transport import places
-from qmnode.transport.blocks import block_of
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with

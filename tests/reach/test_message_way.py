@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.transport.blocks import block_of
+from qmnode.shares.blocks import block_of
 from tests.reach.message_way import MESSAGE, PAGE, SESSION, Way, common, empty_caches, listed, of_page, ways
 
 if TYPE_CHECKING:

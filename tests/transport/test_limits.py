@@ -13,10 +13,11 @@ from qmnode import Access, Message, QueueManager
 from qmnode.delivery.next_hops import Resolver
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.security import SecuritySettings
+from qmnode.shares.rates import Rates
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import SecurityHeader
-from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES, Rates
+from qmnode.transport.connection import BUFFER_SIZE, UNSETTLED_BYTES
 from tests.conformance.frames import FRAMES
 from tests.lab.waiting import eventually
 from tests.protocol.machines import message

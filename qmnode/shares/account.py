@@ -1,0 +1,104 @@
+"""The use of resources by party, and the decision whether a party may use more.
+
+Strangers together stay out of the reserve, and each block within its part. Among declared peers, and among
+blocks, nobody adds to what it holds beyond some times what it leaves free. So there is always room for the next one,
+and if many are active they end up with equal shares. A party that holds nothing may take one message of the largest
+size as long as that fits at all, so no total should be below a few of these.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from qmnode.shares.parties import Kind, Party
+from qmnode.shares.resources import Resource
+
+_DECLARED_TIMES_FREE: Final = 3
+"""A declared peer may hold three times as much as it leaves free: three quarters if it is the only one."""
+_OWN: Final = Kind.OWN
+_DECLARED: Final = Kind.DECLARED
+_STRANGER: Final = Kind.STRANGER
+
+
+class Account:
+    """The use of one resource. Amounts are integers in the resource's unit."""
+
+    __slots__ = ("_block", "_for_strangers", "_held", "_not_own", "_peer", "refused", "resource", "total", "used")
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.used: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        """Units in use, by kind of party."""
+        self.refused: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        """Refusals since the start, by kind of party."""
+        self._held: dict[Party, int] = {}
+
+    def limit(self, total: float, each: float | None = None) -> None:
+        """Set the total; ``each`` is the most of one peer if a setting gives it, and not the resource's row."""
+        self.total = total
+        self._for_strangers = total * (1 - self.resource.reserve)
+        self._not_own = total * (1 - self.resource.own)
+        self._block = max(1, total * self.resource.block) if each is None else each
+        self._peer = max(1, total * self.resource.peer) if each is None else each
+
+    def held(self, party: Party) -> int:
+        """The units that a party holds."""
+        return self._held.get(party, 0)
+
+    def room(self, party: Party) -> float:
+        """The units that a party may take now; below zero if it holds too much."""
+        used, kind = self.used, party.kind
+        strangers = used[_STRANGER]
+        taken = used[_OWN] + used[_DECLARED] + strangers
+        if kind is _OWN:
+            return self.total - taken
+        free, each, times = self._not_own - taken, self._peer, _DECLARED_TIMES_FREE
+        if kind is _STRANGER:
+            free, each, times = min(free, self._for_strangers - strangers), self._block, 1
+        held = self._held.get(party)
+        return min(free, each) if held is None else min(free, times * free - held, each - held)
+
+    def admits(self, party: Party, amount: int = 1) -> bool:
+        """Whether a party may take so much. Otherwise its refusal counts."""
+        if amount <= self.room(party):
+            return True
+        self.refused[party.kind] += 1
+        return False
+
+    def take(self, party: Party, amount: int = 1) -> bool:
+        """Charge a party if it may take so much."""
+        if not self.admits(party, amount):
+            return False
+        self.charge(party, amount)
+        return True
+
+    def charge(self, party: Party, amount: int = 1) -> None:
+        """Charge a party that may take it, or holds it in any case, such as since before a restart."""
+        self.used[party.kind] += amount
+        self._held[party] = self._held.get(party, 0) + amount
+
+    def give_back(self, party: Party, amount: int = 1) -> None:
+        """Release what a party held."""
+        self.used[party.kind] -= amount
+        left = self._held[party] - amount
+        if left:
+            self._held[party] = left
+        else:
+            del self._held[party]
+
+
+class Accountant:
+    """All accounts of a node, in the order in which they were opened."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, Account] = {}
+
+    def open(self, resource: Resource, total: float, each: float | None = None) -> Account:
+        """The account of a resource, from now on with these limits."""
+        account = self._accounts.get(resource.name)
+        if account is None:
+            account = self._accounts[resource.name] = Account(resource)
+        account.limit(total, each)
+        return account
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self._accounts.values())
