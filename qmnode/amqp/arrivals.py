@@ -78,8 +78,10 @@ class Arrivals:
             await asyncio.wait({self._reader})
             self._reader = None
 
-    async def deliver(self, queue: QueueApi, message: Message, transaction: InTransaction, seconds: int) -> None:
-        """Send a message and wait. MessageQueuingError: refused, or unknown; RefusedError: it did not arrive."""
+    async def send(
+        self, queue: QueueApi, message: Message, transaction: InTransaction, seconds: int
+    ) -> tuple[bytes, asyncio.Future[int]]:
+        """Send a message. Its identifier, and what ``wait`` waits for. MessageQueuingError: refused."""
         asked = message.copy(
             acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
             administration_queue_format_name=self._name_for(queue),
@@ -96,6 +98,10 @@ class Arrivals:
             self._sending -= 1
             if not self._sending:
                 self._early.clear()
+        return identifier, arrived
+
+    async def wait(self, identifier: bytes, arrived: asyncio.Future[int], seconds: int) -> None:
+        """Wait for its arrival. MessageQueuingError: unknown; RefusedError: it did not arrive."""
         try:
             async with asyncio.timeout(seconds + _LATE):
                 outcome = await arrived

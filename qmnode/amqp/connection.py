@@ -108,8 +108,7 @@ class AmqpConnection(asyncio.Protocol):
         self.closed = True
         for timer in self._timers:
             timer.cancel()
-        if self._tick is not None:
-            self._tick.cancel()
+        self._stop_tick()
         self.door.leave(self, asyncio.get_running_loop().create_task(self._return_all()))
 
     async def _return_all(self) -> None:
@@ -162,8 +161,11 @@ class AmqpConnection(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         assert self._peer is not None
+        was_open = self._peer.is_open
         self._peer.receive(data)
         self._flush()
+        if self._peer.is_open is not was_open:  # now the peer's time-out is known, which may be the shorter one
+            self._stop_tick()
         if not self._ending:
             self._arm_tick()
 
@@ -192,6 +194,11 @@ class AmqpConnection(asyncio.Protocol):
             deadline = self._peer.tick(loop.time())
             if deadline:
                 self._tick = loop.call_at(deadline, self._ticked)
+
+    def _stop_tick(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
 
     def _ticked(self) -> None:
         self._tick = None

@@ -90,6 +90,15 @@ def receive(link: Receiver, size: int) -> bytes:
     return bytes(data)
 
 
+def discard(link: Receiver, delivery: Delivery) -> None:
+    """Let go of the bytes of a message that is not taken, as they come."""
+    if delivery.readable:
+        link.recv(delivery.pending)
+        if not delivery.partial:
+            link.advance()
+            delivery.settle()
+
+
 def accept(delivery: Delivery) -> None:
     """Tell the sender of a message that it is accepted, and settle it."""
     impl = delivery._impl

@@ -1,12 +1,13 @@
 """A link on which a program sends: each message is in its queue, on disk, before it is accepted."""
 
+import asyncio
 from typing import Final
 
 from proton import Delivery, Described, Receiver, ulong
 
 from qmnode.amqp.codec import CodecError
-from qmnode.amqp.conditions import DECODE, SIZE, RefusedError, of_message
-from qmnode.amqp.engine import accept, receive
+from qmnode.amqp.conditions import DECODE, SIZE, TRANSFER_LIMIT, RefusedError, of_message
+from qmnode.amqp.engine import accept, discard, receive
 from qmnode.amqp.links import Host, Sent, credit_to_give, refuse, reject, send_all
 from qmnode.amqp.sections import parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
@@ -82,8 +83,14 @@ class IncomingLink:
         self._body = Body(host, link, host.settings.message_size)
         self._came: list[tuple[Delivery, Sent]] = []
         self._under_way = 0
+        """Messages without an outcome."""
+        self._storing = 0
+        """Messages that their queue does not have yet."""
+        self._stored: asyncio.Future[None] | None = None
+        """Set when it has all, for the end of the link."""
         self._average = _TYPICAL
         self._looking = False
+        self._broken = False
         self._closed = False
         self._replenish()
 
@@ -98,10 +105,13 @@ class IncomingLink:
             if delivery.settled and not delivery.readable:
                 delivery.settle()
             return
+        if self._broken:
+            discard(self._link, delivery)
+            return
         try:
             data = self._body.read(delivery)
         except RefusedError as error:
-            refuse(self._link, error)
+            self._break(error)
             return
         if data is None:
             return
@@ -114,6 +124,7 @@ class IncomingLink:
             self._refuse(delivery, of_message(error))
         else:
             self._under_way += 1
+            self._storing += 1
             if delivery.remote_state == TRANSACTIONAL:
                 self._host.spawn(self._send_in_transaction(delivery, message))
             elif self._arrival is not None:
@@ -123,22 +134,45 @@ class IncomingLink:
 
     def pass_ended(self) -> None:
         """Store what came in this pass with one sync."""
+        if not self._came:
+            self._replenish()
+            return
+        self._store_what_came()
+        if self._link.credit < 0:
+            self._break(RefusedError(TRANSFER_LIMIT, "more messages than there was credit for: wait for credit"))
+
+    def _store_what_came(self) -> None:
         if self._came:
             came, self._came = self._came, []
             self._host.spawn(self._store(came))
-        elif not self._closed:
-            self._replenish()
+
+    def _break(self, error: RefusedError) -> None:
+        """End the link for a reason, and take no more messages from it."""
+        self._broken = True
+        refuse(self._link, error)
 
     async def close(self) -> None:
-        """The link has ended."""
+        """The link has ended: what came on it is stored, though nobody may wait for the outcome."""
+        self._store_what_came()
         self._closed = True
         self._body.drop()
+        if self._storing:
+            self._stored = asyncio.get_running_loop().create_future()
+            await self._stored
         await self._queue.close()
+
+    def _has_stored(self, count: int) -> None:
+        self._storing -= count
+        if not self._storing and self._stored is not None:
+            self._stored.set_result(None)
 
     # Answers of the node
 
     async def _store(self, came: list[tuple[Delivery, Sent]]) -> None:
-        outcomes = await send_all(self._queue, [message for _, message in came], self._single)
+        try:
+            outcomes = await send_all(self._queue, [message for _, message in came], self._single)
+        finally:
+            self._has_stored(len(came))
         self._under_way -= len(came)
         for (delivery, _), error in zip(came, outcomes, strict=True):
             self._end(delivery, None if error is None else of_message(error))
@@ -146,8 +180,13 @@ class IncomingLink:
 
     async def _send_to_the_end(self, delivery: Delivery, message: Sent, seconds: int) -> None:
         refused = None
+        arrivals = self._host.arrivals
         try:
-            await self._host.arrivals.deliver(self._queue, message.message, self._single, seconds)
+            try:
+                identifier, arrived = await arrivals.send(self._queue, message.message, self._single, seconds)
+            finally:
+                self._has_stored(1)
+            await arrivals.wait(identifier, arrived, seconds)
         except RefusedError as error:
             refused = error
         except MessageQueuingError as error:
@@ -165,6 +204,8 @@ class IncomingLink:
             refused = error
         except MessageQueuingError as error:
             refused = of_message(error)
+        finally:
+            self._has_stored(1)
         self._under_way -= 1
         if refused is not None:
             self._host.transactions.doom(identifier, refused.description)
@@ -200,7 +241,7 @@ class IncomingLink:
 
     def _replenish(self) -> None:
         """Give credit, as much as the queue has room for."""
-        if self._closed or self._host.closed:
+        if self._closed or self._broken or self._host.closed:
             return
         room = self._room()
         more = credit_to_give(self._host.settings.credit, self._link.credit, self._under_way, room)

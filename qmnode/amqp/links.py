@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.queue_manager import QueueManager
 
-_REMOTE_CLOSED: Final = Endpoint.REMOTE_CLOSED
+_CLOSED: Final = Endpoint.REMOTE_CLOSED | Endpoint.LOCAL_CLOSED
 
 
 class Host(Protocol):
@@ -43,7 +43,7 @@ class Host(Protocol):
     writable: bool
     """Whether the peer takes what is sent."""
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> Any:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that waits for the node; what it has for the peer is sent when it ends."""
 
     def flush(self) -> None:
@@ -119,7 +119,7 @@ class DoorLink(Protocol):
         """Finish the work of one pass, after its last event."""
 
     async def close(self) -> None:
-        """The link has ended: give back what it holds."""
+        """The link has ended: store what it brought, and give back what it holds."""
 
 
 def refuse(endpoint: Any, error: RefusedError) -> None:
@@ -134,8 +134,8 @@ def refuse(endpoint: Any, error: RefusedError) -> None:
 
 
 def is_gone(link: Any) -> bool:
-    """Whether the peer has closed a link meanwhile."""
-    return bool(link.state & _REMOTE_CLOSED)
+    """Whether a link has ended meanwhile, by itself or with its session."""
+    return bool(link.state & _CLOSED)
 
 
 def reject(delivery: Delivery, error: RefusedError) -> None:

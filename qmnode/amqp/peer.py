@@ -4,6 +4,7 @@ The engine does the framing, the sessions' windows and the links' credit. The li
 :mod:`qmnode.amqp.incoming`, :mod:`qmnode.amqp.outgoing` and :mod:`qmnode.amqp.coordinator`.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,11 +19,12 @@ from qmnode.amqp.conditions import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT,
+    TRANSFER_LIMIT,
     RefusedError,
     of_endpoint,
 )
 from qmnode.amqp.coordinator import CoordinatorLink
-from qmnode.amqp.engine import key_of, link_key, next_event
+from qmnode.amqp.engine import discard, key_of, link_key, next_event
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
@@ -35,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 _LINKS: Final = 2
 """Links of a session for whose messages its window has room. The window counts frames, however small they are."""
+_SHORTEST_IDLE: Final = 0.1
+"""Seconds of the shortest idle time-out of a peer: the node sends it two empty frames in each."""
 MALFORMED: Final = (UnicodeDecodeError, ProtonException, RecursionError)
 """The engine's errors for values of a peer that it takes and cannot give out, such as text that is not UTF-8."""
 TRANSACTIONAL: Final = "qmnode:transactional"
@@ -57,12 +61,16 @@ class Peer:
         self._transport.bind(self._connection)
         self._links: dict[int, DoorLink] = {}
         self._by_key: dict[Any, DoorLink] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        """Links that store what they brought before they end."""
+        self._ending: dict[Any, asyncio.Task[None]] = {}
+        """By their keys, the links that the peer has ended and the engine still has."""
         self._last_number = 0
         self._attached = 0
         """Links that the engine has, those that were refused included."""
         self._handlers: dict[Any, Callable[[Any], None]] = {
             Event.CONNECTION_REMOTE_OPEN: self._connection_opened,
-            Event.CONNECTION_REMOTE_CLOSE: lambda event: event.connection.close(),
+            Event.CONNECTION_REMOTE_CLOSE: self._connection_closed,
             Event.SESSION_REMOTE_OPEN: self._session_opened,
             Event.SESSION_REMOTE_CLOSE: self._session_closed,
             Event.LINK_REMOTE_OPEN: self._link_opened,
@@ -114,12 +122,8 @@ class Peer:
         refuse(self._connection, error)
 
     async def close(self) -> None:
-        """The connection is lost: everything that it holds is returned."""
-        links, self._links = list(self._links.values()), {}
-        self._by_key = {}
-        for link in links:
-            self._host.counts.links -= 1
-            await link.close()
+        """The connection is lost: what its links brought is stored, and everything that they hold is returned."""
+        await self._close_links()
         self._transport.unbind()
         self._connection.free()
         self._collector = None
@@ -156,6 +160,10 @@ class Peer:
     def _connection_opened(self, event: Any) -> None:
         connection = event.connection
         self.is_open = True
+        if 0 < (wanted := self._transport.remote_idle_timeout) < _SHORTEST_IDLE:
+            raise RefusedError(
+                NOT_ALLOWED, f"an idle time-out of {wanted * 1000:.0f} ms: the least is {_SHORTEST_IDLE * 1000:.0f} ms"
+            )
         connection.container = self._host.manager.computer_name
         connection.properties = {symbol("product"): "qmnode", symbol("version"): program_version()}
         connection.open()
@@ -170,14 +178,25 @@ class Peer:
         link = session.connection.link_head(0)
         ended = []
         while link is not None:
-            following = link.next(0)
             if link.session == session:
                 ended.append(link)
-            link = following
-        for one in ended:
-            self._end(one)
-        session.close()
-        session.free()
+            link = link.next(0)
+        self._host.spawn(self._end_session(session, [self._end(one) for one in ended]))
+
+    async def _end_session(self, session: Any, links: list[asyncio.Task[None]]) -> None:
+        if links:
+            await asyncio.wait(links)
+        if not self._host.closed:
+            session.close()
+            session.free()
+
+    def _connection_closed(self, event: Any) -> None:
+        self._host.spawn(self._end_connection(event.connection))
+
+    async def _end_connection(self, connection: Any) -> None:
+        await self._close_links()
+        if not self._host.closed:
+            connection.close()
 
     def _transport_failed(self, event: Any) -> None:
         condition = event.transport.condition
@@ -261,7 +280,6 @@ class Peer:
         if not isinstance(queue, OpenQueueDescriptor):
             await queue.close()
             raise RefusedError(NOT_IMPLEMENTED, "queues of other machines are only sent to: connect to that machine")
-        link.snd_settle_mode = link.remote_snd_settle_mode
         await self._open_with(link, queue)
         return OutgoingLink(self._host, link, number, queue, source.address, browses=browses)
 
@@ -285,22 +303,50 @@ class Peer:
     def _open(link: Any) -> None:
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
+        link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
         link.open()
 
     def _link_closed(self, event: Any) -> None:
         self._end(event.link)
 
-    def _end(self, link: Any) -> None:
+    def _end(self, link: Any) -> asyncio.Task[None]:
+        """Store what a link brought, and then end it."""
+        key = key_of(link)
+        task = self._ending.get(key)
+        if task is None:
+            opened = self._links.pop(getattr(link, "number", 0), None)
+            self._by_key.pop(key, None)
+            closing = None if opened is None else self._close_link(opened)
+            task = self._ending[key] = self._host.spawn(self._end_after(link, closing))
+        return task
+
+    async def _end_after(self, link: Any, closing: asyncio.Task[None] | None) -> None:
+        if closing is not None:
+            await closing
+        if self._host.closed:
+            return
+        del self._ending[key_of(link)]
         self._attached -= 1
-        opened = self._links.pop(getattr(link, "number", 0), None)
-        self._by_key.pop(key_of(link), None)
-        if opened is not None:
-            self._host.counts.links -= 1
-            self._host.spawn(opened.close())
         if not link.state & Endpoint.LOCAL_CLOSED:
             link.close()
         link.free()
+
+    def _close_link(self, opened: DoorLink) -> asyncio.Task[None]:
+        self._host.counts.links -= 1
+        task = self._host.spawn(opened.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
+
+    async def _close_links(self) -> None:
+        """Close all links, and wait for those that close already."""
+        links, self._links = list(self._links.values()), {}
+        self._by_key = {}
+        for link in links:
+            self._close_link(link)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     def _of(self, link: Any) -> DoorLink | None:
         return self._links.get(getattr(link, "number", 0))
@@ -312,6 +358,10 @@ class Peer:
     def _delivery(self, delivery: Any) -> None:
         if (link := self._by_key.get(link_key(delivery))) is not None:
             link.delivery(delivery)
+        elif (attached := delivery.link).is_receiver:
+            if attached.state & Endpoint.LOCAL_UNINIT:
+                raise RefusedError(TRANSFER_LIMIT, "a message on a link that has no credit yet: wait for credit")
+            discard(attached, delivery)
 
 
 def _check_dynamic(terminus: Any) -> None:

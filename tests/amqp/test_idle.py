@@ -1,24 +1,40 @@
-"""The memory of connections that do nothing."""
+"""Connections that do nothing: their memory, and that they stay open."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.adversary.test_amqp_crowds import Door, resident
-from tests.amqp.raw import BEGIN, opened, read_until
+from tests.amqp.conftest import in_thread
+from tests.amqp.raw import (
+    AMQP_HEADER,
+    BEGIN,
+    SASL_HEADER,
+    connect,
+    frame,
+    init,
+    opened,
+    performative,
+    read_all,
+    read_until,
+)
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
+    from tests.amqp.conftest import Door as AmqpDoor
+
 pytestmark = pytest.mark.servers
 
 MOST = 60 * 1024
 MANY = 400
 BEGUN = b"\x53\x11"
+EMPTY_FRAME = b"\0\0\0\x08\x02\0\0\0"
 
 
 def test_an_idle_connection_takes_less_than_60_kilobytes(tmp_path: Path) -> None:
@@ -43,3 +59,32 @@ def test_an_idle_connection_takes_less_than_60_kilobytes(tmp_path: Path) -> None
         for one in connections:
             one.close()
         door.node.stop()
+
+
+def idling(port: int, milliseconds: int) -> socket.socket:
+    """A connection that is to be closed when the door sends nothing for so long."""
+    connection = connect(port)
+    open_frame = frame(performative(0x10, ["raw", None, None, None, milliseconds]))
+    connection.sendall(SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER)
+    read_until(connection, AMQP_HEADER)
+    connection.sendall(open_frame)
+    return connection
+
+
+async def test_the_door_sends_empty_frames_within_the_time_out_of_its_client(door: AmqpDoor) -> None:
+    def empty_frames() -> None:
+        with idling(door.door.port, 600) as connection:
+            for _ in range(4):
+                read_until(connection, EMPTY_FRAME)
+
+    before = time.monotonic()
+    await in_thread(empty_frames)
+    assert time.monotonic() - before < 20, "four empty frames are due in 1.2 s"
+
+
+async def test_a_time_out_that_cannot_be_kept_is_refused(door: AmqpDoor) -> None:
+    def answer() -> bytes:
+        with idling(door.door.port, 20) as connection:
+            return read_all(connection)
+
+    assert b"an idle time-out of 20 ms: the least is 100 ms" in await in_thread(answer)
