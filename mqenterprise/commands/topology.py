@@ -81,7 +81,10 @@ def _explained() -> Iterator[None]:
 @contextmanager
 def _target(file: Path | None, *, access: bool = True) -> Iterator[LdapTarget]:
     with _explained(), EnterpriseDirectory(directory_settings(file)) as directory:
-        yield LdapTarget(directory, access=access)
+        target = LdapTarget(directory, access=access)
+        yield target
+        for sentence in target.unread:
+            complain(f"left out: {sentence}")
 
 
 def _print_lines(lines: Iterable[Text]) -> None:

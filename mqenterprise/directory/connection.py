@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
-from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound, OutcomeUnknown
+from mqenterprise.directory.errors import DirectoryError, DirectoryUnavailable, ObjectNotFound, OutcomeUnknown
 from mqenterprise.directory.names import canonical, normalized
 from mqenterprise.directory.pool import Pool
 from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
@@ -40,12 +40,49 @@ ANYTHING: Final = "(objectClass=*)"
 _PARENTS_KEPT: Final = 65_536
 # Beside the one entry of a base search a server may send references to others.
 _REFERENCES: Final = 16
+_EMPTY_PAGES: Final = 1_000
+"""Pages without an entry that may follow each other in one search."""
 # Written and never shown by the server again.
 _UNREADABLE: Final = frozenset({"userpassword", "unicodepwd"})
 
 
 class _Broken(Exception):
     """The connection broke during an operation; what the server did is not known."""
+
+
+class _Budget:
+    """The limits of one search, and its use of them over all pages and servers."""
+
+    def __init__(self, settings: DirectorySettings, doing: str) -> None:
+        self._settings = settings
+        self._doing = doing
+        self._entries = self._bytes = self._empty = 0
+        self._waited = 0.0
+
+    def spend(self, found: Message, seconds: float) -> None:
+        """Count one answer, and the time for which it was waited. Raises ``DirectoryError`` at a limit."""
+        settings = self._settings
+        self._bytes += len(found.data)
+        self._waited += seconds
+        if found.tag == ENTRY:
+            self._entries += 1
+            self._empty = 0
+        elif found.tag == DONE:
+            self._empty += 1
+        for spent, most, unit, setting in (
+            (self._entries, settings.search_entries, "entries", "search_entries"),
+            (self._bytes, settings.search_bytes, "bytes", "search_bytes"),
+            (self._waited, settings.search_timeout, "seconds", "search_timeout"),
+        ):
+            if spent > most:
+                raise DirectoryError(
+                    f"{self._doing}: the answer has more than {most:,} {unit}. Find out what the server sends, or "
+                    f"raise {setting} in the directory's settings"
+                )
+        if self._empty > _EMPTY_PAGES:
+            raise DirectoryError(
+                f"{self._doing}: the server sends empty pages without an end: look at it, or ask another (servers)"
+            )
 
 
 class LdapConnection:
@@ -103,12 +140,14 @@ class LdapConnection:
         """The entries under a base, page by page. Nothing when the base does not exist.
 
         When a server fails in the middle, another one is asked from the beginning, and what was given is left out.
+        Raises ``DirectoryError`` at a limit of the settings, ``search_entries`` for example.
         """
         given: set[str] = set()
+        budget = _Budget(self.settings, f"searching under {base}")
         for attempt in range(len(self.pool.order()) + 1):
             with self.pool.session() as session:
                 try:
-                    for entry in self._pages(session, base, filter, attributes, scope):
+                    for entry in self._pages(session, base, filter, attributes, scope, budget):
                         if attempt and entry.dn in given:
                             continue
                         given.add(entry.dn)
@@ -122,7 +161,13 @@ class LdapConnection:
         raise DirectoryUnavailable(f"searching under {base}: {last}")
 
     def _pages(
-        self, session: Session, base: str, filter: str, attributes: Collection[str], scope: Scope
+        self,
+        session: Session,
+        base: str,
+        filter: str,
+        attributes: Collection[str],
+        scope: Scope,
+        budget: _Budget,
     ) -> Iterator[Entry]:
         names = self._stored(attributes)
         given = self.dialect.reading_controls(attributes)
@@ -131,7 +176,7 @@ class LdapConnection:
         while True:
             page = element(SEQUENCE, integer(self.settings.page_size) + octets(cookie))
             identifier = self._send(session, request, [*given, (PAGED_RESULTS, False, page)])
-            result = yield from self._entries(session, identifier, self.settings.page_size)
+            result = yield from self._entries(session, identifier, self.settings.page_size, budget)
             if result.code == NO_SUCH_OBJECT:
                 return
             if result.code in BUSY:
@@ -142,13 +187,21 @@ class LdapConnection:
             if not cookie:
                 return
 
-    def _entries(self, session: Session, identifier: int, limit: int) -> Generator[Entry, None, Result]:
+    def _entries(
+        self, session: Session, identifier: int, limit: int, budget: _Budget
+    ) -> Generator[Entry, None, Result]:
         """The entries that answer a search, and its result. Active Directory's references are left out.
 
         A server that sends more than ``limit`` of either is broken, or means harm.
         """
         for _ in range(2 * limit + 1):
+            asked = time.monotonic()
             found = self._receive(session, identifier)
+            try:
+                budget.spend(found, time.monotonic() - asked)
+            except DirectoryError:
+                session.broken = True  # more of the answer is on its way
+                raise
             if found.tag == DONE:
                 return found.result()
             if found.tag == ENTRY:
@@ -161,7 +214,7 @@ class LdapConnection:
         limit = math.ceil(self.settings.operation_timeout)
         identifier = self._send(session, search_request(dn, Scope.BASE.value, ANYTHING, names, limit), controls)
         found: list[Entry] = []
-        entries = self._entries(session, identifier, _REFERENCES)
+        entries = self._entries(session, identifier, _REFERENCES, _Budget(self.settings, doing))
         while True:
             try:
                 found.append(next(entries))
@@ -348,7 +401,7 @@ class LdapConnection:
         known = self._parents.get(key)
         if known is None:
             entry = self.read(dn, ("objectClass",))
-            known = tuple(value.decode() for value in entry.attributes.get("objectclass", ()))
+            known = tuple(value.decode("utf-8", "replace") for value in entry.attributes.get("objectclass", ()))
             self._remember_classes(dn, known)
         return known
 

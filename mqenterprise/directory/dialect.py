@@ -272,7 +272,7 @@ def dialect_of(
 
     def first(name: str) -> str | None:
         values = root_dse.get(name.lower())
-        return values[0].decode() if values else None
+        return values[0].decode("utf-8", "replace") if values else None
 
     if kind is ServerKind.AUTO:
         is_active = ACTIVE_DIRECTORY_CAPABILITY in root_dse.get("supportedcapabilities", ())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.names import normalized
-from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
+from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
@@ -37,8 +37,8 @@ def resolve_distribution_list(connection: LdapConnection, identifier: Guid) -> t
             continue
         seen.add(normalized(group.dn))
         for member in group.attributes.get("member", ()):
-            entry = connection.read(member.decode(), ASKED)
-            classes = {value.decode().lower() for value in entry.attributes.get("objectclass", ())}
+            entry = connection.read(member.decode("utf-8", "replace"), ASKED)
+            classes = {value.decode("utf-8", "replace").lower() for value in entry.attributes.get("objectclass", ())}
             if "msmqqueue" in classes:
                 found[_public(entry)] = None
             elif "msmq-custom-recipient" in classes:
@@ -47,8 +47,8 @@ def resolve_distribution_list(connection: LdapConnection, identifier: Guid) -> t
                 left.append(entry)
             else:
                 raise ConstraintViolated(f"{group.dn} has {entry.dn}, which is no queue, alias or list")
-            if len(found) > MOST_QUEUES:
-                raise ConstraintViolated(f"{group.dn} and the lists in it have more than {MOST_QUEUES:,} queues")
+            if len(found) + len(seen) + len(left) > MOST_QUEUES:
+                raise ConstraintViolated(f"{group.dn} and the lists in it have more than {MOST_QUEUES:,} members")
     return tuple(found)
 
 
@@ -63,7 +63,7 @@ def _by_guid(connection: LdapConnection, identifier: Guid) -> Entry:
 
 def _public(entry: Entry) -> str:
     value = entry.first("objectGUID")
-    if value is None:
+    if value is None or len(value) != GUID_SIZE:
         raise HalfWritten(f"{entry.dn} lacks objectGUID")
     return f"PUBLIC={guid_to_text(guid_from_bytes(value))}"
 
@@ -72,4 +72,4 @@ def _format_name(entry: Entry) -> str:
     value = entry.first("msMQ-Recipient-FormatName")
     if value is None:
         raise HalfWritten(f"{entry.dn} is an alias without a format name")
-    return value.decode()
+    return value.decode("utf-8", "replace")

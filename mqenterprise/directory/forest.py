@@ -168,8 +168,11 @@ class ForestConnection(LdapConnection):
         found: dict[str, str] = {}
         for entry in super().search(partitions, _DOMAINS, ("nCName", "dnsRoot"), Scope.LEVEL):
             root, name = entry.first("nCName"), entry.first("dnsRoot")
-            if root and name and normalized(root.decode()) != normalized(contexts.domain):
-                found[normalized(root.decode())] = name.decode().lower()
+            if not root or not name:
+                continue
+            domain = normalized(root.decode("utf-8", "replace"))
+            if domain != normalized(contexts.domain):
+                found[domain] = name.decode("utf-8", "replace").lower()
         self._names = found, self._clock()
         return found
 

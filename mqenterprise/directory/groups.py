@@ -75,11 +75,14 @@ def _with_members(connection: LdapConnection, members: Sequence[str]) -> Iterato
 
 def _named_by(connection: LdapConnection, members: Iterable[Entry]) -> Iterator[Entry]:
     for member in members:
-        for name in member.attributes.get("memberof", ()):
+        names = member.attributes.get("memberof", ())
+        if len(names) > MOST_GROUPS:
+            raise ConstraintViolated(f"{member.dn} is in more than {MOST_GROUPS:,} groups")
+        for name in names:
             try:
-                yield connection.read(name.decode(), _GROUP)
-            except ObjectNotFound:
-                continue  # deleted, and the member not told
+                yield connection.read(name.decode("utf-8", "replace"), _GROUP)
+            except (ObjectNotFound, ConstraintViolated):
+                continue  # deleted, and the member not told; or no name at all
 
 
 def _is_sid(encoded: bytes) -> bool:

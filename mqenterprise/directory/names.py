@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from mqenterprise.directory.errors import ConstraintViolated
+from mqenterprise.directory.errors import ConstraintViolated, HalfWritten
 from qmnode.structures.names.direct import utf16_length
 
 _DN_SPECIAL: Final = re.compile(r'[,+"\\<>;=]|^[ #]| $|\x00')
@@ -62,8 +62,14 @@ def parent_of(dn: str, levels: int = 1) -> str:
 
 
 def name_of(dn: str, level: int = 0) -> str:
-    """The plain value of one relative distinguished name, the leftmost by default."""
-    return unescape_rdn(split_dn(dn)[level].partition("=")[2])
+    """The plain value of one relative distinguished name, the leftmost by default. Raises HalfWritten."""
+    parts = split_dn(dn)
+    if level >= len(parts):
+        raise HalfWritten(
+            f"{dn[:200]!r} is not where an object of Message Queuing can be: its name has {len(parts)} parts, and "
+            f"needs {level + 1}; move or delete it"
+        )
+    return unescape_rdn(parts[level].partition("=")[2])
 
 
 def canonical(dn: str) -> str:

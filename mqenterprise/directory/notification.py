@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -38,7 +38,7 @@ from mqenterprise.directory.wire import (
     octets,
     search_request,
 )
-from qmnode.structures.guid import Guid, guid_from_bytes
+from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
@@ -115,12 +115,12 @@ class SyncFeed:
             while not stop.is_set():
                 try:
                     message = session.wire.receive(identifier, LISTEN)
+                    change = self._understood(message)
                 except TimeoutError:
                     continue
-                except (OSError, WireError) as error:
+                except (OSError, WireError, IndexError) as error:
                     self._connection.pool.fail(session.url)
                     raise DirectoryUnavailable(f"listening for changes: {error}") from error
-                change = self._understood(message)
                 if change is not None:
                     yield change
 
@@ -158,9 +158,8 @@ class SyncFeed:
         if self._refreshing and not self._resumed:
             return None  # an object that exists at the start is no change
         dn, attributes = message.entry()
-        guid = attributes.get("objectguid")
         kind = ChangeKind.DELETED if state == DELETED_STATE else ChangeKind.CHANGED
-        return Changed(kind, canonical(dn), guid_from_bytes(guid[0]) if guid else None)
+        return Changed(kind, canonical(dn), _guid(attributes))
 
     def _information(self, message: Message) -> Changed | None:
         """Sync Info (RFC 4533 2.5): the phases of the refresh, and entries by identifier alone."""
@@ -202,9 +201,9 @@ class DirSyncFeed:
         first = not self._cookies
         while not stop.is_set():
             for base in (contexts.domain, contexts.configuration):
-                found = list(self._since(base))
-                if not first:
-                    yield from found
+                for change in self._since(base):
+                    if not first:
+                        yield change
             if first:
                 yield RELOAD
                 first = False
@@ -230,6 +229,8 @@ class DirSyncFeed:
             while (message := session.wire.receive(identifier, limit)).tag != DONE:
                 if message.tag == ENTRY:
                     found.append(_tombstone_or_object(message))
+                if len(found) > self._connection.settings.search_entries:
+                    raise WireError("the server sends more changes than search_entries allows")
         except (OSError, WireError) as error:
             session.broken = True
             self._connection.pool.fail(session.url)
@@ -241,19 +242,29 @@ class DirSyncFeed:
         answer = result.controls.get(DIRSYNC)
         if not answer:
             raise AccessRefused("the server does not say where its changes end (DirSync)")
-        _, begin, end = header(answer, 0)
-        parts = elements(answer, begin, end)
+        try:
+            _, begin, end = header(answer, 0)
+            parts = elements(answer, begin, end)
+        except WireError as error:
+            raise DirectoryUnavailable(f"asking for changes under {base}: {error}") from error
+        if len(parts) < 3:
+            raise DirectoryUnavailable(f"asking for changes under {base}: the server's answer is cut")
         self._cookies[base] = answer[parts[2][1] : parts[2][2]]
         return number(answer, parts[0]) != 0, found
 
 
 def _tombstone_or_object(message: Message) -> Changed:
     dn, attributes = message.entry()
-    guid = attributes.get("objectguid")
     deleted = attributes.get("isdeleted", (b"",))[0] == b"TRUE"
     kind = ChangeKind.DELETED if deleted else ChangeKind.CHANGED
     # A tombstone's name is not the one that it had; its GUID is.
-    return Changed(kind, None if deleted else canonical(dn), guid_from_bytes(guid[0]) if guid else None)
+    return Changed(kind, None if deleted else canonical(dn), _guid(attributes))
+
+
+def _guid(attributes: Mapping[str, tuple[bytes, ...]]) -> Guid | None:
+    """The GUID of an object that changed; None if the server does not say it, or something that is none."""
+    values = attributes.get("objectguid", ())
+    return guid_from_bytes(values[0]) if values and len(values[0]) == GUID_SIZE else None
 
 
 class Watcher:

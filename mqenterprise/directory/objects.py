@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -116,6 +117,12 @@ class ObjectRepository(Generic[Entity]):
         return self._decoded(entry, attributes)
 
     def _decoded(self, entry: Entry, attributes: Collection[str] | None, **more: Any) -> Entity:
+        try:
+            return self._read(entry, attributes, **more)
+        except (ValueError, struct.error) as error:  # UnicodeDecodeError is one
+            raise HalfWritten(f"{entry.dn} is not what it should be: {error}; correct or delete it") from error
+
+    def _read(self, entry: Entry, attributes: Collection[str] | None, **more: Any) -> Entity:
         values: dict[str, Any] = {"full_path": entry.dn}
         for row in self.mapping.attributes:
             if row.on_computer or (attributes is not None and row.field not in attributes and not row.required):
@@ -145,7 +152,7 @@ class ObjectRepository(Generic[Entity]):
             return self._resolved(row, row.refers, raw, dn)
         try:
             return row.codec.decode(raw)
-        except (ValueError, UnicodeDecodeError) as error:
+        except (ValueError, struct.error) as error:
             raise HalfWritten(f"{row.name} of {dn} is not what it should be: {error}") from error
 
     def _resolved(self, row: Attribute, refers: Refers, raw: Values, dn: str) -> Any:
@@ -153,11 +160,12 @@ class ObjectRepository(Generic[Entity]):
         for value in raw:
             try:
                 found.append(self._references.guid_of(value.decode(), refers))
-            except ObjectNotFound:
+            except (ObjectNotFound, ConstraintViolated):
                 # 3.1.6.11.1.3 skips a routing server that is gone. 3.1.6.11.5.3 makes a gate that is gone an error; one
                 # deleted machine would take the whole link from everyone, so it is skipped as well.
                 if row.required:
-                    raise HalfWritten(f"{row.name} of {dn} names {value.decode()}, which does not exist") from None
+                    named = value.decode()[:200]
+                    raise HalfWritten(f"{row.name} of {dn} names {named!r}, which does not exist") from None
         return found[0] if row.required else tuple(found)
 
     # Writing

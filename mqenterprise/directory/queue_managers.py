@@ -140,14 +140,17 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
             raise ConstraintViolated(f"{queue_manager.computer_name} has no identifier yet: add it first")
         filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(queue_manager.identifier))}))"
         for entry in self._connection.search(self._connection.dialect.contexts.sites, filter, SETTINGS.names(None)):
-            values = {
-                row.field: row.codec.decode(raw)
-                for row in SETTINGS.attributes
-                if (raw := entry.attributes.get(row.name.lower()))
-            }
-            yield QueueManagerSettings(
-                full_path=entry.dn, computer_name=name_of(entry.dn, 1), site_name=name_of(entry.dn, 3), **values
-            )
+            try:
+                values = {
+                    row.field: self._value(row, raw, entry.dn)
+                    for row in SETTINGS.attributes
+                    if (raw := entry.attributes.get(row.name.lower()))
+                }
+                values |= {"computer_name": name_of(entry.dn, 1), "site_name": name_of(entry.dn, 3)}
+            except HalfWritten as problem:
+                self._note(problem)
+                continue
+            yield QueueManagerSettings(full_path=entry.dn, **values)
 
     # Writing
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.mapping import Refers
 from mqenterprise.directory.names import escape_filter, normalized
-from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
+from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
@@ -59,7 +59,7 @@ class References:
             known = self._fresh(self._by_dn.get(key))
         if known is None:
             value = self._connection.read(dn, ("objectGUID",)).first("objectGUID")
-            if value is None:
+            if value is None or len(value) != GUID_SIZE:
                 raise ObjectNotFound(f"{dn} has no objectGUID")
             known = guid_from_bytes(value)
             self.note(dn, known)
@@ -98,7 +98,7 @@ class References:
             self._single[kind] = 0
         for entry in self._connection.search(self._base(kind), f"(objectClass={kind.value})", ("objectGUID",)):
             value = entry.first("objectGUID")
-            if value is not None:
+            if value is not None and len(value) == GUID_SIZE:
                 self.note(entry.dn, guid_from_bytes(value))
 
     def _base(self, kind: Refers) -> str:

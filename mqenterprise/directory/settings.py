@@ -97,6 +97,12 @@ class DirectorySettings(BaseModel):
     """Seconds for one answer. MS-MQDSSM 3.1.6.15 has 120 s for a whole search."""
     page_size: int = Field(default=500, ge=1, le=1000)
     """Entries of one page of a search; Active Directory gives no more than 1,000 (MaxPageSize)."""
+    search_entries: int = Field(default=200_000, ge=1)
+    """The most entries of one search. A search that finds more fails, with a sentence that says so."""
+    search_bytes: int = Field(default=128 << 20, ge=1)
+    """The most bytes of all answers to one search."""
+    search_timeout: float = Field(default=120.0, gt=0)
+    """Seconds to wait for all answers to one search (MS-MQDSSM 3.1.6.15)."""
     pool_size: int = Field(default=4, ge=1, le=64)
     """Connections that are kept at most."""
     retry_after: float = Field(default=30.0, ge=0)

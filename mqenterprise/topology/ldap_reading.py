@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.entries import Entry, Scope
+from mqenterprise.directory.errors import HalfWritten
 from mqenterprise.directory.names import (
     escape_filter,
     join_queue_name,
@@ -71,6 +72,8 @@ class Index:
     """Names of machines by normalized distinguished name of their mSMQConfiguration object."""
     others: dict[tuple[Kind, Key], Place] = field(default_factory=dict)
     """Routing links, queues and users."""
+    unread: list[str] = field(default_factory=list)
+    """Why entries are not in the table, in sentences."""
 
     def configuration_name(self, dn: str) -> str:
         """Return the name of the machine of an mSMQConfiguration object, even if the object is gone."""
@@ -103,6 +106,14 @@ class _Reader:
     ) -> Iterator[Entry]:
         return self._connection.search(base, filter, tuple(attributes), scope)
 
+    def _each(self, entries: Iterable[Entry], read: Callable[[Entry], None]) -> None:
+        """Read each entry. Entries that cannot be read are noted, and left out."""
+        for entry in entries:
+            try:
+                read(entry)
+            except HalfWritten as problem:
+                self.index.unread.append(problem.sentence)
+
     def enterprise(self) -> None:
         for entry in self._search(
             self._contexts.enterprise, "(objectClass=mSMQEnterpriseSettings)", names(fields.ENTERPRISE), Scope.BASE
@@ -111,11 +122,13 @@ class _Reader:
 
     def sites(self) -> None:
         attributes = ("cn", "objectGUID", MARK, *names(fields.SITE))
-        for entry in self._search(self._contexts.sites, "(objectClass=site)", attributes, Scope.LEVEL):
-            name, guid, token = name_of(entry.dn), entry.first("objectGUID") or b"", token_of(entry)
-            self.index.sites[fold(name)] = Place(entry.dn, guid, token)
-            self.index.site_names[guid] = name
-            self.table.put(resource(Kind.SITE, (name,), decode(fields.SITE, entry), owned=token is not None))
+        self._each(self._search(self._contexts.sites, "(objectClass=site)", attributes, Scope.LEVEL), self._site)
+
+    def _site(self, entry: Entry) -> None:
+        name, guid, token = name_of(entry.dn), entry.first("objectGUID") or b"", token_of(entry)
+        self.index.sites[fold(name)] = Place(entry.dn, guid, token)
+        self.index.site_names[guid] = name
+        self.table.put(resource(Kind.SITE, (name,), decode(fields.SITE, entry), owned=token is not None))
 
     def machines(self) -> None:
         computers = {
@@ -128,26 +141,32 @@ class _Reader:
             *("cn", "objectGUID", MARK, "mSMQServiceType", "mSMQSites", "mSMQOutRoutingServers"),
             *("mSMQInRoutingServers", *names(fields.MACHINE)),
         )
-        configurations = list(self._search(self._contexts.domain, "(objectClass=mSMQConfiguration)", attributes))
-        for entry in configurations:
+        configurations: list[Entry] = []
+
+        def configuration(entry: Entry) -> None:
             self.index.machine_names[normalized(entry.dn)] = name_of(entry.dn, 1)
+            configurations.append(entry)
+
+        self._each(self._search(self._contexts.domain, "(objectClass=mSMQConfiguration)", attributes), configuration)
         settings = self._settings()
         self._servers = self._our_servers()
-        used = set()
-        for entry in configurations:
-            above = normalized(parent_of(entry.dn))
-            used.add(above)
-            self._machine(entry, computers.get(above), settings)
-        for key, computer in computers.items():
-            if key not in used:
-                self._computer_alone(computer, settings)
+        above = {normalized(parent_of(entry.dn)) for entry in configurations}
+        self._each(
+            configurations, lambda entry: self._machine(entry, computers.get(normalized(parent_of(entry.dn))), settings)
+        )
+        alone = [computer for key, computer in computers.items() if key not in above]
+        self._each(alone, lambda computer: self._computer_alone(computer, settings))
 
     def _settings(self) -> dict[str, list[Entry]]:
-        """Return the mSMQSettings objects by the folded name of their machine."""
+        """Return the mSMQSettings objects by the folded name of their machine. Each is at its place below a site."""
         attributes = ("mSMQQMID", "mSMQServices", MARK, *(flag for flag, _, _ in SERVICE_FLAGS))
         found: dict[str, list[Entry]] = {}
-        for entry in self._search(self._contexts.sites, "(objectClass=mSMQSettings)", attributes):
-            found.setdefault(fold(name_of(entry.dn, 1)), []).append(entry)
+
+        def settings(entry: Entry) -> None:
+            if name_of(entry.dn, 3):
+                found.setdefault(fold(name_of(entry.dn, 1)), []).append(entry)
+
+        self._each(self._search(self._contexts.sites, "(objectClass=mSMQSettings)", attributes), settings)
         return found
 
     def _our_servers(self) -> dict[str, tuple[str, ...]]:
@@ -193,36 +212,42 @@ class _Reader:
             self.table.put(resource(Kind.MACHINE, (name,), {}, owned=True, partial=True))
 
     def _machine_names(self, entry: Entry, attribute: str) -> tuple[str, ...]:
-        return _sorted(self.index.configuration_name(dn.decode()) for dn in _all(entry, attribute))
+        return _sorted(self.index.configuration_name(dn.decode("utf-8", "replace")) for dn in _all(entry, attribute))
 
     def links(self) -> None:
         attributes = ("cn", "mSMQSite1", "mSMQSite2", "mSMQSiteGates", MARK, *names(fields.ROUTING_LINK))
-        for entry in self._search(self._contexts.enterprise, "(objectClass=mSMQSiteLink)", attributes, Scope.LEVEL):
-            ends = [entry.first(attribute) for attribute in ("mSMQSite1", "mSMQSite2")]
-            name = tuple(name_of(dn.decode()) if dn else "(nothing)" for dn in ends)
-            values = decode(fields.ROUTING_LINK, entry)
-            values["site_gates"] = self._machine_names(entry, "mSMQSiteGates")
-            self._put(Kind.ROUTING_LINK, name, values, entry)
+        found = self._search(self._contexts.enterprise, "(objectClass=mSMQSiteLink)", attributes, Scope.LEVEL)
+        self._each(found, self._link)
+
+    def _link(self, entry: Entry) -> None:
+        ends = [entry.first(attribute) for attribute in ("mSMQSite1", "mSMQSite2")]
+        name = tuple(name_of(dn.decode("utf-8", "replace")) if dn else "(nothing)" for dn in ends)
+        values = decode(fields.ROUTING_LINK, entry)
+        values["site_gates"] = self._machine_names(entry, "mSMQSiteGates")
+        self._put(Kind.ROUTING_LINK, name, values, entry)
 
     def users(self, named: Collection[str]) -> None:
         wanted = "".join(f"(cn={escape_filter(name)})" for name in named)
         of_interest = f"(|(mSMQSignCertificates=*)({MARK}=mqenterprise *){wanted})"
         filter = f"(&(objectClass=user)(!(objectClass=computer)){of_interest})"
-        for entry in self._search(self._contexts.domain, filter, ("cn", MARK, "mSMQSignCertificates")):
-            values = {"certificates": fields.unpack_certificates(entry)}
-            self._put(Kind.USER, (name_of(entry.dn),), values, entry)
+        self._each(self._search(self._contexts.domain, filter, ("cn", MARK, "mSMQSignCertificates")), self._user)
+
+    def _user(self, entry: Entry) -> None:
+        self._put(Kind.USER, (name_of(entry.dn),), {"certificates": fields.unpack_certificates(entry)}, entry)
 
     def queues(self) -> None:
         attributes = ["cn", "objectGUID", "mSMQQueueNameExt", MARK, *names(fields.QUEUE)]
         if self._access:
             attributes.append("nTSecurityDescriptor")
-        for entry in self._search(self._contexts.domain, "(objectClass=mSMQQueue)", attributes):
-            extension = entry.first("mSMQQueueNameExt") or b""
-            queue = join_queue_name(name_of(entry.dn), extension.decode("utf-8", "replace"))
-            values = decode(fields.QUEUE, entry)
-            if self._access:
-                values["access"] = self._trustees.lines(entry.first("nTSecurityDescriptor"))
-            self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), values, entry)
+        self._each(self._search(self._contexts.domain, "(objectClass=mSMQQueue)", attributes), self._queue)
+
+    def _queue(self, entry: Entry) -> None:
+        extension = entry.first("mSMQQueueNameExt") or b""
+        queue = join_queue_name(name_of(entry.dn), extension.decode("utf-8", "replace"))
+        values = decode(fields.QUEUE, entry)
+        if self._access:
+            values["access"] = self._trustees.lines(entry.first("nTSecurityDescriptor"))
+        self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), values, entry)
 
     def _put(self, kind: Kind, name: tuple[str, ...], values: dict[str, Value], entry: Entry) -> None:
         token = token_of(entry)
@@ -240,7 +265,7 @@ def _sorted(texts: Iterator[str] | list[str]) -> tuple[str, ...]:
 
 
 def _number(value: bytes | None) -> int:
-    return int(value) if value and value.lstrip(b"-").isdigit() else 0
+    return int(value) if value and len(value) <= 20 and value.removeprefix(b"-").isdigit() else 0
 
 
 def _agrees(settings: Entry, guid: bytes, service_type: int, values: dict[str, Value]) -> bool:

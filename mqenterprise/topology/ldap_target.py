@@ -190,6 +190,11 @@ class LdapTarget:
         return self._connection.dialect.contexts
 
     @property
+    def unread(self) -> Sequence[str]:
+        """Why entries are not in the last snapshot, in sentences."""
+        return self._index.unread
+
+    @property
     def directory(self) -> str:
         """Identify the directory by the name of its root."""
         with _told():

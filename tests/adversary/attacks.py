@@ -27,7 +27,9 @@ class Area(StrEnum):
     AMQP = "the AMQP door"
     OPERATIONS = "operations on messages"
     DOORS = "management, remote read and the directory"
+    DIRECTORY = "a directory that lies"
     CONSOLE = "the web console"
+    BROWSER = "pages in a browser"
 
 
 @dataclass(frozen=True)

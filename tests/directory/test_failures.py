@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import socket
 import ssl
 import threading
@@ -30,7 +31,7 @@ from mqenterprise.directory.errors import (
 )
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import DirectoryOperationResult
-from tests.lab.silence import EndlessServer, Relay, SilentServer
+from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -411,8 +412,7 @@ def test_a_password_file_is_read_anew(slapd: EmbeddedDirectory, tmp_path: Path) 
 
 @pytest.mark.parametrize("doing", ["reading", "searching"])
 def test_a_server_that_never_ends_is_left(slapd: EmbeddedDirectory, doing: str) -> None:
-    server = EndlessServer()
-    try:
+    with LyingDirectory(lambda *_: itertools.repeat(entry("cn=x"))) as server:
         changed = {"servers": (server.url,), "start_tls": False, "kind": "openldap", "root": "dc=lab,dc=test"}
         connection = LdapConnection(slapd.client_settings().model_copy(update=changed))
         with pytest.raises(DirectoryUnavailable, match="more entries than it was asked for"):
@@ -420,5 +420,3 @@ def test_a_server_that_never_ends_is_left(slapd: EmbeddedDirectory, doing: str) 
                 connection.read("cn=x")
             else:
                 list(connection.search("cn=x", "(objectClass=*)"))
-    finally:
-        server.close()

@@ -1,12 +1,35 @@
-"""Servers that misbehave: one never says a word, one never ends, one passes bytes on until it is told to stop."""
+"""Servers that misbehave: one never says a word, one lies, one passes bytes on until it is told to stop."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Self
 
-from mqenterprise.directory.wire import element, elements, header, message, number, octets
+from mqenterprise.directory.connection import PAGED_RESULTS
+from mqenterprise.directory.wire import (
+    BIND,
+    DONE,
+    ENTRY,
+    SEARCH,
+    SEQUENCE,
+    SET,
+    Control,
+    WireError,
+    controls_of,
+    element,
+    elements,
+    header,
+    integer,
+    message,
+    number,
+    octets,
+)
+
+Operation = tuple[bytes, Sequence[Control]]
+"""An operation of an answer, with its controls."""
 
 
 class SilentServer:
@@ -113,13 +136,24 @@ class Relay:
                 one.shutdown(socket.SHUT_RDWR)
 
 
-class EndlessServer:
-    """An LDAP server that answers a search with entries, and never comes to their end."""
+class LyingDirectory:
+    """An LDAP server that takes every bind, and answers a search with whatever its author wants.
 
-    def __init__(self) -> None:
+    ``says`` gets the base and the filter of a search, and the cookie of its page, and yields the operations of the
+    answer: those of :func:`entry` and :func:`done`.
+    """
+
+    def __init__(self, says: Callable[[str, bytes, bytes], Iterable[Operation]]) -> None:
+        self._says = says
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def url(self) -> str:
@@ -137,15 +171,39 @@ class EndlessServer:
                 taken = self._listener.accept()[0]
                 threading.Thread(target=self._answer, args=(taken,), daemon=True).start()
 
-    @staticmethod
-    def _answer(taken: socket.socket) -> None:
-        with taken, suppress(OSError):
+    def _answer(self, taken: socket.socket) -> None:
+        with taken, suppress(OSError, WireError):
             while data := taken.recv(65536):
                 _, begin, end = header(data, 0)
-                identifier = number(data, elements(data, begin, end)[0])
-                if elements(data, begin, end)[1][0] == 0x60:  # a bind
+                places = elements(data, begin, end)
+                identifier, (kind, begin, end) = number(data, places[0]), places[1]
+                if kind == BIND:
                     taken.sendall(message(identifier, element(0x61, b"\x0a\x01\x00" + octets(b"") + octets(b""))))
-                    continue
-                entries = message(identifier, element(0x64, octets(b"cn=x") + element(0x30, b""))) * 500
-                while True:
-                    taken.sendall(entries)
+                elif kind == SEARCH:
+                    parts = elements(data, begin, end)
+                    base, wanted = data[parts[0][1] : parts[0][2]].decode(), data[parts[6][1] : parts[6][2]]
+                    page = controls_of(data, places[2:]).get(PAGED_RESULTS, b"")
+                    cookie = page[elements(page, *header(page, 0)[1:])[1][1] :] if page else b""
+                    written = b""
+                    for operation, controls in self._says(base, wanted, cookie):
+                        written += message(identifier, operation, controls)
+                        if len(written) > 65536:
+                            taken.sendall(written)
+                            written = b""
+                    taken.sendall(written)
+
+
+def entry(dn: str, **attributes: Iterable[bytes]) -> Operation:
+    """A SearchResultEntry."""
+    pairs = b"".join(
+        element(SEQUENCE, octets(name) + element(SET, b"".join(octets(value) for value in values)))
+        for name, values in attributes.items()
+    )
+    return element(ENTRY, octets(dn) + element(SEQUENCE, pairs)), ()
+
+
+def done(cookie: bytes = b"", code: int = 0, referral: str = "") -> Operation:
+    """A SearchResultDone, with the cookie of the page that follows."""
+    more = element(0xA3, octets(referral)) if referral else b""
+    result = element(DONE, bytes((0x0A, 1, code)) + octets(b"") + octets(b"") + more)
+    return result, [(PAGED_RESULTS, False, element(SEQUENCE, integer(0) + octets(cookie)))]
