@@ -6,8 +6,9 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from typing import Final
+
+from mqenterprise.markup import Element, append, element, svg
 
 LINE: Final = 17.0
 """The height of a line of text."""
@@ -93,9 +94,9 @@ def fitted(text: str, size: float, width: float) -> str:
     return text
 
 
-def path(data: str, style: str) -> str:
+def path(data: str, style: str) -> Element:
     """Return a path element with this outline."""
-    return f'<path class="{style}" d="{data}"/>'
+    return element("path", class_=style, d=data)
 
 
 class Canvas:
@@ -103,50 +104,56 @@ class Canvas:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._parts: list[str] = []
+        self._parts: list[Element] = [element("rect", class_="page", width="100%", height="100%")]
+        self._group: Element | None = None
 
-    def add(self, element: str) -> None:
-        self._parts.append(element)
+    def add(self, part: Element) -> None:
+        if self._group is None:
+            self._parts.append(part)
+        else:
+            append(self._group, part)
 
     @contextmanager
     def group(self, about: str) -> Iterator[None]:
-        """Group elements, with a text that shows when the group is pointed at."""
-        self.add(f"<g><title>{_xml(about)}</title>")
+        """Group elements, with a text that shows when the group is pointed at. Groups do not nest."""
+        group = element("g", element("title", about))
+        self.add(group)
+        self._group = group
         yield
-        self.add("</g>")
+        self._group = None
 
     def text(self, x: float, y: float, text: str, style: str, size: float, whole: str | None = None) -> None:
         """Add a line of text with its baseline at ``y``. If it was cut, pointing at it shows ``whole``."""
-        more = f"<title>{_xml(whole)}</title>" if whole is not None and whole != text else ""
-        self.add(f'<text class="{style}" font-size="{size:g}" x="{x:.1f}" y="{y:.1f}">{_xml(text)}{more}</text>')
+        more = element("title", whole) if whole is not None and whole != text else None
+        self.add(element("text", text, more, class_=style, font_size=f"{size:g}", x=f"{x:.1f}", y=f"{y:.1f}"))
 
     def line(self, x1: float, y1: float, x2: float, y2: float) -> None:
-        self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>')
+        self.add(element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}"))
 
     def box(self, box: Box, style: str) -> None:
         wide, high = box.right - box.left, box.bottom - box.top
-        rounded = ' rx="6"' if style.startswith("card") and high > LINE else ""
-        size = f'width="{wide:.1f}" height="{high:.1f}"{rounded}'
-        self.add(f'<rect class="{style}" x="{box.left:.1f}" y="{box.top:.1f}" {size}/>')
+        rounded = "6" if style.startswith("card") and high > LINE else None
+        place = {"x": f"{box.left:.1f}", "y": f"{box.top:.1f}", "width": f"{wide:.1f}", "height": f"{high:.1f}"}
+        self.add(element("rect", class_=style, **place, rx=rounded))
 
     def circle(self, x: float, y: float, radius: float, style: str) -> None:
-        named = f' class="{style}"' if style else ""
-        self.add(f'<circle{named} cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>')
+        self.add(element("circle", class_=style or None, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{radius:g}"))
 
     def document(self, width: float, height: float) -> str:
         """Return all elements on a page of that size."""
-        size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-        head = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            f"<title>{_xml(self._title)}</title><style>{_STYLE}svg{{max-width:{2 * width:.0f}px}}</style>",
-            '<rect class="page" width="100%" height="100%"/>',
-        ]
-        return "\n".join([*head, *self._parts, "</svg>", ""])
-
-
-def _xml(text: str) -> str:
-    # XML does not allow most control characters, not even escaped.
-    return escape("".join(c if c.isprintable() else "\ufffd" for c in text))
+        return svg(
+            element(
+                "svg",
+                element("title", self._title),
+                element("style", f"{_STYLE}svg{{max-width:{2 * width:.0f}px}}"),
+                *self._parts,
+                xmlns="http://www.w3.org/2000/svg",
+                viewBox=f"0 0 {width:.0f} {height:.0f}",
+                width=f"{width:.0f}",
+                height=f"{height:.0f}",
+                role="img",
+            )
+        )
 
 
 def counted(number: int, thing: str) -> str:

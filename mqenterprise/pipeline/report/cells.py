@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
 
 import pandas as pd
 
+from mqenterprise.markup import Content, Element, append, element
+
 FEW: Final = 12
 """The number of rows that are shown until the reader expands the table or filters it."""
-_NONE: Final = '<span class="quiet">–</span>'
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell shows ``html`` and is sorted by ``value``, or by its text if that is None."""
+    """A cell shows ``content`` and is sorted by ``value``, or by its text if that is None."""
 
-    html: str
+    content: tuple[Content, ...]
     value: float | None = None
     right: bool = False
     """Whether the cell is aligned to the right, as numbers are."""
@@ -33,15 +33,20 @@ class Column:
 def text(value: object, css: str = "") -> Cell:
     """Return a cell with a text; an empty one is a dash."""
     if value is None or value != value or value == "":
-        return Cell(_NONE)
-    return Cell(_marked(escape(str(value)), css))
+        return quiet("–")
+    return Cell((_marked(str(value), css),))
 
 
 def number(value: float | None, shown: str = "", css: str = "") -> Cell:
     """Return a cell with a number, or with ``shown`` in its place. None is a dash, which sorts below every number."""
     if value is None or value != value:
-        return Cell(_NONE, -1e300, right=True)
-    return Cell(_marked(escape(shown or f"{value:,.0f}"), css), float(value), right=True)
+        return quiet("–", -1e300, right=True)
+    return Cell((_marked(shown or f"{value:,.0f}", css),), float(value), right=True)
+
+
+def quiet(words: str, value: float | None = None, *, right: bool = False) -> Cell:
+    """Return a cell with words that stand back, such as those for a missing value."""
+    return Cell((element("span", words, class_="quiet"),), value, right)
 
 
 def time(value: float | None) -> Cell:
@@ -63,24 +68,26 @@ def day(value: Any, css: str = "") -> Cell:
     return text(None) if pd.isna(value) else text(f"{value:%Y-%m-%d}", css)
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], name: str, total: int | None = None) -> str:
+def table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], name: str, total: int | None = None
+) -> list[Element]:
     """Return a table that sorts and filters with scripts and is complete without. ``total`` counts all rows."""
     right = [bool(rows) and all(row[place].right for row in rows) for place in range(len(columns))]
-    head = "".join(
-        f'<th scope="col"{_class(right[place])}{_hint(column.hint)}>{escape(column.title)}</th>'
-        for place, column in enumerate(columns)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{_class(right[place])}{_value(cell)}>{cell.html}</td>" for place, cell in enumerate(row))
-        + "</tr>\n"
-        for row in rows
-    )
-    more = f'<p class="quiet">{total - len(rows):,} more in the tables.</p>' if total and total > len(rows) else ""
-    return (
-        f'<div class="scroll"><table class="data" data-few="{FEW}" aria-label="{escape(name)}">'
-        f"<thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>{more}"
-    )
+    head = element("tr")
+    for place, column in enumerate(columns):
+        append(head, element("th", column.title, scope="col", class_=_class(right[place]), title=column.hint or None))
+    body = element("tbody", "\n")
+    for row in rows:
+        cells = (
+            element("td", *cell.content, class_=_class(right[place]), data_v=_value(cell))
+            for place, cell in enumerate(row)
+        )
+        append(body, element("tr", *cells), "\n")
+    made = element("table", element("thead", head), body, class_="data", data_few=FEW, aria_label=name)
+    parts = [element("div", made, class_="scroll")]
+    if total and total > len(rows):
+        parts.append(element("p", f"{total - len(rows):,} more in the tables.", class_="quiet"))
+    return parts
 
 
 def seconds(value: float) -> str:
@@ -106,17 +113,13 @@ def sized(value: float) -> str:
     return f"{value:,.1f} TB"
 
 
-def _marked(html: str, css: str) -> str:
-    return f'<span class="{css}">{html}</span>' if css else html
+def _marked(text: str, css: str) -> Content:
+    return element("span", text, class_=css) if css else text
 
 
-def _class(right: bool) -> str:
-    return ' class="n"' if right else ""
+def _class(right: bool) -> str | None:
+    return "n" if right else None
 
 
-def _hint(sentence: str) -> str:
-    return f' title="{escape(sentence)}"' if sentence else ""
-
-
-def _value(cell: Cell) -> str:
-    return "" if cell.value is None else f' data-v="{cell.value:.10g}"'
+def _value(cell: Cell) -> str | None:
+    return None if cell.value is None else f"{cell.value:.10g}"

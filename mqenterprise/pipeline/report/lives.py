@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from html import escape
 from typing import Any, Final
 
+from mqenterprise.markup import Element, element
 from mqenterprise.pipeline.jobs.dead_letters import CAUSES
 from mqenterprise.pipeline.report.cells import Cell, Column, number, seconds, sized, table, text
 from qmnode.export.events import EventKind
@@ -23,19 +23,19 @@ def link(sample: str, examples: Mapping[str, Mapping[str, Any]]) -> Cell:
     """Return a link to the life of a message, if the page has it."""
     if sample not in examples:
         return text(sample)
-    return Cell(f'<a href="#{_anchor(sample)}">{escape(sample)}</a>')
+    return Cell((element("a", sample, href=f"#{_anchor(sample)}"),))
 
 
-def lives(examples: Mapping[str, Mapping[str, Any]]) -> str:
+def lives(examples: Mapping[str, Mapping[str, Any]]) -> list[Element]:
     """Return the lives of all samples. Each shows when its link is followed."""
-    return "\n".join(_life(sample, examples[sample]) for sample in sorted(examples))
+    return [_life(sample, examples[sample]) for sample in sorted(examples)]
 
 
 def _anchor(sample: str) -> str:
     return f"life-{sample}".replace("\\", "-")
 
 
-def _life(sample: str, life: Mapping[str, Any]) -> str:
+def _life(sample: str, life: Mapping[str, Any]) -> Element:
     steps = sorted(_steps(life), key=lambda step: step[0])
     begin: datetime = life["sent"] or life["sent_time"] or steps[0][0]
     rows = [
@@ -54,11 +54,15 @@ def _life(sample: str, life: Mapping[str, Any]) -> str:
         "Sent by": " on ".join(part for part in (life["sender"], life["origin"]) if part),
         "Size": None if life["size"] is None else sized(float(life["size"])),
     }
-    listed = "".join(f"<dt>{name}</dt><dd>{escape(str(fact))}</dd>" for name, fact in facts.items() if fact)
-    return (
-        f'<article class="life" id="{_anchor(sample)}"><h2>Message {escape(sample)}</h2><dl>{listed}</dl>'
-        f'{table(_COLUMNS, rows, "steps of a message")}<p><a href="#dead-letters">Back to the dead letters</a></p>'
-        "</article>"
+    listed = [part for name, fact in facts.items() if fact for part in (element("dt", name), element("dd", str(fact)))]
+    return element(
+        "article",
+        element("h2", f"Message {sample}"),
+        element("dl", *listed),
+        *table(_COLUMNS, rows, "steps of a message"),
+        element("p", element("a", "Back to the dead letters", href="#dead-letters")),
+        class_="life",
+        id=_anchor(sample),
     )
 
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
+from mqenterprise.markup import Content, Element, element, html
 from mqenterprise.pipeline.report import lives, plots
-from mqenterprise.pipeline.report.cells import Cell, Column, day, moment, number, seconds, size, table, text, time
+from mqenterprise.pipeline.report.cells import (
+    Cell,
+    Column,
+    day,
+    moment,
+    number,
+    quiet,
+    seconds,
+    size,
+    table,
+    text,
+    time,
+)
 from mqenterprise.pipeline.report.heat import heat_map
 
 if TYPE_CHECKING:
@@ -29,29 +41,33 @@ _SCRIPT: Final = (_HERE / "report.js").read_text(encoding="utf-8")
 
 def page(figures: Figures, title: str = "Message Queuing") -> str:
     """The whole report. The same figures give the same text."""
-    sections = [(name, short, section(figures)) for name, short, section in _SECTIONS]
-    shown = [(name, short, content) for name, short, content in sections if content]
-    links = "".join(f'<a href="#{name}">{escape(short)}</a>' for name, short, _ in shown)
-    parts = [
-        f"<header><h1>{escape(title)}: where messages went</h1><p>{escape(_window(figures))}</p></header>",
-        f'<nav aria-label="Sections">{links}</nav>',
-        _tiles(figures),
-        *(content for _, _, content in shown),
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>\n"
-        + "\n".join(parts)
-        + f"\n</main><script>{_SCRIPT}</script></body></html>\n"
+    shown = [(name, short, content) for name, short, section in _SECTIONS if (content := section(figures))]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy()),
+        element("meta", name="viewport", content="width=device-width,initial-scale=1"),
+        element("title", title),
+        element("style", _STYLE),
     )
+    main = element(
+        "main",
+        element("header", element("h1", f"{title}: where messages went"), element("p", _window(figures))),
+        element("nav", *(element("a", short, href=f"#{name}") for name, short, _ in shown), aria_label="Sections"),
+        _tiles(figures),
+        *(part for _, _, content in shown for part in content),
+    )
+    return html(element("html", head, element("body", main, element("script", _SCRIPT)), lang="en"))
 
 
 def _policy() -> str:
-    """Return the content security policy: nothing is loaded, and only the page's own script runs."""
+    """Return the content security policy: nothing is loaded or sent, and only the page's own script runs.
+
+    A policy cannot forbid a refresh to another page. The script refuses it.
+    """
     digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    only = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"{only}; base-uri 'none'; form-action 'none'"
 
 
 def _window(figures: Figures) -> str:
@@ -63,7 +79,7 @@ def _window(figures: Figures) -> str:
     return f"{window}, written {figures.written:%Y-%m-%d %H:%M}." if figures.written is not None else f"{window}."
 
 
-def _tiles(figures: Figures) -> str:
+def _tiles(figures: Figures) -> Element:
     share = figures.died / figures.messages if figures.messages else 0.0
     tiles = [
         (f"{figures.messages:,}", "messages sent", False),
@@ -81,26 +97,26 @@ def _tiles(figures: Figures) -> str:
         tiles.append((f"{figures.detours:,}", "took a detour", False))
     if figures.aside:
         tiles.append((f"{len(figures.aside):,}", "segments set aside", True))
-    return (
-        '<div class="tiles">'
-        + "".join(
-            f'<div class="tile{" alarm" if alarm else ""}"><b>{value}</b><span>{escape(what)}</span></div>'
-            for value, what, alarm in tiles
-        )
-        + "</div>"
+    parts = (
+        element("div", element("b", value), element("span", what), class_="tile alarm" if alarm else "tile")
+        for value, what, alarm in tiles
     )
+    return element("div", *parts, class_="tiles")
 
 
-def _section(name: str, title: str, explanation: str, *content: str) -> str:
-    return f'<section id="{name}"><h2>{escape(title)}</h2><p>{escape(explanation)}</p>{"".join(content)}</section>'
+def _section(name: str, title: str, explanation: str, *content: Content) -> list[Element]:
+    return [element("section", element("h2", title), element("p", explanation), *content, id=name)]
 
 
-def _legend() -> str:
+def _legend() -> Element:
     """Return the legend of the colours of links."""
     colours = [("fine", "none lost"), *((name, what) for _, name, what in reversed(plots.LOSSES))]
-    items = [f'<span class="swatch" style="background:var(--{name})"></span>{what}' for name, what in colours]
-    items.append('<span class="swatch dashes"></span>not used')
-    return f'<ul class="legend">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
+    items = [
+        element("li", element("span", class_="swatch", style=f"background:var(--{name})"), what)
+        for name, what in colours
+    ]
+    items.append(element("li", element("span", class_="swatch dashes"), "not used"))
+    return element("ul", *items, class_="legend")
 
 
 _LINK: Final = (
@@ -120,10 +136,10 @@ _LINK_COST: Final = (
 )
 
 
-def _map(figures: Figures) -> str:
+def _map(figures: Figures) -> list[Element]:
     links = figures.links()
     if links.empty and not figures.sites:
-        return ""
+        return []
     costed = "cost" in links.columns
     rows = []
     for row in links.head(MOST_ROWS).to_dict("records"):
@@ -139,7 +155,7 @@ def _map(figures: Figures) -> str:
             size(float(row["bytes"])),
         ]
         if costed and row["cost"] != row["cost"]:
-            cells += [_NO_LINK] * len(_LINK_COST)
+            cells += [quiet("no link", -1e299, right=True) for _ in _LINK_COST]
         elif costed:
             suggested = None if colour == "unused" else row["suggested_cost"]
             cells += [number(value) for value in (row["cost"], suggested, row["pairs"], row["suggested_pairs"])]
@@ -154,22 +170,19 @@ def _map(figures: Figures) -> str:
         "sites",
         "Sites and links",
         explanation,
-        plots.site_map(links, figures.sites),
+        *plots.site_map(links, figures.sites),
         _legend(),
-        table(_LINK + (_LINK_COST if costed else ()), rows, "links", len(links)) if rows else "",
+        *(table(_LINK + (_LINK_COST if costed else ()), rows, "links", len(links)) if rows else ()),
     )
 
 
-_NO_LINK: Final = Cell('<span class="quiet">no link</span>', -1e299, right=True)
-
-
-def _traffic(figures: Figures) -> str:
+def _traffic(figures: Figures) -> list[Element]:
     hours = figures.traffic_by_hour()
     if hours.empty:
-        return ""
+        return []
     unit = "day" if len(hours) > 1 and hours.index[1] - hours.index[0] >= pd.Timedelta(days=1) else "hour"
     return _section(
-        "traffic", "Traffic", f"Messages by the {unit} in which they were sent (UTC).", plots.traffic(hours)
+        "traffic", "Traffic", f"Messages by the {unit} in which they were sent (UTC).", *plots.traffic(hours)
     )
 
 
@@ -185,10 +198,10 @@ def _latency_cells(row: dict[str, float]) -> list[Cell]:
     return [time(row[name] / 1e6 if row[name] is not None else None) for name in ("mean", "p50", "p95", "worst")]
 
 
-def _latency(figures: Figures) -> str:
+def _latency(figures: Figures) -> list[Element]:
     means = figures.pair_hours()
     if means.empty:
-        return ""
+        return []
     pairs = figures.by_pair()
     rows = [
         [text(row["site"]), text(row["destination_site"]), number(int(row["messages"])), *_latency_cells(row)]
@@ -200,15 +213,15 @@ def _latency(figures: Figures) -> str:
         "Latency",
         "Time from being sent to being in the destination queue. The map has the mean by pair of sites and hour of "
         "the day (UTC), busiest pairs first.",
-        heat_map(means),
-        table(columns, rows, "pairs of sites", len(pairs)),
+        *heat_map(means),
+        *table(columns, rows, "pairs of sites", len(pairs)),
     )
 
 
-def _deaths(figures: Figures) -> str:
+def _deaths(figures: Figures) -> list[Element]:
     deaths = figures.deaths()
     if deaths.empty:
-        return _section("dead-letters", "Dead letters", "No message died.") if figures.messages else ""
+        return _section("dead-letters", "Dead letters", "No message died.") if figures.messages else []
     rows = [
         [
             text(row["cause"]),
@@ -234,15 +247,15 @@ def _deaths(figures: Figures) -> str:
         "dead-letters",
         "Dead letters",
         "Why messages died, and when (UTC). An example leads to its message's life.",
-        plots.deaths(figures.deaths_by_hour()),
-        table(columns, rows, "dead letters", len(deaths)),
+        *plots.deaths(figures.deaths_by_hour()),
+        *table(columns, rows, "dead letters", len(deaths)),
     ) + lives.lives(figures.examples)
 
 
-def _queues(figures: Figures) -> str:
+def _queues(figures: Figures) -> list[Element]:
     queues = figures.by_queue()
     if queues.empty:
-        return ""
+        return []
     rows = [
         [
             text(row["queue"]),
@@ -266,14 +279,14 @@ def _queues(figures: Figures) -> str:
         "queues",
         "Service levels by queue",
         "Busiest first. Mean, p50 (median), p95 and the slowest are times from being sent to being in the queue.",
-        table(columns, rows, "queues", len(queues)),
+        *table(columns, rows, "queues", len(queues)),
     )
 
 
-def _capacity(figures: Figures) -> str:
+def _capacity(figures: Figures) -> list[Element]:
     sizes = figures["capacity"]
     if sizes.empty:
-        return ""
+        return []
     sizes = sizes.assign(soon=pd.to_datetime(sizes["full_on"]))
     sizes = sizes.sort_values(["soon", "used", "bytes"], ascending=[True, False, False], na_position="last")
     rows = [
@@ -299,20 +312,21 @@ def _capacity(figures: Figures) -> str:
         "capacity",
         "Capacity",
         "How fast queues fill up, and the day they will be full if they go on so.",
-        table(columns, rows, "queue sizes", len(sizes)),
+        *table(columns, rows, "queue sizes", len(sizes)),
     )
 
 
 def _used(share: float) -> Cell:
     if pd.isna(share):
-        return Cell('<span class="quiet">no quota</span>', -1.0)
-    full = "" if share < 0.8 else " full"
-    return Cell(f'<span class="bar{full}"><i style="width:{min(share, 1):.0%}"></i></span>{share:.0%}', float(share))
+        return quiet("no quota", -1.0)
+    filled = element("i", style=f"width:{min(share, 1):.0%}")
+    bar = element("span", filled, class_="bar" if share < 0.8 else "bar full")
+    return Cell((bar, f"{share:.0%}"), float(share))
 
 
-def _keys(figures: Figures) -> str:
+def _keys(figures: Figures) -> list[Element]:
     keys, certificates = figures["keys"], figures["certificates"]
-    content = []
+    content: list[Element] = []
     if len(keys):
         order = keys.assign(old=keys["state"] == "current").sort_values(
             ["late", "old", "node"], ascending=[False, True, True]
@@ -338,16 +352,16 @@ def _keys(figures: Figures) -> str:
             Column("Since retired", "Messages that were encrypted to it after it was retired"),
             Column("By", "Senders that still used the key after it was retired"),
         )
-        content.append(table(columns, rows, "keys", len(keys)))
+        content += table(columns, rows, "keys", len(keys))
     if len(certificates):
         rows = [
             [text(row["user"]), text(row["subject"]), day(row["not_after"]), _left(row["days_left"])]
             for row in certificates.sort_values("not_after").head(MOST_ROWS).to_dict("records")
         ]
         titles = [Column(title) for title in ("User", "Certificate", "Good until", "Left")]
-        content.append("<h3>Certificates</h3>" + table(titles, rows, "certificates", len(certificates)))
+        content += [element("h3", "Certificates"), *table(titles, rows, "certificates", len(certificates))]
     if not content:
-        return ""
+        return []
     return _section(
         "keys",
         "Keys and certificates",
@@ -364,7 +378,7 @@ def _left(days: float) -> Cell:
     return number(days, f"{int(days):,} days", "alarm" if days <= _SOON else "good")
 
 
-def _aside(figures: Figures) -> str:
+def _aside(figures: Figures) -> list[Element]:
     if not figures.aside:
         return _section("set-aside", "Set aside", "Every segment could be read.")
     rows = [[text(one.path), text(one.reason), text(one.sentence)] for one in figures.aside[:MOST_ROWS]]
@@ -372,11 +386,11 @@ def _aside(figures: Figures) -> str:
         "set-aside",
         "Set aside",
         "Segments that could not be used. Their messages are missing above until the files are repaired or come again.",
-        table((Column("Segment"), Column("Reason"), Column("What is wrong")), rows, "segments", len(figures.aside)),
+        *table((Column("Segment"), Column("Reason"), Column("What is wrong")), rows, "segments", len(figures.aside)),
     )
 
 
-_SECTIONS: Final[tuple[tuple[str, str, Callable[[Figures], str]], ...]] = (
+_SECTIONS: Final[tuple[tuple[str, str, Callable[[Figures], list[Element]]], ...]] = (
     ("sites", "Sites and links", _map),
     ("traffic", "Traffic", _traffic),
     ("latency", "Latency", _latency),

@@ -5,9 +5,7 @@ page's own (``report.css``), so that they follow the reader's choice of light or
 """
 
 import io
-import re
 from collections.abc import Callable, Mapping
-from html import escape
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -17,6 +15,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mqenterprise.markup import Element, element, embedded, fit
 from mqenterprise.pipeline.report.cells import seconds
 from mqenterprise.pipeline.report.places import places
 
@@ -65,30 +64,31 @@ def _style() -> Any:
     }
 
 
-def _both(title: str, draw: Callable[[float], Figure]) -> str:
+def _both(title: str, draw: Callable[[float], Figure]) -> list[Element]:
     """Return the figure in both widths. Screen readers see only one of them."""
     parts = []
     for kind, width in (("wide", WIDE), ("narrow", NARROW)):
         # Identifiers in a drawing depend on the salt. The page has several drawings, so each needs its own salt.
         with mpl.rc_context(_style() | {"svg.hashsalt": f"{title} {kind}"}):
-            parts.append(f'<div class="{kind}">{_svg(draw(width), title)}</div>')
-    return "".join(parts)
+            parts.append(element("div", _svg(draw(width), title), class_=kind))
+    return parts
 
 
-def _svg(figure: Figure, title: str) -> str:
+def _svg(figure: Figure, title: str) -> Element:
     sink = io.StringIO()
     figure.savefig(sink, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
     text = sink.getvalue()
-    text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{escape(title)}"', text, count=1)
     for name, drawn in _COLOURS.items():
         text = text.replace(drawn, f"var(--{name})")
-    # Inside a page, a drawing needs neither metadata nor namespace addresses.
-    return re.sub(
-        r"<metadata>.*?</metadata>|<!--.*?-->| xmlns(:\w+)?=\"[^\"]*\"", "", text[text.index("<svg") :], flags=re.S
-    )
+    drawing = embedded(text)
+    for size in ("width", "height"):  # as large as the page lets it be
+        del drawing.attrib[size]
+    drawing.set("role", "img")
+    drawing.set("aria-label", title)
+    return drawing
 
 
-def site_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> str:
+def site_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> list[Element]:
     """Sites and the links between them: the thicker, the more crossed; the colour says how many were lost."""
     names = _on_map(links, sites)
     place = {name: index for index, name in enumerate(names)}
@@ -120,7 +120,7 @@ def site_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> str:
             if len(names) <= _NAMED_SITES[width]:
                 box = {"boxstyle": "round,pad=0.1", "fc": colour("paper"), "ec": "none", "alpha": 0.8}
                 below: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "weight": "bold", "zorder": 4}
-                axes.annotate(name, point, (0, -12 if few else -5), bbox=box, fontsize=10 if few else 7.5, **below)
+                axes.annotate(fit(name), point, (0, -12 if few else -5), bbox=box, fontsize=10 if few else 7.5, **below)
         return figure
 
     return _both("Map of sites and routing links", draw)
@@ -179,7 +179,7 @@ def _draw_link(axes: Axes, ends: np.ndarray, row: Any, most: float, *, label: bo
     )
 
 
-def deaths(table: pd.DataFrame) -> str:
+def deaths(table: pd.DataFrame) -> list[Element]:
     """Causes of death over time, stacked."""
     order = table.sum().sort_values(ascending=False).index
 
@@ -189,7 +189,7 @@ def deaths(table: pd.DataFrame) -> str:
         base = np.zeros(len(table))
         for number, cause in enumerate(order):
             heights = table[cause].to_numpy(dtype=float)
-            _bars(axes, table, heights, _CAUSES[number % len(_CAUSES)], cause, base)
+            _bars(axes, table, heights, _CAUSES[number % len(_CAUSES)], fit(cause), base)
             base += heights
         _axes_of_time(axes, table, width)
         columns = 3 if width == WIDE else 1
@@ -199,7 +199,7 @@ def deaths(table: pd.DataFrame) -> str:
     return _both("Causes of death over time", draw)
 
 
-def traffic(table: pd.DataFrame) -> str:
+def traffic(table: pd.DataFrame) -> list[Element]:
     """Messages sent over time, the dead ones among them."""
 
     def draw(width: float) -> Figure:

@@ -1,5 +1,12 @@
 // Tables that sort by a click on a title, filter by what is typed, and show their first rows until asked for all.
 "use strict";
+
+// The page leads nowhere else, whatever stands in it: a refresh or a link to another page is not followed.
+self.navigation?.addEventListener("navigate", (event) => {
+  const page = (address) => address.split("#")[0];
+  if (page(event.destination.url) !== page(location.href)) event.preventDefault();
+});
+
 for (const table of document.querySelectorAll("table.data")) {
   const body = table.tBodies[0];
   const few = Number(table.dataset.few);
