@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from qmnode.directory.port import Directory
+from qmnode.host import host_addresses, host_names
 from qmnode.model.context import SystemClock
 from qmnode.model.ports import Clock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
@@ -15,6 +16,7 @@ from qmnode.security.queue_policy import ANYBODY, NOBODY_KNOWN, QueueAccessPolic
 from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
 from qmnode.storage.store import Store
+from qmnode.structures.names.direct import fold
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
@@ -123,6 +125,7 @@ class Opening:
                 directory=self._directory,
                 recorder=self._recorder(store),
             )
+            self._know_own_names(manager, name)
             manager.principals = principals
             manager.names_of_accounts = principals.names_of
             if store.losses:
@@ -131,6 +134,14 @@ class Opening:
             store.close()
             raise
         return manager
+
+    def _know_own_names(self, manager: QueueManager, name: str) -> None:
+        """Add the host's names if the node has the host's, and its addresses if the node listens on all of them."""
+        host = host_names()
+        if fold(name) in (fold(one.partition(".")[0]) for one in host.all):
+            manager.names.add_own(host.all, qualified=host.qualified)
+        if not self._settings.transport.address:
+            manager.names.add_own((), host_addresses())
 
     async def complete(self, manager: QueueManager) -> None:
         """Second half: all that has to do with other queue managers."""

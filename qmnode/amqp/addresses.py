@@ -16,7 +16,7 @@ address                                 queue
 from collections.abc import Callable
 from typing import Final
 
-from qmnode.administration.names import format_name, is_format_name, queue_name
+from qmnode.administration.names import format_name
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 
@@ -30,16 +30,6 @@ _DIRECT: Final = "DIRECT=OS:"
 def opened_name(address: str | None) -> str:
     """The format name that opens the queue of an address. MQ_ERROR_ILLEGAL_FORMATNAME."""
     return format_name(_checked(address))
-
-
-def reply_name(address: str, computer_name: str) -> str:
-    """The format name of an address as any machine can use it: a queue of this node with the node's name."""
-    name = queue_name(_checked(address))
-    if is_format_name(name):
-        return name
-    if name.startswith(_HERE):
-        name = f"{computer_name}\\{name.removeprefix(_HERE)}"
-    return f"{_DIRECT}{name}"
 
 
 def address_of(name: str, is_here: Callable[[str], bool]) -> str:

@@ -121,7 +121,7 @@ class Arrivals:
         if name.startswith("DIRECT=TCP:") and self._address:
             return f"DIRECT=TCP:{self._address}\\{_NAME}"
         if name.startswith("DIRECT="):
-            return f"DIRECT=OS:{self._manager.computer_name}\\{_NAME}"
+            return f"DIRECT=OS:{_PATH}"
         return self._private_name
 
     async def _create(self) -> None:

@@ -50,7 +50,7 @@ class Bridge:
         self.settings = settings
         self.manager = manager
         # Names in messages that leave are those that any machine can use.
-        self.place = Place(manager.computer_name, lambda name: False, time.time, is_foreign=True)
+        self.place = Place(lambda name: False, time.time, is_foreign=True)
         self.state = BridgeInformation(
             name, settings.direction, settings.queue, settings.peer, settings.address, since=time.time()
         )

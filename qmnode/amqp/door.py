@@ -42,7 +42,7 @@ class AmqpDoor:
         self.manager = manager
         self.settings = settings.amqp
         self.principals = Principals(settings, callers)
-        self.place = Place(manager.computer_name, self._is_here, time.time)
+        self.place = Place(self._is_here, time.time)
         self.counts = manager.amqp
         self.arrivals = Arrivals(manager, settings.transport.address or next(iter(settings.addresses), ""))
         self.partial = 0

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from qmnode.administration.names import is_format_name
-from qmnode.amqp.addresses import address_of, reply_name
+from qmnode.amqp.addresses import address_of, opened_name
 from qmnode.amqp.codec import Byte, CodecError, Symbol, Timestamp, UByte, UInt, ULong
 from qmnode.amqp.sections import DATA, VALUE, AmqpMessage, parse
 from qmnode.bodies import activex
@@ -60,7 +60,6 @@ EXTENSION: Final = Symbol("x-opt-msmq-extension")
 class Place:
     """The node as the mapping sees it."""
 
-    computer_name: str
     is_here: Callable[[str], bool]
     """Whether a format name is of a queue of this node."""
     now: Callable[[], float]
@@ -187,7 +186,7 @@ def _read_properties(
         try:
             if place.is_foreign and not is_format_name(reply_to):
                 raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, "a queue of the peer")
-            properties["response_queue_format_name"] = _reply_name(reply_to, place)
+            properties["response_queue_format_name"] = _reply_name(reply_to)
         except MessageQueuingError:  # a topic, a temporary queue of another broker: kept for the way back
             headers[_REPLY_TO] = reply_to
     for field, name in _KEPT.items():
@@ -197,10 +196,10 @@ def _read_properties(
         headers[_GROUP_SEQUENCE] = str(message.properties["group_sequence"])
 
 
-def _reply_name(address: str, place: Place) -> str:
+def _reply_name(address: str) -> str:
     from qmnode.structures.names import QueueNameError, parse_format_name
 
-    name = reply_name(address, place.computer_name)
+    name = opened_name(address)
     try:
         parse_format_name(name)
     except QueueNameError as error:

@@ -272,7 +272,9 @@ class Outcomes:
         if queue.transactional or not self._takes_notice(queue, named_at):
             return
         ordinal = context.ordinal.next()
-        destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
+        destination = Destination(
+            context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING, own=context.names
+        )
         try:
             value = serialize(message, destination, ordinal, context.clock.time())
         except (MessageQueuingError, ValueError) as error:  # a peer's names need not be valid destinations

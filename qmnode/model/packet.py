@@ -60,7 +60,7 @@ from qmnode.model.record import (
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.envelope import LARGE, Packet, read_transaction_header
 from qmnode.structures.errors import PacketError
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
 from qmnode.structures.message_properties_header import MAX_LABEL, PropertyFlags
 from qmnode.structures.message_security import PRIVACY_LEVELS
@@ -467,6 +467,23 @@ Private queues are named relative to the message's source and destination (2.2.1
 """
 
 
+_OTHER_QUEUES: Final = UserFlags.AQ.mask | UserFlags.RQ.mask
+
+
+def names_queues(packet: Packet) -> bool:
+    """Whether a packet names an administration queue or a response queue."""
+    return bool(user_flags_of(packet) & _OTHER_QUEUES)
+
+
+def other_queues_of(packet: Packet, places: Places) -> tuple[str, str]:
+    """The format names of the administration queue and the response queue of a packet, empty for none."""
+    flags = user_flags_of(packet)
+    names = Names(bytes(PREFIX_SIZE) + bytes(packet[: places.properties]), ZERO_GUID, ZERO_GUID)
+    names.offset = PREFIX_SIZE + places.admin_queue
+    administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
+    return administration, names.take(flags >> RESPONSE_SHIFT & 7, administration)
+
+
 _NOT_ADDRESSABLE: Final = RARE_FLAGS | HAS_TRANSACTION | UserFlags.DM.mask & ~RECOVERABLE_FLAG
 
 
@@ -490,9 +507,23 @@ class Addressing:
 
     __slots__ = ("_begin", "_behind_size", "_flags", "_lifetime", "_names", "_prefix", "_rest_at", "_security", "_size")
 
-    def __init__(self, packet: Packet, places: Places, destination: "Destination", transactional: bool) -> None:
+    def __init__(
+        self,
+        packet: Packet,
+        places: Places,
+        destination: "Destination",
+        transactional: bool,
+        names: tuple[int, bytes] | None = None,
+    ) -> None:
+        """``names``: other names of the administration and response queues, with their flags."""
         packet = bytes(packet[: places.properties + PROPERTIES_SIZE])
         flags = user_flags_of(packet) & ~_NOT_KEPT | destination.flags
+        tail = packet[places.admin_queue : places.properties]
+        if names is not None:
+            flags, tail = (
+                flags & ~_OTHER_QUEUES | names[0],
+                names[1] + packet[places.connector_type : places.properties],
+            )
         begin = packet[:SIZE_AT]
         record_flags = 0
         if transactional:
@@ -519,7 +550,7 @@ class Addressing:
             )
         )
         self._flags = flags
-        self._names = destination.name + packet[places.admin_queue : places.properties]
+        self._names = destination.name + tail
         self._security = destination.security
         self._rest_at = places.properties
         before = len(self._names) + len(self._security) + (TRANSACTION_HEADER_SIZE if transactional else 0)

@@ -4,6 +4,7 @@ The offsets come from the declared structures; the two modules that run once for
 themselves insert and extract the rare headers (security, several destinations, tracing, SOAP).
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -154,17 +155,23 @@ def header_naming(sender: bytes) -> bytes:
     return SecurityHeader(flags=SecurityFlags.of(ST=1, DE=1, AI=1), security_id=sender).write()
 
 
-def with_rare_headers(value: bytes, message: "Message", sender: bytes | None = None) -> bytes:
+def with_rare_headers(
+    value: bytes,
+    message: "Message",
+    sender: bytes | None = None,
+    named: Callable[[str], FormatName] = format_name_of_property,
+) -> bytes:
     """The stored value of a message with the headers that its rare properties need.
 
-    ``sender`` is the SID that the message names if it is unsigned, or empty; None lets the message say it.
+    ``sender`` is the SID that the message names if it is unsigned, or empty; None lets the message say it. ``named``
+    gives the queue of a format name the name that the message has for it.
     """
     packet = UserMessage.parse(value[PREFIX_SIZE:])
     changes: dict[str, Any] = {}
     if not message.__dict__.keys().isdisjoint(_SECURITY):
         changes["security_header"] = _security_header(message, sender)
     if any(getattr(message, name) for name in _MULTIPLE):
-        changes["multi_queue_format_header"] = _multi_queue_format_header(message, packet.user_header, value)
+        changes["multi_queue_format_header"] = _multi_queue_format_header(message, packet.user_header, value, named)
     if message.tracing_requested:
         flags = BaseFlags.TR.put(packet.base_header.flags, 1)
         changes["base_header"] = packet.base_header.replace(flags=flags)
@@ -183,7 +190,9 @@ def with_rare_headers(value: bytes, message: "Message", sender: bytes | None = N
     return PREFIX.pack(version, flags, aborts, moves, offset, expires, arrival) + packet.write()
 
 
-def _multi_queue_format_header(message: "Message", header: UserHeader, value: bytes) -> MultiQueueFormatHeader:
+def _multi_queue_format_header(
+    message: "Message", header: UserHeader, value: bytes, named: Callable[[str], FormatName]
+) -> MultiQueueFormatHeader:
     """The MultiQueueFormatHeader, 2.2.20.1. A message for one queue lists that one."""
     destinations = message.destination_multi_queue_format_name
     if not destinations:
@@ -192,9 +201,9 @@ def _multi_queue_format_header(message: "Message", header: UserHeader, value: by
     administration = message.administration_multi_queue_format_name or message.administration_queue_format_name
     response = message.response_multi_queue_format_name or message.response_queue_format_name
     return MultiQueueFormatHeader(
-        destination=MQFAddressHeader(format_name_list=_elements(destinations)),
-        administration=MQFAddressHeader(header_id=ADMIN, format_name_list=_elements(administration)),
-        response=MQFAddressHeader(header_id=RESPONSE, format_name_list=_elements(response)),
+        destination=MQFAddressHeader(format_name_list=_elements(destinations, named)),
+        administration=MQFAddressHeader(header_id=ADMIN, format_name_list=_elements(administration, named)),
+        response=MQFAddressHeader(header_id=RESPONSE, format_name_list=_elements(response, named)),
     )
 
 
@@ -237,10 +246,10 @@ def _sender(security: SecurityHeader) -> dict[str, Any]:
     return {"claimed_sender": identifier}
 
 
-def _elements(names: str) -> tuple[MQFFormatNameElement, ...]:
+def _elements(names: str, named: Callable[[str], FormatName]) -> tuple[MQFFormatNameElement, ...]:
     if not names:
         return ()
-    return tuple(MQFFormatNameElement(format_name=_element(format_name_of_property(name))) for name in names.split(","))
+    return tuple(MQFFormatNameElement(format_name=_element(named(name))) for name in names.split(","))
 
 
 def _element(name: FormatName) -> Any:

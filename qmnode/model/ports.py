@@ -257,6 +257,15 @@ class AccessPolicy(Protocol):
         """Whether ``caller`` has these rights under this security descriptor (self-relative; empty means none)."""
 
 
+class OwnQueueNames(Protocol):
+    """The names of the queues of the sending machine (:class:`qmnode.model.queue_collection.Names`)."""
+
+    version: int
+
+    def for_others(self, name: "FormatName") -> "FormatName":
+        """The name by which other machines know the queue of a name that only this machine can use."""
+
+
 class Signing(Protocol):
     """Signs the messages of applications (MS-MQQB 3.1.7.1.4)."""
 

@@ -4,20 +4,21 @@ QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), 
 (3.1.1.2).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, QueueProperties, QueueType
 from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.own_names import OwnNames, own_identifier
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.change_notification import NOTIFICATION_QUEUE_NAME, NOTIFICATION_QUEUE_NUMBER
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
-    LOCAL_COMPUTER,
     ConnectorFormatName,
     DirectFormatName,
     DirectProtocol,
@@ -61,7 +62,6 @@ _KINDS: Final = {
 
 _ACCESS: Final = "access"
 """Where the store has the queue manager's own descriptor. A store of an earlier version has none."""
-_LOCAL_ADDRESSES: Final = frozenset(("127.0.0.1", "::1"))
 _NAMED_BY_FORMAT_NAME: Final = (QueueType.OUTGOING, QueueType.CONNECTOR)
 _MACHINE_QUEUES: Final = {queue: f"SYSTEM$;{queue.value}" for queue in MachineQueue}
 
@@ -74,16 +74,15 @@ class Names:
 
     def __init__(self, context: "Context") -> None:
         self._context = context
-        settings = context.settings
-        computers = (LOCAL_COMPUTER, "localhost", context.computer_name, *settings.other_names)
-        self._computers = frozenset(fold(name) for name in computers)
-        self._addresses = _LOCAL_ADDRESSES.union(settings.addresses, (settings.transport.address,))
+        self._own = OwnNames(context.computer_name, context.settings)
         self._by_path: dict[str, Queue] = {}
         self._by_number: dict[int, Queue] = {}
         self._by_identifier: dict[bytes, Queue] = {}
         self._outgoing: dict[str, Queue] = {}
         self._highest = ORDER_QUEUE.private_queue_identifier
         """The highest number of a private queue. Numbers up to the order queue's are the system's."""
+        self.is_in_directory = False
+        """Whether the directory has this machine, so that others find its queues by their identifiers."""
         self.version = 0
         """Incremented with each change: resolved names stay valid while it is the same."""
 
@@ -125,7 +124,7 @@ class Names:
             name = PathName.parse(text)
         except QueueNameError as error:
             raise MessageQueuingError(error.code, error.sentence) from None
-        if fold(name.computer) not in self._computers:
+        if not self.is_own(name.computer):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME,
                 f"{text} is on computer {name.computer}, and this is {self._context.computer_name}: {_elsewhere(name)}",
@@ -147,13 +146,50 @@ class Names:
             return None if owner is None or owner.parent is not None else owner.journal
         return self._by_path.get(fold(name.local_name))
 
+    def is_own(self, computer: str) -> bool:
+        """Whether this is one of the names or addresses of this machine, or its identifier."""
+        return self._own.has(computer) or own_identifier(computer) == self._context.identifier
+
+    def add_own(self, names: Iterable[str], addresses: Iterable[str] = (), qualified: str = "") -> None:
+        """Add names and addresses of this machine that its settings need not list; ``qualified``: its full DNS name."""
+        self._own.add(names, addresses, qualified)
+        self.version += 1
+
+    def for_others(self, name: "FormatName") -> "FormatName":
+        """The name by which other machines know the queue of a name that only this machine can use; other names as
+        they are.
+
+        In a directory ``PUBLIC=`` or ``PRIVATE=``; else, and for queues that have no such name, a direct name with the
+        full DNS name of this machine, or its computer name if it has none.
+        """
+        match name:
+            case DirectFormatName(protocol=DirectProtocol.OS | DirectProtocol.TCP):
+                if not self._own.is_relative(name.path.computer):
+                    return name
+            case PrivateFormatName():
+                if self.is_in_directory or name.computer != self._context.identifier:
+                    return name
+            case _:
+                return name
+        queue = self.local(name)
+        if queue is None:
+            if isinstance(name, PrivateFormatName):
+                return name
+            path = name.path
+        else:
+            if self.is_in_directory and queue.parent is None:
+                if queue.is_published:
+                    return PublicFormatName(queue.identifier)
+                if queue.queue_type is QueueType.PRIVATE:
+                    return PrivateFormatName(self._context.identifier, queue.private_queue_number)
+            path = PathName.parse(queue.pathname)
+        return DirectFormatName(DirectProtocol.OS, replace(path, computer=self._own.qualified))
+
     def is_local(self, name: "FormatName") -> bool:
         """Whether the queue of this name would be on this machine."""
         match name:
-            case DirectFormatName(protocol=DirectProtocol.TCP):
-                return name.path.computer in self._addresses
             case DirectFormatName():
-                return fold(name.path.computer) in self._computers
+                return self.is_own(name.path.computer)
             case PrivateFormatName() | MachineFormatName():
                 return name.computer == self._context.identifier
             case PublicFormatName():

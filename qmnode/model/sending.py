@@ -36,7 +36,9 @@ class SendingDescriptor(QueueApi):
         self.queue = queue
         self.format_name = str(name)
         if access is Access.SEND:
-            self.destination = Destination(context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING)
+            self.destination = Destination(
+                context.identifier, name, transit=queue.queue_type is QueueType.OUTGOING, own=context.names
+            )
         self.access = access
         self.caller: object = None
         """The user that opened it, for access checks; None is the process that embeds the node."""

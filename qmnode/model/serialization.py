@@ -11,7 +11,13 @@ from typing import Final
 
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import DEFAULT_PRIORITY, Message
-from qmnode.model.packet import Addressing, is_addressable, packed
+from qmnode.model.packet import (
+    Addressing,
+    is_addressable,
+    names_queues,
+    other_queues_of,
+    packed,
+)
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
     DESTINATION_SHIFT,
@@ -41,6 +47,7 @@ from qmnode.model.packet_parts import (
     header_naming,
     with_rare_headers,
 )
+from qmnode.model.ports import OwnQueueNames
 from qmnode.model.record import (
     EXPRESS,
     FLAGS,
@@ -92,14 +99,24 @@ class Destination:
     """The destination of messages: the parts that are equal in all packets sent through an open queue."""
 
     __slots__ = (
-        "_addressings", "_names", "address", "flags", "name", "security", "sender", "source", "transit",
+        "_addressings", "_names", "_own", "_version", "address", "flags", "name", "security", "sender", "source",
+        "transit",
     )  # fmt: skip
 
     def __init__(
-        self, source: Guid, format_name: FormatName, destination: Guid = ZERO_GUID, transit: bool = False
+        self,
+        source: Guid,
+        format_name: FormatName,
+        destination: Guid = ZERO_GUID,
+        transit: bool = False,
+        own: OwnQueueNames | None = None,
     ) -> None:
-        """``transit``: the queue is elsewhere, and its messages have a time to reach it."""
+        """``transit``: the queue is elsewhere, and its messages have a time to reach it. ``own`` gives own queues that
+        messages name the names that other machines can use; without it, names stay as they are.
+        """
         self.transit = transit
+        self._own = own
+        self._version = 0
         self.source = source
         # 2.2.19.2: the NULL GUID when the destination is a direct format name.
         self.address = ZERO_GUID if isinstance(format_name, DirectFormatName) else destination
@@ -136,6 +153,7 @@ class Destination:
 
     def addressing_by_shape(self, shape: Shape, packet: Packet, transactional: bool) -> Addressing | None:
         """The same for a packet of this shape."""
+        self._forget_old_names()
         known = shape, transactional
         if known not in self._addressings:
             if len(self._addressings) >= _NAMES_KEPT:
@@ -146,15 +164,40 @@ class Destination:
     def _addressing(self, packet: Packet, places: Places, transactional: bool) -> Addressing | None:
         if not is_addressable(packet, places):
             return None
-        return Addressing(packet, places, self, transactional)
+        return Addressing(packet, places, self, transactional, self._renamed(packet, places))
+
+    def _renamed(self, packet: Packet, places: Places) -> tuple[int, bytes] | None:
+        """The names in a packet and their flags, if others cannot use those that it has."""
+        if self._own is None or not names_queues(packet):
+            return None
+        administration, response = other_queues_of(packet, places)
+        if all(self.name_for_others(text)[1] for text in (administration, response) if text):
+            return None
+        names = Message(administration_queue_format_name=administration, response_queue_format_name=response)
+        return _other_names(names, self)
+
+    def name_for_others(self, text: str) -> tuple[FormatName, bool]:
+        """The name of a queue as other machines can use it, and whether it was so already. Raises
+        MQ_ERROR_ILLEGAL_FORMATNAME.
+        """
+        name = format_name_of_property(text)
+        other = name if self._own is None else self._own.for_others(name)
+        return other, other == name
+
+    def _forget_old_names(self) -> None:
+        if self._own is not None and self._version != self._own.version:
+            self._version = self._own.version
+            self._names.clear()
+            self._addressings.clear()
 
     def name_bytes(self, text: str) -> tuple[int, bytes]:
         """The type and bytes of another queue's name in a packet to here. The messages of an application name few."""
+        self._forget_old_names()
         known = self._names.get(text)
         if known is None:
             if len(self._names) >= _NAMES_KEPT:
                 self._names.clear()
-            known = _name_bytes(format_name_of_property(text), self.source, self.address)
+            known = _name_bytes(self.name_for_others(text)[0], self.source, self.address)
             self._names[text] = known
         return known
 
@@ -338,7 +381,7 @@ def serialize(
     )
     if usual or message.__dict__.keys().isdisjoint(RARE_PROPERTIES):
         return value
-    return with_rare_headers(value, message, destination.sender)
+    return with_rare_headers(value, message, destination.sender, lambda text: destination.name_for_others(text)[0])
 
 
 def _check_numbers(message_class: int, privacy_level: int) -> None:

@@ -25,7 +25,7 @@ from qmnode.structures.names import parse_single_format_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "amqp.md"
 NOW = 1_000_000.0
-PLACE = Place("HERE", lambda name: name.upper().startswith("DIRECT=OS:HERE\\"), lambda: NOW)
+PLACE = Place(lambda name: name.upper().startswith("DIRECT=OS:.\\"), lambda: NOW)
 KINDS = {"data": DATA, "sequence": SEQUENCE, "value": VALUE}
 _CODE = re.compile(r"`(.*?)`(?= \|)")
 
@@ -109,7 +109,7 @@ def assert_property(message: Message, prop: str) -> None:
 
 def kept(message: Message) -> Message:
     """The message as it comes out of a queue."""
-    name = parse_single_format_name(r"DIRECT=OS:HERE\private$\orders")
+    name = parse_single_format_name(r"DIRECT=OS:.\private$\orders")
     value = serialize(message, Destination(ZERO_GUID, name, transit=False), 7, NOW)
     return received_message(1, value)
 

@@ -420,7 +420,7 @@ def _read_host(reader: NameReader) -> str:
         return reader.until(":/\\")
     start = reader.position
     host = reader.until("]")
-    plain = _plain_ip(host)
+    plain = plain_address(host)
     if not reader.take("]") or plain is None or ":" not in plain:
         reader.fail("an IPv6 address in brackets", start)
     return plain
@@ -441,14 +441,14 @@ def _with_plain_address(protocol: DirectProtocol, path: PathName) -> PathName:
     address = path.computer
     if address.startswith("[") and address.endswith("]"):
         address = address[1:-1]
-    plain = _plain_ip(address)
+    plain = plain_address(address)
     if plain is None or plain == path.computer:
         return path
     return replace(path, computer=plain)
 
 
 @lru_cache(maxsize=1024)  # addresses of peers recur with each message
-def _plain_ip(text: str) -> str | None:
+def plain_address(text: str) -> str | None:
     """An IP address in its shortest form, or None for other text."""
     try:
         return str(ip_address(text))
@@ -457,14 +457,14 @@ def _plain_ip(text: str) -> str | None:
 
 
 def _is_ipv6(text: str) -> bool:
-    return ":" in text and _plain_ip(text) is not None
+    return ":" in text and plain_address(text) is not None
 
 
 def _address_fault(protocol: DirectProtocol, address: str) -> str | None:
     """The text expected in the place of ``address``, or None if it is valid for the protocol."""
     match protocol:
         case DirectProtocol.TCP:
-            plain = _plain_ip(address)
+            plain = plain_address(address)
             if plain is None:
                 return "an IP address after TCP: (a computer name goes after OS:)"
             return None if address == plain else f"the IP address as {plain}"
