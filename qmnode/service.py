@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -169,6 +170,7 @@ class Service:
             await self._serve_remote_readers(directory, rooms)
             await self._open_amqp_door(rooms)
             await self._start_bridges(rooms)
+            gc.freeze()  # A collection would hold the loop to look at modules and routes, which stay until the end.
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = True
             notify_service_manager("READY=1\nSTATUS=")

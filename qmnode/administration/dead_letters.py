@@ -67,8 +67,15 @@ async def _find(manager: QueueManagerApi, stack: AsyncExitStack, lookup_identifi
     )
 
 
-async def chosen(manager: QueueManagerApi, lookup_identifiers: Iterable[int] | None) -> list[int]:
-    """The given lookup identifiers, or those of all dead letters that there are now."""
+async def chosen(
+    manager: QueueManagerApi, lookup_identifiers: Iterable[int] | None, limit: int | None = None
+) -> list[int]:
+    """The given lookup identifiers, or those of all dead letters that there are now; the first ``limit`` of them."""
     if lookup_identifiers is not None:
-        return list(lookup_identifiers)
-    return [message.lookup_identifier async for message in dead_letters(manager)]
+        return list(lookup_identifiers)[:limit]
+    found: list[int] = []
+    async for message in dead_letters(manager):
+        if len(found) == limit:
+            break
+        found.append(message.lookup_identifier)
+    return found

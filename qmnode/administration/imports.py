@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from qmnode.administration.pace import Pace
 from qmnode.administration.promises import Kind
 from qmnode.administration.transfers import Targets
 from qmnode.errors import MessageQueuingError
@@ -36,7 +37,10 @@ class Imports:
         caller: object,
     ) -> list[dict[str, Any]]:
         """Send messages, each to its ``target``; the outcome for each. ``again`` sends also those of before."""
-        results = [_read(item) for item in items]
+        results, pace = [], Pace()
+        for item in items:
+            results.append(_read(item))
+            await pace.rest()
         targets = Targets(self._manager, caller, transactional)
         try:
             for name in dict.fromkeys(str(item.get("target", "")) for item in items):

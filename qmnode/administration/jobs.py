@@ -206,11 +206,14 @@ class Jobs:
             raise _bad(f"there is no job {number!r:.20}: list them")
         return job
 
-    def entries(self, number: int, after: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def entries(self, number: int, after: int) -> tuple[list[dict[str, Any]], int | None]:
         """A page of the log of a job, and where the next one begins."""
         job = self.get(number)
         indexes = range(max(after, 0), min(job.logged, max(after, 0) + _LOG_PAGE))
-        found = [entry for index in indexes for entry in self._records.entries(job, index)]
+        found, pace = [], Pace()
+        for index in indexes:
+            found += self._records.entries(job, index)
+            await pace.rest()
         return found, indexes.stop if indexes.stop < job.logged else None
 
     async def control(self, asker: Asker, number: int, action: str) -> Job:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueManagerApi, QueueType, Seek
 from qmnode.model.message import Message
@@ -11,7 +12,7 @@ from qmnode.structures.error_codes import ErrorCode
 
 async def browse(queue: QueueApi, after: int | None = None) -> AsyncIterator[Message]:
     """The messages of an open queue in their order, without taking them; those after a lookup identifier."""
-    lookup_identifier = after or 0
+    lookup_identifier, pace = after or 0, Pace()
     seek: Seek = "first" if after is None else "next"
     while True:
         try:
@@ -21,6 +22,7 @@ async def browse(queue: QueueApi, after: int | None = None) -> AsyncIterator[Mes
                 return
             raise
         yield message
+        await pace.rest()
         lookup_identifier, seek = message.lookup_identifier, "next"
 
 

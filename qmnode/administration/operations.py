@@ -171,7 +171,7 @@ class Operations:
     async def job_log(self, asker: Asker, number: int, after: int = 0) -> dict[str, Any]:
         """A page of the outcomes of a job, message by message; ask again with ``next`` until that is null."""
         self._jobs.owned(asker, number)
-        entries, following = self._jobs.entries(number, after)
+        entries, following = await self._jobs.entries(number, after)
         return {"entries": entries, "next": following}
 
     async def control_job(self, asker: Asker, number: int, action: str) -> dict[str, Any]:

@@ -1,10 +1,16 @@
 """The application: resources, errors, and the OpenAPI document that describes them."""
 
+import asyncio
+import inspect
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
+from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Message
 
+from qmnode.bodies.choice import decode
 from qmnode.management import (
     access_routes,
     console_routes,
@@ -63,6 +69,7 @@ def build_app(context: Context) -> FastAPI:
         openapi_tags=_TAGS,
         # The pages that show the document load scripts from elsewhere.
         docs_url=None,
+        openapi_url=None,
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
@@ -82,6 +89,43 @@ def build_app(context: Context) -> FastAPI:
         app.include_router(module.router)
     install_handlers(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    written: list[bytes] = []
+
+    def write() -> None:
+        written[:] = [to_json(app.openapi())]
+        app.openapi_schema = None  # Its many parts would be looked at by each collection of garbage.
+
+    async def openapi() -> Response:
+        if not written:
+            await asyncio.to_thread(write)
+        return Response(written[0], media_type="application/json")
+
+    app.add_api_route("/openapi.json", openapi, include_in_schema=False)
+    return app
+
+
+def warmed_app(context: Context) -> FastAPI:
+    """The same after its first request, in which the framework builds its routes and imports modules, and with the
+    formats of bodies, which are imported when one is first decoded.
+
+    Call it in a thread: all this takes longer than the loop of a node may be held.
+    """
+    app = build_app(context)
+    scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "query_string": b"", "state": {}}
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_: Message) -> None:
+        pass
+
+    async def first() -> None:
+        await app(scope, receive, send)
+        await run_in_threadpool(decode, b"<a/>")  # In a thread of the framework, which imports what threads need.
+
+    asyncio.run(first())
+    inspect.getsourcelines(build_app)  # The framework does so for every handler; the first time looks at all modules.
+    decode(b"{}")
     return app
 
 

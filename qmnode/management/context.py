@@ -180,7 +180,7 @@ def require_bodies(request: Request, what: str) -> None:
         )
 
 
-def _body_form(
+async def _body_form(
     request: Request,
     body: Annotated[BodyForm, Query(description="Bodies are for the role bodies")] = BodyForm.NONE,
 ) -> BodyForm:

@@ -3,15 +3,17 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
+from qmnode.administration.pace import Pace
+from qmnode.bodies.limits import Limits
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.documents import LookupText, identifier_text, lookup_text
-from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList
+from qmnode.management.message_documents import BodyForm, MessageList, document_of
 from qmnode.management.message_routes import lookup_of
 from qmnode.management.problems import about
 from qmnode.model.message import Message
@@ -45,13 +47,13 @@ class RetriedList(BaseModel):
     results: list[Retried]
 
 
-@router.get("/v1/dead-letters", **about("dead letters", "List dead letters"))
+@router.get("/v1/dead-letters", response_model=MessageList, **about("dead letters", "List dead letters"))
 async def list_dead_letters(
     request: Request,
     node: Node,
     body: BodyForms,
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
-) -> MessageList:
+) -> Response:
     """Of both dead-letter queues. `message_class` says why each is one."""
     limit = min(limit, node.settings.batch)
     size, found = 0, []
@@ -60,15 +62,17 @@ async def list_dead_letters(
         size += len(message.body)
         if len(found) >= limit or size > node.settings.request_size:
             break
-    return MessageList.of(found, body, limits=node.body_limits)
+    return await MessageList.answer(found, body, node.body_limits)
 
 
 @router.post("/v1/dead-letters/retry", **about("dead letters", "Send dead letters again"))
 async def retry_dead_letters(retrying: Retrying, request: Request, node: Node) -> RetriedList:
     """Each to the queue that it was sent to, or all to another one. One that cannot be sent stays a dead letter."""
     wanted = None if retrying.messages is None else [lookup_of(text) for text in retrying.messages]
-    lookups = (await chosen(node.manager, wanted))[: node.settings.batch]
-    results = [await _retry(node, lookup, retrying.destination) for lookup in lookups]
+    results, pace = [], Pace()
+    for lookup in await chosen(node.manager, wanted, node.settings.batch):
+        results.append(await _retry(node, lookup, retrying.destination))
+        await pace.rest()
     note(request, retried=sum(one.identifier is not None for one in results), of=len(results))
     return RetriedList(results=results)
 
@@ -92,16 +96,32 @@ async def export_dead_letters(request: Request, node: Node) -> StreamingResponse
     require_bodies(request, "the body of a message")
     messages = dead_letters(node.manager)
     first = await anext(messages, None)  # a refusal comes before the answer begins
-    return StreamingResponse(_lines(first, messages), media_type=LINES)
+    return StreamingResponse(in_chunks(_lines(first, messages, node.body_limits)), media_type=LINES)
 
 
-async def _lines(first: Message | None, others: AsyncIterator[Message]) -> AsyncIterator[str]:
+async def _lines(first: Message | None, others: AsyncIterator[Message], limits: Limits) -> AsyncIterator[str]:
     if first is None:
         return
-    yield _line(first)
+    yield await _line(first, limits)
     async for message in others:
-        yield _line(message)
+        yield await _line(message, limits)
 
 
-def _line(message: Message) -> str:
-    return MessageDocument.of(message, BodyForm.BASE64).model_dump_json() + "\n"
+async def _line(message: Message, limits: Limits) -> str:
+    return (await document_of(message, BodyForm.BASE64, limits)).model_dump_json() + "\n"
+
+
+_CHUNK: Final = 64 * 1024
+
+
+async def in_chunks(lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The same text in larger parts, since sending each takes a while; others work while it is made."""
+    pace, parts, size = Pace(), [], 0
+    async for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= _CHUNK:
+            yield "".join(parts)
+            parts, size = [], 0
+        await pace.rest()
+    yield "".join(parts)

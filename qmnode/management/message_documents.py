@@ -1,16 +1,21 @@
 """Messages as they travel as JSON: to be sent, and shown with their bodies in the form that was asked for."""
 
+import asyncio
 import base64
 import binascii
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from fastapi import Response
 from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic_core import to_json
 
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.names import queue_name
+from qmnode.administration.pace import Pace
 from qmnode.bodies.choice import decode, encode, read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import plain, plain_body
@@ -245,6 +250,23 @@ class MessageDocument(Document):
         )
 
 
+def list_answer(name: str, items: list[bytes], rest: dict[str, Any]) -> Response:
+    """The answer that is an object of a list, whose items are JSON already, and of other members."""
+    parts = [b'{"', name.encode(), b'":[', b",".join(items), b"],", to_json(rest)[1:]]
+    return Response(b"".join(parts), media_type="application/json")
+
+
+_LARGE: Final = 256 * 1024
+"""Bytes of a body from which the document is made in a thread: to decode them may take longer than a turn should."""
+
+
+async def document_of(message: Message, body: BodyForm, limits: Limits) -> MessageDocument:
+    """As ``MessageDocument.of``, in a thread if the body that is shown is large."""
+    if body is BodyForm.NONE or len(message.body) + len(message.extension) < _LARGE:
+        return MessageDocument.of(message, body, limits)
+    return await asyncio.to_thread(MessageDocument.of, message, body, limits)
+
+
 def _decoded(message: Message, limits: Limits) -> dict[str, Any]:
     """The fields of a document that say what the body and the headers are."""
     decoded = decode(message.body, message.body_type, limits=limits)
@@ -259,6 +281,13 @@ def _decoded(message: Message, limits: Limits) -> dict[str, Any]:
 
 def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
+
+
+async def export_line(queue: str, message: Message, limits: Limits) -> str:
+    """A line of an export: ``exported`` as JSON, made in a thread if the message is large."""
+    if len(message.packet) < _LARGE:
+        return json.dumps(exported(queue, message, limits)) + "\n"
+    return await asyncio.to_thread(lambda: json.dumps(exported(queue, message, limits)) + "\n")
 
 
 def exported(queue: str, message: Message, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
@@ -295,15 +324,18 @@ class MessageList(Document):
     messages: list[MessageDocument]
     next: str | None = Field(default=None, description="If there may be more: 'after' of the next request")
 
-    @classmethod
-    def of(
-        cls,
-        messages: Iterable[Message],
-        body: BodyForm,
-        limit: int | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> Self:
-        """From the model; ``limit`` is how many were asked for, ``limits`` what decoding each may cost."""
-        documents = [MessageDocument.of(message, body, limits) for message in messages]
-        more = limit is not None and len(documents) == limit and limit > 0
-        return cls(messages=documents, next=documents[-1].lookup_identifier if more else None)
+    @staticmethod
+    async def answer(
+        messages: Iterable[Message], body: BodyForm, limits: Limits = DEFAULT_LIMITS, *, more: bool = False
+    ) -> Response:
+        """The answer that is this document, made message by message: others work meanwhile.
+
+        ``limits`` is what decoding each message may cost, and ``more`` whether there may be further ones.
+        """
+        pace, parts, last = Pace(), [], None
+        for message in messages:
+            document = await document_of(message, body, limits)
+            parts.append(to_json(document))
+            last = document.lookup_identifier
+            await pace.rest()
+        return list_answer("messages", parts, {"next": last if more else None})

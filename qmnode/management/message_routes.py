@@ -1,23 +1,24 @@
 """Messages: for administrators and tests. Applications use ``qmnode.connect()``, which is many times faster."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import format_name, queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note
 from qmnode.management.documents import LOOKUP_PATTERN, LookupText, identifier_text, lookup_from_text
-from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList, NewMessage
+from qmnode.management.large_requests import MOST_ITEMS, InSteps, each
+from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList, NewMessage, document_of
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 _CHUNK: Final = 16
 """Messages received at a time, so that what a request holds in memory has a limit in bytes too."""
@@ -28,7 +29,8 @@ class Sending(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    messages: list[NewMessage] = Field(min_length=1, max_length=100_000)
+    messages: list[SkipValidation[NewMessage]] = Field(min_length=1, max_length=MOST_ITEMS)
+    """Validated one by one by ``each``."""
     transactional: bool | None = Field(
         default=None,
         description="Send in a transaction of its own. Null does what the queue needs, if it is on this node",
@@ -83,15 +85,17 @@ async def send_messages(name: QueueName, sending: Sending, request: Request, nod
             ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
             f"{len(sending.messages)} messages in a request: at most {node.settings.batch} are taken",
         )
-    messages = [message.message() for message in sending.messages]
+    messages = await each(sending.messages, _message, "messages")
     unit = await unit_for(node.manager, queue_name(name), sending.transactional)
     async with await node.open(name, Access.SEND) as queue:
         identifiers = await queue.send_many(messages, unit)
     return Sent(identifiers=[identifier_text(identifier) for identifier in identifiers])
 
 
-@router.post("/v1/queues/{name}/receive", **about("messages", "Receive messages", 404, 409, 429))
-async def receive_messages(name: QueueName, receiving: Receiving, request: Request, node: Node) -> MessageList:
+@router.post(
+    "/v1/queues/{name}/receive", response_model=MessageList, **about("messages", "Receive messages", 404, 409, 429)
+)
+async def receive_messages(name: QueueName, receiving: Receiving, request: Request, node: Node) -> Response:
     """Take the first messages out of a queue, waiting for one if there is none; an empty list when time is over.
 
     Received messages are gone when this answers: if the answer gets lost, so do the messages.
@@ -100,7 +104,11 @@ async def receive_messages(name: QueueName, receiving: Receiving, request: Reque
     async with await node.open(name, Access.RECEIVE) as queue:
         messages = await _receive(node, request, queue, limit, receiving.timeout)
     note(request, messages=len(messages))
-    return MessageList.of(messages, receiving.body, limits=node.body_limits)
+    return await MessageList.answer(messages, receiving.body, node.body_limits)
+
+
+def _message(given: Any) -> Message:
+    return NewMessage.model_validate(given).message()
 
 
 async def _receive(node: Context, request: Request, queue: QueueApi, limit: int, wait: float) -> list[Message]:
@@ -125,7 +133,7 @@ async def _receive(node: Context, request: Request, queue: QueueApi, limit: int,
     return messages
 
 
-@router.get("/v1/queues/{name}/messages", **about("messages", "Peek at messages", 404))
+@router.get("/v1/queues/{name}/messages", response_model=MessageList, **about("messages", "Peek at messages", 404))
 async def peek_messages(
     name: QueueName,
     request: Request,
@@ -133,17 +141,17 @@ async def peek_messages(
     body: BodyForms,
     after: Annotated[LookupText | None, Query(description="`next` of the list before")] = None,
     limit: Annotated[int, Query(ge=1, le=100_000, description="At most; the node may give fewer")] = 100,
-) -> MessageList:
+) -> Response:
     """Without taking them, in the order of delivery."""
     limit = min(limit, node.settings.batch)
-    size, messages = 0, []
+    size, messages, more = 0, [], False
     async with await node.open(name, Access.PEEK) as queue:
         async for message in browse(queue, lookup_of(after) if after else None):
             messages.append(message)
             size += len(message.body)
-            if len(messages) >= limit or size > node.settings.request_size:
-                return MessageList.of(messages, body, len(messages), node.body_limits)
-    return MessageList.of(messages, body, limits=node.body_limits)
+            if more := len(messages) >= limit or size > node.settings.request_size:
+                break
+    return await MessageList.answer(messages, body, node.body_limits, more=more)
 
 
 @router.get("/v1/queues/{name}/messages/{lookup}", **about("messages", "Peek at one message", 404))
@@ -156,7 +164,7 @@ async def peek_message(
 ) -> MessageDocument:
     """By its lookup identifier."""
     async with await node.open(name, Access.PEEK) as queue:
-        return MessageDocument.of(await queue.peek_by_lookup_id(lookup_of(lookup)), body, node.body_limits)
+        return await document_of(await queue.peek_by_lookup_id(lookup_of(lookup)), body, node.body_limits)
 
 
 @router.delete(

@@ -1,24 +1,27 @@
 """Operations on messages: find them, in one queue or many."""
 
-import json
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Base64Bytes, ConfigDict, Field
+from pydantic import Base64Bytes, ConfigDict, Field, SkipValidation
+from pydantic_core import to_json
 
 from qmnode.administration.asker import Asker
 from qmnode.administration.names import queue_name
 from qmnode.administration.operations import Operations
+from qmnode.administration.pace import Pace
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
+from qmnode.management.dead_letter_routes import LINES, in_chunks
 from qmnode.management.documents import Document, LookupText, lookup_text, time_or_none
-from qmnode.management.message_documents import MessageDocument, exported
+from qmnode.management.large_requests import InSteps, each
+from qmnode.management.message_documents import MessageDocument, document_of, export_line, list_answer
 from qmnode.management.message_routes import Lookup, lookup_of
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
@@ -26,9 +29,8 @@ from qmnode.management.tokens import Caller
 from qmnode.model.packet import received_message
 from qmnode.structures.error_codes import ErrorCode
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
-_LINES: Final = "application/x-ndjson"
 _EXPORT_PAGE: Final = 100
 _LONGEST_HEADER: Final = 4096
 
@@ -66,7 +68,7 @@ def operations_of(node: Context) -> Operations:
     return node.operations
 
 
-@router.get("/v1/messages", **about("messages", "Find messages", 404))
+@router.get("/v1/messages", response_model=FoundList, **about("messages", "Find messages", 404))
 async def find_messages(
     request: Request,
     node: Node,
@@ -77,33 +79,25 @@ async def find_messages(
     where: Annotated[list[str] | None, Query(description=WHERE_HELP, examples=[["label=order*"]])] = None,
     cursor: Annotated[str, Query(max_length=40, description="`next` of the page before")] = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="At most; the node may give fewer")] = 100,
-) -> FoundList:
+) -> Response:
     """In one queue or many, without taking them. A page comes after half a second at the latest, also when it is empty:
     ask again with `next` until that is null. Criteria that read bodies are for the role `bodies`."""
     criteria = parse_where(where or (), time.time())
     page = await operations_of(node).find(asker_of(request, node), queue, criteria, cursor, limit)
-    return FoundList(
-        found=[
-            FoundDocument(
-                queue=one["queue"],
-                message=MessageDocument.of(received_message(one["lookup"], one["value"]), body, node.body_limits),
-                cursor=one["after"],
-            )
-            for one in page["found"]
-        ],
-        scanned=page["scanned"],
-        total=page["total"],
-        next=page["next"] or None,
-        refused=page["refused"],
-    )
+    pace, parts = Pace(), []
+    for one in page["found"]:
+        message = await document_of(received_message(one["lookup"], one["value"]), body, node.body_limits)
+        parts.append(to_json(FoundDocument(queue=one["queue"], message=message, cursor=one["after"])))
+        await pace.rest()
+    rest = {"scanned": page["scanned"], "total": page["total"], "next": page["next"] or None}
+    rest |= {"refused": page["refused"]}
+    return list_answer("found", parts, rest)
 
 
 @router.get(
     "/v1/messages/export",
     response_class=StreamingResponse,
-    **about(
-        "messages", "Export messages", 404, answer={"content": {_LINES: {}}, "description": "A JSON object a line"}
-    ),
+    **about("messages", "Export messages", 404, answer={"content": {LINES: {}}, "description": "A JSON object a line"}),
 )
 async def export_messages(
     request: Request,
@@ -125,7 +119,7 @@ async def export_messages(
         while True:
             for one in page["found"]:
                 message = received_message(one["lookup"], one["value"])
-                yield json.dumps(exported(one["queue"], message, node.body_limits)) + "\n"
+                yield await export_line(one["queue"], message, node.body_limits)
             if not page["next"]:
                 return
             if node.stopping.is_set():
@@ -133,7 +127,7 @@ async def export_messages(
             page = await operations.find(asker, queue, criteria, page["next"], _EXPORT_PAGE)
 
     left_out = {"Left-Out": " ".join(map(quote, first["refused"]))[:_LONGEST_HEADER]} if first["refused"] else {}
-    return StreamingResponse(lines(), media_type=_LINES, headers=left_out)
+    return StreamingResponse(in_chunks(lines()), media_type=LINES, headers=left_out)
 
 
 Number = Annotated[int, Path(ge=1, le=1 << 53, description="Number of the job")]
@@ -268,16 +262,20 @@ async def show_job(number: Number, request: Request, node: Node) -> JobDocument:
     return JobDocument.of(await operations_of(node).show_job(asker_of(request, node), number))
 
 
-@router.get("/v1/jobs/{number}/log", **about("jobs", "Show what a job did to each message"))
+@router.get("/v1/jobs/{number}/log", response_model=JobLog, **about("jobs", "Show what a job did to each message"))
 async def show_job_log(
     number: Number,
     request: Request,
     node: Node,
     after: Annotated[int, Query(ge=0, le=1 << 53, description="`next` of the page before")] = 0,
-) -> JobLog:
+) -> Response:
     """In the order in which it worked."""
     page = await operations_of(node).job_log(asker_of(request, node), number, after)
-    return JobLog(entries=[LogEntry.of(entry) for entry in page["entries"]], next=page["next"])
+    pace, parts = Pace(), []
+    for entry in page["entries"]:
+        parts.append(to_json(LogEntry.of(entry)))
+        await pace.rest()
+    return list_answer("entries", parts, {"next": page["next"]})
 
 
 @router.post("/v1/jobs/{number}", **about("jobs", "Pause, resume, cancel or undo a job"))
@@ -426,7 +424,8 @@ class ImportedMessage(Document):
 class Importing(Document):
     """Exported messages, to be sent once each."""
 
-    messages: list[ImportedMessage] = Field(min_length=1, max_length=500)
+    messages: list[SkipValidation[ImportedMessage]] = Field(min_length=1, max_length=500)
+    """Validated one by one by ``each``."""
     transactional: bool | None = None
     again: bool = Field(default=False, description="Also those that were imported into the same queue before")
     dry_run: bool = False
@@ -455,7 +454,7 @@ async def import_messages(importing: Importing, request: Request, node: Node) ->
         asker_of(request, node),
         [
             {"packet": one.packet, "target": queue_name(one.target), "dead_letter": one.dead_letter}
-            for one in importing.messages
+            for one in await each(importing.messages, ImportedMessage.model_validate, "messages")
         ],
         transactional=importing.transactional,
         again=importing.again,

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from qmnode.administration.key_rotation import KeyRotations
 from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
-from qmnode.management.app import build_app
+from qmnode.management.app import warmed_app
 from qmnode.management.assertions import Consoles
 from qmnode.management.audit import AuditLog, AuditMiddleware
 from qmnode.management.context import Context, KeyReader
@@ -155,7 +155,7 @@ class ManagementServer:
 
     async def start(self) -> None:
         """Listen on everything that is configured."""
-        app = build_app(self.context)
+        app = await asyncio.to_thread(warmed_app, self.context)
         size = self.settings.request_size
         if self.settings.socket is not None:
             bound = bind_unix_socket(self.settings.socket, self.settings.mode)

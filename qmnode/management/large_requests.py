@@ -1,0 +1,132 @@
+"""Large requests, read in steps: the event loop of the node serves applications meanwhile."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from fastapi import HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+
+from qmnode.administration.pace import Pace
+
+T = TypeVar("T")
+MOST_ITEMS: Final = 100_000
+"""Items of a list in a request."""
+_LARGE: Final = 256 * 1024
+"""Bytes of a request from which it is read in steps."""
+_SPACE: Final = " \t\n\r"
+_decoder: Final = json.JSONDecoder()
+
+
+class InSteps(APIRoute):
+    """A route whose requests are lists of items, in an object: each item is read in a step of its own."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI, for a request that reads itself in steps."""
+        handle = super().get_route_handler()
+
+        async def handle_in_steps(request: Request) -> Response:
+            return await handle(_Request(request.scope, request.receive))
+
+        return handle_in_steps
+
+
+class _Request(Request):
+    async def json(self) -> Any:
+        """The document. Raises json.JSONDecodeError."""
+        content = await self.body()
+        if len(content) < _LARGE:
+            return json.loads(content)
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            raise json.JSONDecodeError(f"not UTF-8: {error.reason}", "", error.start) from None
+        return await _Reader(text).document()
+
+
+class _Reader:
+    """Reads an object whose members may be long lists."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._place, self._pace = text, 0, Pace()
+
+    async def document(self) -> Any:
+        """The value of the text."""
+        if self._next() != "{":
+            value = self._value()
+        else:
+            value = {}
+            async for name in self._members("}"):
+                if not isinstance(name, str):
+                    self._refuse("a name is a text")
+                self._take(":")
+                value[name] = [item async for item in self._members("]")] if self._next() == "[" else self._value()
+        if self._next():
+            self._refuse("the document goes on after its end")
+        return value
+
+    async def _members(self, end: str) -> AsyncIterator[Any]:
+        """The values of a list, or the names of an object, whose values the caller reads."""
+        self._place += 1
+        if self._next() == end:
+            self._place += 1
+            return
+        for _ in range(MOST_ITEMS):
+            yield self._value()
+            await self._pace.rest()
+            if self._next() == end:
+                self._place += 1
+                return
+            self._take(",")
+        raise HTTPException(413, f"a list of more than {MOST_ITEMS} items: send it in parts")
+
+    def _next(self) -> str:
+        text, place = self._text, self._place
+        while text[place : place + 1] in _SPACE and place < len(text):
+            place += 1
+        self._place = place
+        return text[place : place + 1]
+
+    def _take(self, expected: str) -> None:
+        if self._next() != expected:
+            self._refuse(f"{expected!r} is missing")
+        self._place += 1
+
+    def _value(self) -> Any:
+        self._next()
+        value, self._place = _decoder.raw_decode(self._text, self._place)
+        return value
+
+    def _refuse(self, reason: str) -> None:
+        raise json.JSONDecodeError(reason, self._text, self._place)
+
+
+async def each(items: list[Any], read: Callable[[Any], T], where: str) -> list[T]:
+    """Read the items of a list, those that may take long in a thread.
+
+    Raises RequestValidationError for those that are not valid.
+    """
+    found: list[T] = []
+    mistakes: list[Any] = []
+    pace = Pace()
+    for number, item in enumerate(items):
+        try:
+            found.append(await asyncio.to_thread(read, item) if _is_costly(item) else read(item))
+        except ValidationError as error:
+            mistakes += [one | {"loc": ("body", where, number, *one["loc"])} for one in error.errors()]
+            if len(mistakes) >= 20:
+                break
+        await pace.rest()
+    if mistakes:
+        raise RequestValidationError(mistakes)
+    return found
+
+
+def _is_costly(item: Any) -> bool:
+    """Whether an item has a value, which is written in a format, or a long text: a thread reads it."""
+    return isinstance(item, dict) and any(
+        isinstance(value, dict | list) or (isinstance(value, str) and len(value) >= _LARGE) for value in item.values()
+    )
