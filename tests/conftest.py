@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from qmnode.event_loop import LOOP_VARIABLE
 from tests.durations import summary
 from tests.lab import releases
 from tests.lab.aws import moto  # noqa: F401
+from tests.lab.loop_watch import fails, fresh_turns, too_long
 from tests.lab.servers import (  # noqa: F401
     directory,
     directory_server,
@@ -107,6 +109,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: order.get(scope(item.nodeid), len(order)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Add what the watch over the nodes' event loops noted during a test; fail the test if it is to fail of it."""
+    report = yield
+    if call.when == "call" and (turns := too_long(fresh_turns())):
+        report.user_properties.append(("turns", turns))
+        if report.passed and fails(item):
+            report.outcome = "failed"
+            report.longrepr = "the event loop of a node was held:\n" + "\n".join(turns)
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Where the time went."""
     reports = [
@@ -116,6 +130,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("where the time went")
         for line in lines:
             terminalreporter.line(line)
+    turns = [(one.nodeid, text) for one in reports for name, found in one.user_properties if name == "turns"
+             for text in found]  # fmt: skip
+    if turns:
+        terminalreporter.section("turns of nodes' event loops that were too long")
+        for test, text in turns[:40]:
+            terminalreporter.line(f"{test}: {text}")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

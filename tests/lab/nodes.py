@@ -7,11 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import qmnode
+from qmnode.event_loop import LOOP_VARIABLE
+from tests.lab.loop_watch import VARIABLE, record_of
 from tests.lab.waiting import holds, wait_until
 
 if TYPE_CHECKING:
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 PROJECT: Final = Path(__file__).resolve().parents[2]
 COMMAND: Final = (sys.executable, "-c", "from qmnode.cli import main; main()")
 """``qmnode``, as it is in this tree."""
+WATCHED: Final = (
+    sys.executable, "-c", "from tests.lab.loop_watch import watch_process; watch_process()\n" + COMMAND[2]
+)  # fmt: skip
+"""The same with a watch over its event loop."""
 START: Final = 240.0
 """Seconds that a start may take on a busy machine."""
 STOP: Final = 60.0
@@ -77,7 +84,11 @@ class NodeProcess:
         self.socket = folder / "node.sock"
         self.management_socket = folder / "management.sock"
         self.log = folder / "log"
-        self.environment = {**os.environ, "PYTHONPATH": str(PROJECT), **(environment or {})}
+        self.turns = record_of(self.log)
+        """What the watch over its event loop has noted."""
+        self.environment = {
+            **os.environ, "PYTHONPATH": str(PROJECT), VARIABLE: str(self.turns.path), **(environment or {})
+        }  # fmt: skip
         self._launched: subprocess.Popen[bytes] | None = None
         self._looked_at = 0
         folder.mkdir(exist_ok=True)
@@ -108,12 +119,14 @@ class NodeProcess:
         """Start, and do not wait."""
         self.socket.unlink(missing_ok=True)
         self._looked_at = self.log.stat().st_size if self.log.exists() else 0
-        self._launched = launch(self.config, self.log, self.environment)
+        self.turns.ready = float("inf")
+        self._launched = launch(self.config, self.log, self.environment, WATCHED)
 
     def start(self) -> None:
         """Start, and wait until it is ready. NodeError if it ends instead."""
         self.launch()
         self.wait_for("ready")
+        self.turns.ready = time.monotonic()
 
     def wait_for(self, event: str, limit: float = START) -> dict[str, Any]:
         """The next line of the log that says so. NodeError if the node ends without one."""
@@ -187,3 +200,10 @@ def running_node(folder: Path, **settings: object) -> Iterator[NodeProcess]:
     finally:
         if node.running:
             node.stop()
+
+
+@contextmanager
+def watched_node(folder: Path, **settings: object) -> Iterator[NodeProcess]:
+    """The same on asyncio's own loop, which the watch can look into."""
+    with running_node(folder, environment={LOOP_VARIABLE: "asyncio"}, **settings) as node:
+        yield node
