@@ -95,6 +95,23 @@ COLUMNS: Final[dict[str, str]] = {
 REQUIRED: Final = ("offset", "time", "kind", "node_id", "node", "site")
 """Columns that never contain nulls."""
 
+_LATEST: Final = 7_258_118_400_000_000
+"""2200-01-01 in microseconds: no clock or message names a later time."""
+RANGES: Final[dict[str, tuple[int, int]]] = {
+    "time": (0, _LATEST),
+    "sent_time": (0, _LATEST),
+    "priority": (0, 255),
+    "hop_count": (0, 255),
+    "size": (0, 0xFFFF_FFFF),
+    "body_size": (0, 0xFFFF_FFFF),
+    "time_to_reach_queue": (0, 0xFFFF_FFFF),
+    "time_to_be_received": (0, 0xFFFF_FFFF),
+    "count": (0, 1 << 50),
+    "bytes": (0, 1 << 50),
+    "quota": (0, 1 << 62),
+}
+"""The least and the greatest value of a column. Readers add such values up, so a segment with others is no segment."""
+
 
 def shown(address: str) -> str:
     """The address of a place for a log, without any credentials."""

@@ -5,7 +5,7 @@ range, its footer the format: a reader lists a place and finds new segments with
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Self
@@ -13,11 +13,17 @@ from typing import Any, Final, Self
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from qmnode.export.events import COLUMNS, FORMAT, REQUIRED
+from qmnode.export.events import COLUMNS, FORMAT, RANGES, REQUIRED
+from qmnode.export.expansion import ExpansionError, expansion
 from qmnode.export.places import Place
 
 ROW_LIMIT: Final = 1 << 20
 """The most rows of a segment: a reader loads one whole."""
+EXPANDED_LIMIT: Final = 512 << 20
+"""The most bytes of a segment, as a file and in memory, with every value written out."""
+_COMPACT: Final = 8 << 20
+"""Bytes of a column in memory above which its values are counted before they are written out."""
+_LARGEST_OFFSET: Final = (1 << 63) - 1
 SUFFIX: Final = ".parquet"
 _ROW_GROUP: Final = 1 << 17
 _TAIL: Final = 8
@@ -75,7 +81,7 @@ class SegmentName:
     def parse(cls, name: str) -> Self | None:
         """Parse a file's name, without directories; None if it is not the name of a segment."""
         match = _NAME.fullmatch(name)
-        if match is None or (first := int(match["first"])) > (last := int(match["last"])):
+        if match is None or not (first := int(match["first"])) <= (last := int(match["last"])) <= _LARGEST_OFFSET:
             return None
         return cls(match["node_id"], first, last, match["node"])
 
@@ -144,18 +150,24 @@ def segment_path(name: SegmentName, first_time: int) -> str:
     return f"{file.partition('_')[0]}/{day}/{file}"
 
 
-def read_footer(place: Place, path: str) -> Footer:
-    """Read and check only the footer of a segment. Raises SegmentError if the segment is broken, of a newer format,
-    another node's or missing, and OSError if its place does not answer, which is no fault of the segment.
+def read_footer(place: Place, path: str, columns: Sequence[str] = ()) -> Footer:
+    """Read and check only the footer of a segment, and how large these columns become in memory. Raises SegmentError if
+    the segment is broken, too large, of a newer format, another node's or missing, and OSError if its place does not
+    answer, which is no fault of the segment.
     """
     with _opened(place, path) as file:
         size = file.size()
+        if size > EXPANDED_LIMIT:
+            raise SegmentError("too-large", f"it has {size:,} bytes, and a segment has at most {EXPANDED_LIMIT:,}")
         length = int.from_bytes(file.read_at(_TAIL, max(size - _TAIL, 0))[:4], "little") + _TAIL
         content = file.read_at(min(length, size), max(size - length, 0))
-    try:
-        return _footer(parquet.read_metadata(pa.BufferReader(content)), path)
-    except (pa.ArrowException, OSError) as error:
-        raise SegmentError("corrupt", f"its end cannot be read: {error}") from error
+        try:
+            metadata = parquet.read_metadata(pa.BufferReader(content))
+            footer = _footer(metadata, path)
+        except (pa.ArrowException, OSError) as error:
+            raise SegmentError("corrupt", f"its end cannot be read: {error}") from error
+        _check_expansion(metadata, columns, lambda place, most: bytes(file.read_at(most, place)))
+        return footer
 
 
 def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -166,26 +178,81 @@ def read_segment(place: Place, path: str, columns: Sequence[str] | None = None) 
     """
     wanted = pa.schema([SCHEMA.field(name) for name in columns]) if columns is not None else SCHEMA
     with _opened(place, path) as stored:
+        if (size := stored.size()) > EXPANDED_LIMIT:
+            raise SegmentError("too-large", f"it has {size:,} bytes, and a segment has at most {EXPANDED_LIMIT:,}")
         content = stored.read_buffer()  # any later error is in the bytes themselves
     try:
-        with parquet.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
-            _footer(file.metadata, path)
-            there = set(file.schema_arrow.names) - _empty_columns(file.metadata)
-            table = file.read([name for name in wanted.names if name in there], use_threads=False)
+        metadata = parquet.read_metadata(pa.BufferReader(content))
+        footer = _footer(metadata, path)
+        there = set(metadata.schema.to_arrow_schema().names) - _empty_columns(metadata)
+        read = [name for name in wanted.names if name in there]
+        compact = _check_expansion(metadata, read, lambda place, most: bytes(content[place : place + most]))
+        with parquet.ParquetFile(
+            pa.BufferReader(content), metadata=metadata, page_checksum_verification=True, read_dictionary=compact
+        ) as file:
+            table = file.read(read, use_threads=False)
+        _check_texts(table)
     except (pa.ArrowException, OSError) as error:
         raise SegmentError("corrupt", f"it cannot be read: {error}") from error
-    if table.schema.equals(wanted):
-        return table.replace_schema_metadata()
+    if not table.schema.equals(wanted):
+        try:
+            table = pa.Table.from_arrays(
+                [
+                    table.column(name).cast(kind) if name in there else pa.nulls(len(table), kind)
+                    for name, kind in zip(wanted.names, wanted.types, strict=True)
+                ],
+                schema=wanted,
+            )
+        except pa.ArrowException as error:
+            raise SegmentError("schema", f"a column has an unexpected type: {error}") from error
+    _check_ranges(table, footer)
+    return table.replace_schema_metadata()
+
+
+def _check_expansion(
+    metadata: parquet.FileMetaData, columns: Sequence[str], read: Callable[[int, int], bytes]
+) -> list[str]:
+    """Check the bytes that columns have in memory before they are read, whatever the footer says. Return the columns of
+    texts to read with each distinct text once, because written out they may be too large. Raises SegmentError.
+    """
     try:
-        return pa.Table.from_arrays(
-            [
-                table.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(table), field.type)
-                for field in wanted
-            ],
-            schema=wanted,
-        )
-    except pa.ArrowException as error:
-        raise SegmentError("schema", f"a column has an unexpected type: {error}") from error
+        sizes = expansion(metadata, columns, read)
+    except ExpansionError as error:
+        raise SegmentError(error.reason, str(error)) from error
+    total = sum(size.pages for size in sizes.values())
+    if total > EXPANDED_LIMIT:
+        raise SegmentError("too-large", f"it has {total:,} bytes in memory, and may have {EXPANDED_LIMIT:,}")
+    return [name for name, size in sizes.items() if size.most > _COMPACT]
+
+
+def _check_texts(table: pa.Table) -> None:
+    """Check that texts are UTF-8, and not too large when each is written out. SegmentError, pyarrow.ArrowException."""
+    total = 0
+    for column in table.columns:
+        for chunk in column.chunks:
+            if pa.types.is_dictionary(chunk.type) and len(chunk):
+                chunk.dictionary.validate(full=True)
+                lengths = compute.binary_length(chunk.dictionary).cast(pa.int64())
+                total += compute.sum(lengths.take(chunk.indices)).as_py() or 0
+            elif pa.types.is_string(chunk.type):
+                chunk.validate(full=True)
+    if total > EXPANDED_LIMIT:
+        raise SegmentError("too-large", f"its texts have {total:,} bytes in memory, and may have {EXPANDED_LIMIT:,}")
+
+
+def _check_ranges(table: pa.Table, footer: Footer) -> None:
+    """Check that each value is in the range of its column. Raises SegmentError."""
+    name = footer.name
+    for column, (least, greatest) in (RANGES | {"offset": (name.first, name.last)}).items():
+        if column in table.column_names:
+            ends = compute.min_max(table.column(column).cast(pa.int64()))
+            low, high = ends["min"].as_py(), ends["max"].as_py()
+            if low is not None and not least <= low <= high <= greatest:
+                wrong = low if low < least else high
+                raise SegmentError(
+                    "out-of-range",
+                    f"node {name.node or name.node_id} says {column} {wrong:,}, which is not {least:,} to {greatest:,}",
+                )
 
 
 def _empty_columns(metadata: parquet.FileMetaData) -> set[str]:
@@ -197,7 +264,7 @@ def _empty_columns(metadata: parquet.FileMetaData) -> set[str]:
             column = group.column(place)
             statistics = column.statistics
             if statistics is None or not statistics.has_null_count or statistics.null_count < group.num_rows:
-                filled.add(column.path_in_schema)
+                filled.add(column.path_in_schema.partition(".")[0])
     return set(metadata.schema.to_arrow_schema().names) - filled
 
 
@@ -230,4 +297,6 @@ def _footer(metadata: parquet.FileMetaData, path: str) -> Footer:
         raise SegmentError("misnamed", f"its name is not its own, which is {name}")
     if footer.rows != metadata.num_rows:
         raise SegmentError("corrupt", f"it has {metadata.num_rows} rows, but its footer says {footer.rows}")
+    if footer.rows > min(ROW_LIMIT, name.last - name.first + 1):
+        raise SegmentError("too-large", f"it has {footer.rows:,} rows, more than its name or {ROW_LIMIT:,} allow")
     return footer

@@ -30,6 +30,7 @@ class Area(StrEnum):
     DIRECTORY = "a directory that lies"
     CONSOLE = "the web console"
     BROWSER = "pages in a browser"
+    PIPELINE = "the pipeline"
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def link_use(lives: DataFrame, machines: DataFrame) -> DataFrame:
             F.count("delay").alias("crossings"),
             F.sum(F.when(F.col("delay").isNotNull(), F.col("size"))).alias("bytes"),
             F.sum("lost").alias("lost"),
-            F.sum("delay").alias("delay_us_sum"),
+            F.try_sum("delay").alias("delay_us_sum"),
             F.min("delay").alias("delay_us_min"),
             F.max("delay").alias("delay_us_max"),
         )
@@ -98,7 +98,7 @@ def link_costs(use: DataFrame, links: DataFrame) -> DataFrame:
     seen = (
         use.withColumns({"site1": F.least("from_site", "to_site"), "site2": F.greatest("from_site", "to_site")})
         .groupBy("site1", "site2")
-        .agg(*(F.sum(name).alias(name) for name in ("crossings", "lost", "bytes", "delay_us_sum")))
+        .agg(*(F.try_sum(name).alias(name) for name in ("crossings", "lost", "bytes", "delay_us_sum")))
     )
     graph = _graph(links)
     measured = {(row["site1"], row["site2"]): row for row in seen.collect()}
@@ -148,7 +148,7 @@ def _observed(graph: SiteGraph, measured: dict[tuple[str, str], Any]) -> tuple[F
         row = measured.get(_pair(link))
         if row is None:
             continue
-        if row["crossings"]:
+        if row["crossings"] and row["delay_us_sum"] is not None:  # a sum that is too large for a number
             delays[number] = row["delay_us_sum"] / row["crossings"]
         losses[number] = row["lost"] / (row["crossings"] + row["lost"])
     return delays, losses

@@ -1,7 +1,8 @@
 """Service levels: latency and number of messages, growth of queues; by queue, pair of sites and hour.
 
 ``latency`` is the time from sending to arrival in the destination queue, ``waiting`` from there to reception, both in
-microseconds. Percentiles are observed values (no interpolation), so they are exact.
+microseconds. A sum of them that does not fit a number is null. Percentiles are observed values (no interpolation), so
+they are exact.
 """
 
 from typing import Final
@@ -37,10 +38,10 @@ def service_levels(lives: DataFrame) -> DataFrame:
         F.count("reached").alias("reached"),
         F.count("received").alias("received"),
         F.count_if(F.col("status") == "died").alias("died"),
-        F.sum("latency").alias("latency_us_sum"),
+        F.try_sum("latency").alias("latency_us_sum"),
         F.max("latency").alias("latency_us_max"),
         *_percentiles("latency"),
-        F.sum("waiting").alias("waiting_us_sum"),
+        F.try_sum("waiting").alias("waiting_us_sum"),
         F.max("waiting").alias("waiting_us_max"),
         *_percentiles("waiting"),
     )

@@ -26,7 +26,8 @@ class Record:
     path: str
     """Its path in the place."""
     reason: str
-    """``corrupt``, ``newer-format``, ``misnamed``, ``foreign``, ``schema`` or ``gone``."""
+    """``corrupt``, ``newer-format``, ``misnamed``, ``foreign``, ``schema``, ``too-large``, ``out-of-range`` or
+    ``gone``."""
     sentence: str
     """The fault, in words for people."""
     signature: str = ""

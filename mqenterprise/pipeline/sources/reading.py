@@ -15,12 +15,13 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqenterprise.pipeline.sources.quarantine import Quarantine
 from mqenterprise.pipeline.sources.segments import Piece, Pieces, check_footer, fair_share, partitions_of, read_pieces
+from qmnode.export.events import RANGES
 from qmnode.export.places import Place
 from qmnode.export.segment import SCHEMA, Footer
 
@@ -83,7 +84,7 @@ def _divided(wanted: Wanted, quarantine: Quarantine) -> tuple[list[str], list[Pi
         readable = piece.whole and all(_is_readable(one.address, one.path) for one in piece.copies)
         if not readable and wanted.since is None:
             return piece
-        good = check_footer(piece, quarantine)
+        good = check_footer(piece, quarantine, wanted.columns if readable else ())
         if good is None or wanted.is_over(good[1]):
             return None
         segment, footer = good
@@ -101,7 +102,16 @@ def _is_readable(address: str, path: str) -> bool:
 
 def _by_spark(spark: SparkSession, wanted: Wanted, paths: Sequence[str]) -> DataFrame:
     events = spark.read.schema(from_arrow_schema(wanted.schema)).options(**_WHOLE_OR_NOTHING).parquet(*paths)
-    return events.where(F.col("kind").isin(list(wanted.kinds))) if wanted.kinds else events
+    events = events.where(F.col("kind").isin(list(wanted.kinds))) if wanted.kinds else events
+    return events.withColumns({name: _checked(name) for name in wanted.columns if name in RANGES})
+
+
+def _checked(name: str) -> Column:
+    """Return a column that fails the query at a value out of its range. Python then finds the segment that has it."""
+    least, greatest = RANGES[name]
+    number = F.unix_micros(name) if SCHEMA.field(name).type == pa.timestamp("us", tz="UTC") else F.col(name)
+    error = F.raise_error(f"{name} is not {least} to {greatest}")
+    return F.when(number.isNull() | number.between(least, greatest), F.col(name)).otherwise(error)
 
 
 def _by_python(spark: SparkSession, wanted: Wanted, pieces: Sequence[Piece], quarantine: Quarantine) -> DataFrame:

@@ -194,9 +194,13 @@ def read_pieces(
                 yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=_BATCH)
 
 
-def check_footer(piece: Piece, quarantine: Quarantine) -> tuple[Segment, Footer] | None:
-    """Return the first copy of a segment with a readable footer. Other copies are set aside."""
-    return _first_good(piece, quarantine, lambda segment: (segment, read_footer(_place_of(segment), segment.path)))
+def check_footer(piece: Piece, quarantine: Quarantine, columns: Sequence[str]) -> tuple[Segment, Footer] | None:
+    """Return the first copy of a segment with a readable footer, and columns of a bounded size. Other copies are set
+    aside.
+    """
+    return _first_good(
+        piece, quarantine, lambda segment: (segment, read_footer(_place_of(segment), segment.path, columns))
+    )
 
 
 def _read(piece: Piece, schema: pa.Schema, quarantine: Quarantine) -> pa.Table | None:
