@@ -66,7 +66,12 @@ class NtlmContext:
 
     def _check_strength(self) -> None:
         from spnego import ContextReq
+        from spnego._ntlm_raw.messages import NegotiateFlags
 
+        # Without these the keys have 40 or 56 bits, or both directions share one (MS-NLMP 3.4.4, 3.4.5).
+        strong = NegotiateFlags.key_128 | NegotiateFlags.extended_session_security
+        if self._context._context_attr & strong != strong:
+            raise AuthenticationError("the other side negotiated NTLM with weak keys: allow it keys of 128 bits")
         wanted = ContextReq.integrity
         if self.level is AuthenticationLevel.PRIVACY:
             wanted |= ContextReq.confidentiality

@@ -17,6 +17,7 @@ from spnego.channel_bindings import GssChannelBindings
 from spnego.exceptions import InvalidTokenError
 
 _PROOF: Final = 16
+_SESSION_KEY: Final = 16
 _VERSION_1: Final = 24
 """Bytes of a response of version 1; those of version 2 are longer."""
 _MIC: Final = slice(72, 88)
@@ -58,7 +59,11 @@ class NtlmAcceptor(NTLMProxy):
             raise InvalidTokenError(context_msg=f"a wrong password for {user}")
         session_key = hmac_md5(key, proof)
         if authenticate.flags & NegotiateFlags.key_exch:
-            session_key = rc4k(session_key, authenticate.encrypted_random_session_key or b"")
+            encrypted = authenticate.encrypted_random_session_key or b""
+            if len(encrypted) != _SESSION_KEY:
+                # An empty key would be known to everybody, also to an attacker who relays the proof of a user.
+                raise InvalidTokenError(context_msg=f"an NTLM session key of {len(encrypted)} bytes")
+            session_key = rc4k(session_key, encrypted)
         information = NTClientChallengeV2.unpack(response[_PROOF:]).av_pairs
         if information.get(AvId.flags, 0) & AvFlags.mic:
             unsigned = token[: _MIC.start] + bytes(_MIC.stop - _MIC.start) + token[_MIC.stop :]

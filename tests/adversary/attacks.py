@@ -31,6 +31,7 @@ class Area(StrEnum):
     CONSOLE = "the web console"
     BROWSER = "pages in a browser"
     PIPELINE = "the pipeline"
+    REMOTE_READ = "remote read"
 
 
 @dataclass(frozen=True)
