@@ -43,7 +43,17 @@ QueuesAtNodes = Annotated[
 QueueAtNode = Annotated[str, typer.Argument(metavar="QUEUE", help="Path name or format name.")]
 LookupAtNode = Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")]
 OneMachine = Annotated[str, typer.Option("--machine", "-m", metavar="COMPUTER", help="Machine that has the message.")]
-_BODIES = ("base64", "text", "decoded", "headers", "format", "headers_format", "extension", "packet")
+_BODIES = (
+    "base64",
+    "text",
+    "decoded",
+    "headers",
+    "format",
+    "headers_format",
+    "extension",
+    "packet",
+    "sender_certificate",
+)
 
 
 @app.command(epilog="Example: mqenterprise message find 'orders*' --where value.Order.Customer=4711 --all")

@@ -22,6 +22,7 @@ from qmnode.bodies.limits import BodyError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.duplicates import identity_of
 from qmnode.model.message import INFINITE, Message
+from qmnode.model.permitted import fault
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text, guid_to_text
 from qmnode.structures.message_classes import MessageClass
@@ -247,10 +248,12 @@ def _read_identifiers(
 
 
 def _read_annotations(message: AmqpMessage, properties: dict[str, Any]) -> None:
-    for name, field, most in ((APP_SPECIFIC, "app_specific", 1 << 32), (BODY_TYPE, "body_type", 1 << 16)):
+    for name, field in ((APP_SPECIFIC, "app_specific"), (BODY_TYPE, "body_type")):
         value = message.annotations.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most:
-            properties[field] = value
+        if value is not None:
+            if sentence := fault(field, value):
+                raise CodecError(f"annotation {name}: {sentence}")
+            properties[field] = int(value)
     extension = message.annotations.get(EXTENSION)
     if isinstance(extension, bytes):
         properties["extension"] = extension

@@ -151,7 +151,17 @@ def show_message(
     if as_json:
         print_json(document)
         return
-    bodies = ("base64", "text", "decoded", "headers", "format", "headers_format", "extension", "packet")
+    bodies = (
+        "base64",
+        "text",
+        "decoded",
+        "headers",
+        "format",
+        "headers_format",
+        "extension",
+        "packet",
+        "sender_certificate",
+    )
     print_facts({key: value for key, value in document.items() if key not in bodies})
     print()
     print_messages([message], at_output(Show.DECODED), as_json=False, limits=limits)

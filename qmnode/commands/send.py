@@ -17,9 +17,10 @@ from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.documents import identifier_from_text, identifier_text
-from qmnode.management.message_documents import VT_LPWSTR, is_utf16
+from qmnode.management.message_documents import VT_LPWSTR, is_utf16, named_queues
 from qmnode.model.api import Access
 from qmnode.model.message import Message
+from qmnode.model.permitted import fault
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
@@ -81,6 +82,17 @@ def _body_type(text: str) -> int:
     if not 0 <= number <= 0xFFFFFFFF:
         raise typer.BadParameter(f"{text!r} is no number of 32 bits and none of {', '.join(BODY_TYPES)}")
     return number
+
+
+def _acknowledgments(asked: int) -> int:
+    if sentence := fault("acknowledgements_requested", asked):
+        raise typer.BadParameter(sentence)
+    return asked
+
+
+def _format_names(text: str) -> list[str]:
+    """The format names of queues with commas between them."""
+    return [format_name(name.strip()) for name in text.split(",")] if text else [""]
 
 
 def _correlation(text: str) -> bytes:
@@ -160,13 +172,16 @@ def send(
             help="Send in a transaction. Default: only if the queue is a transactional one of this node.",
         ),
     ] = None,
-    response_queue: Annotated[str, typer.Option(help="Queue to which the receiver should reply.")] = "",
-    admin_queue: Annotated[str, typer.Option(help="Queue for acknowledgments.")] = "",
+    response_queue: Annotated[
+        str, typer.Option(help="Queue to which the receiver should reply; several with commas between them.")
+    ] = "",
+    admin_queue: Annotated[
+        str, typer.Option(help="Queue for acknowledgments; several with commas between them, each gets them.")
+    ] = "",
     acknowledge: Annotated[
         int,
         typer.Option(
-            min=0,
-            max=15,
+            callback=_acknowledgments,
             help="Acknowledgments to ask for, as a sum: 1 arrived, 2 received, 4 did not arrive, 8 was not received.",
         ),
     ] = 0,
@@ -220,8 +235,8 @@ def send(
             recoverable=not express,
             body_type=body_type,
             app_specific=app_specific,
-            response_queue_format_name=format_name(response_queue) if response_queue else "",
-            administration_queue_format_name=format_name(admin_queue) if admin_queue else "",
+            **named_queues("response", _format_names(response_queue)),
+            **named_queues("administration", _format_names(admin_queue)),
             acknowledgements_requested=acknowledge,
             positive_journaling_requested=journal,
             negative_journaling_requested=dead_letter,

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from qmnode.directory.port import Directory, WorkgroupDirectory
-from qmnode.errors import MessageQueuingError
 from qmnode.model.message import DEFAULTS
 from qmnode.model.ports import Clock, PutSignature
 from qmnode.model.record import PREFIX_SIZE, with_properties_place
@@ -20,7 +19,6 @@ from qmnode.security.outcomes import Signer
 from qmnode.security.outgoing import OutgoingSecurity, level_for
 from qmnode.security.signers import Signers
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
 from qmnode.structures.sections import DIRECT, Sections
 from qmnode.structures.security_header import SecurityFlags
@@ -56,12 +54,7 @@ class MessageSigning:
             return signed
 
     def _signature(self, value: bytes, number: int, signer: Signer, local: bool) -> PutSignature | None:
-        try:
-            level = AuthenticationLevel(number)
-        except ValueError:
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"authentication_level {number}: use 1, 3 or 5"
-            ) from None
+        level = AuthenticationLevel(number)
         sections = self._sections(value)
         if not local and sections.to == DIRECT:
             return None  # MS-MQQB 5.1: messages to a direct name leave unsigned

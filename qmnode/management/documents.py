@@ -68,7 +68,7 @@ def identifier_from_text(text: str) -> bytes:
     return content
 
 
-def _guid_or_none(value: bytes) -> str | None:
+def guid_or_none(value: bytes) -> str | None:
     return guid_to_text(Guid(value)) if value and value != ZERO_GUID else None
 
 
@@ -188,8 +188,8 @@ class QueueDocument(Document):
         """Make the document from the object of the model."""
         return cls.from_attributes(
             queue,
-            identifier=_guid_or_none(queue.identifier),
-            type=_guid_or_none(queue.type),
+            identifier=guid_or_none(queue.identifier),
+            type=guid_or_none(queue.type),
             quota=quota_or_none(queue.quota),
             journal_quota=quota_or_none(queue.journal_quota),
             privacy_level=Privacy[QueuePrivacyLevel(queue.privacy_level).name],
@@ -347,6 +347,6 @@ class ConnectionDocument(Document):
         """Make the document from the list of connections."""
         return cls.from_attributes(
             connection,
-            queue_manager_identifier=_guid_or_none(connection.queue_manager_identifier),
+            queue_manager_identifier=guid_or_none(connection.queue_manager_identifier),
             established=time_or_none(connection.established),
         )

@@ -4,13 +4,13 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Final, Self
+from enum import IntEnum, StrEnum
+from typing import Any, Final, Literal, Self
 
 from fastapi import Response
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import to_json
 
 from qmnode.administration.dead_letters import reason
@@ -20,10 +20,25 @@ from qmnode.bodies.choice import decode, encode, read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import plain, plain_body
 from qmnode.bodies.typed_text import value_of_json
-from qmnode.management.documents import Document, identifier_text, lookup_text, quota_or_none, time_or_none
+from qmnode.management.documents import (
+    Document,
+    guid_or_none,
+    identifier_text,
+    lookup_text,
+    quota_or_none,
+    time_or_none,
+)
 from qmnode.model.message import INFINITE, Message
+from qmnode.model.permitted import fault
 from qmnode.structures.errors import PacketError
-from qmnode.structures.message_security import SenderIdentifierType
+from qmnode.structures.guid import Guid
+from qmnode.structures.message_security import (
+    AuthenticationLevel,
+    EncryptionAlgorithm,
+    HashAlgorithm,
+    PrivacyLevel,
+    SenderIdentifierType,
+)
 from qmnode.structures.sid import Sid
 
 
@@ -52,6 +67,15 @@ _UTF16_BODY_TYPES: Final = frozenset({VT_BSTR, VT_LPWSTR})
 def is_utf16(body_type: int) -> bool:
     """Whether bodies of this type are text in UTF-16."""
     return body_type in _UTF16_BODY_TYPES
+
+
+MAXIMUM_QUEUES: Final = 64
+"""Administration or response queues that a message sent over HTTP may name."""
+
+
+def named_queues(kind: Literal["administration", "response"], names: Sequence[str]) -> dict[str, Any]:
+    """The property of a message with these format names of administration or response queues: one, or several."""
+    return {f"{kind}_{'multi_' if len(names) > 1 else ''}queue_format_name": ",".join(names)}
 
 
 class NewMessage(Document):
@@ -88,6 +112,12 @@ class NewMessage(Document):
     )
     administration_queue: str | None = Field(default=None, max_length=512, description="Format name")
     response_queue: str | None = Field(default=None, max_length=512, description="Format name")
+    administration_queues: list[str] | None = Field(
+        default=None, max_length=MAXIMUM_QUEUES, description="Format names of several, instead of the one"
+    )
+    response_queues: list[str] | None = Field(
+        default=None, max_length=MAXIMUM_QUEUES, description="Format names of several, instead of the one"
+    )
     journal: bool = Field(default=False, description="Keep a copy in this node's journal when it has been sent")
     dead_letter: bool = Field(default=False, description="Keep it as a dead letter if it does not arrive")
     dead_letter_queue: str | None = Field(
@@ -105,6 +135,20 @@ class NewMessage(Document):
             except (binascii.Error, ValueError) as error:
                 raise ValueError(f"not base64: {error}") from None
         return value
+
+    @field_validator("acknowledgements_requested", "app_specific", "body_type", "priority", mode="before")
+    @classmethod
+    def _is_permitted(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, int) and (sentence := fault(str(info.field_name), value)):
+            raise ValueError(sentence)
+        return value
+
+    @model_validator(mode="after")
+    def _names_one_or_several(self) -> Self:
+        for kind in ("administration", "response"):
+            if getattr(self, f"{kind}_queue") and getattr(self, f"{kind}_queues"):
+                raise ValueError(f"{kind}_queue is one queue and {kind}_queues are several: give one of them")
+        return self
 
     @model_validator(mode="after")
     def _has_one_body(self) -> Self:
@@ -143,8 +187,8 @@ class NewMessage(Document):
             priority=self.priority,
             app_specific=self.app_specific,
             acknowledgements_requested=self.acknowledgements_requested,
-            administration_queue_format_name=self.administration_queue or "",
-            response_queue_format_name=self.response_queue or "",
+            **named_queues("administration", self.administration_queues or [self.administration_queue or ""]),
+            **named_queues("response", self.response_queues or [self.response_queue or ""]),
             positive_journaling_requested=self.journal,
             negative_journaling_requested=self.dead_letter,
         )
@@ -177,11 +221,21 @@ class MessageDocument(Document):
     message_class: str = Field(description="Of a dead letter, the reason why it is one")
     app_specific: int
     correlation_identifier: str | None
+    acknowledgements_requested: int = Field(
+        default=0, description="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt"
+    )
+    journal: bool = Field(default=False, description="Whether its sender's node keeps a copy when it has been sent")
+    dead_letter: bool = Field(default=False, description="Whether it is kept as a dead letter if it does not arrive")
+    tracing: bool = Field(default=False, description="Whether nodes on its way report it to `tracing_queue`")
+    tracing_queue: str | None = Field(default=None, description="GUID of the report queue")
     sent_time: datetime | None
     arrival_time: datetime | None
     destination: str = Field(description="Format name of the queue that it was sent to")
     administration_queue: str | None
     response_queue: str | None
+    destinations: list[str] | None = Field(default=None, description="Format names, if it was sent to several queues")
+    administration_queues: list[str] | None = Field(default=None, description="Format names, if it has several")
+    response_queues: list[str] | None = Field(default=None, description="Format names, if it has several")
     time_to_reach_queue: int | None
     time_to_be_received: int | None
     dead_letter_queue: str | None = Field(default=None, description="Path name, if its sender named one")
@@ -191,6 +245,33 @@ class MessageDocument(Document):
     )
     extension_size: int = Field(default=0, description="Bytes beside the body")
     extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")
+    source_queue_manager: str | None = Field(default=None, description="Identifier of the node that sent it")
+    destination_queue_manager: str | None = Field(
+        default=None, description="Identifier of the node that it was sent to, if its sender knew it"
+    )
+    transaction_identifier: int | None = Field(default=None, description="Number of the transaction at its source")
+    first_in_transaction: bool = False
+    last_in_transaction: bool = False
+    sequence: str | None = Field(default=None, description="Identifier of its transactional sequence, hexadecimal")
+    sequence_number: int | None = Field(default=None, description="Its number in that sequence")
+    previous_sequence_number: int | None = Field(default=None, description="Number of the message before it")
+    final_acknowledgment: bool = Field(default=False, description="Whether its source is told of its receipt")
+    allow_peek_when_locked: bool = Field(default=False, description="Whether it is shown while a transaction has it")
+    connector_type: str | None = Field(default=None, description="GUID that says how a connector reads it")
+    connector_queue_manager: str | None = Field(default=None, description="Identifier of the connector's node")
+    soap_header: str | None = None
+    soap_body: str | None = None
+    privacy_level: str = Field(default="NONE", description="How its body is encrypted on its way")
+    encryption_algorithm: str | None = Field(default=None, examples=["AES256"])
+    hash_algorithm: str | None = Field(default=None, description="What its signature hashes with", examples=["SHA_512"])
+    authentication_level: str = Field(default="NONE", description="Kind of the signature that proved its sender")
+    is_signed: bool = Field(default=False, description="Whether it has a signature")
+    sender_certificate: str | None = Field(default=None, description="As base64, if the body was asked for")
+    authentication_provider: str | None = Field(default=None, description="Name of the provider of its signature")
+    authentication_provider_type: int | None = None
+    sender_queue_manager: str | None = Field(
+        default=None, description="Identifier of the node that is proved to have sent it"
+    )
     authenticated: bool = Field(default=False, description="Whether its signature proved who sent it")
     sender: str | None = Field(default=None, description="SID of who is proved to have sent it")
     claimed_sender: str | None = Field(default=None, description="SID that it names as its sender without any proof")
@@ -229,11 +310,19 @@ class MessageDocument(Document):
             message_class=reason(message),
             app_specific=message.app_specific,
             correlation_identifier=correlation.hex() if any(correlation) else None,
+            acknowledgements_requested=message.acknowledgements_requested,
+            journal=message.positive_journaling_requested,
+            dead_letter=message.negative_journaling_requested,
+            tracing=message.tracing_requested,
+            tracing_queue=guid_or_none(message.tracing_queue_identifier),
             sent_time=time_or_none(message.sent_time),
             arrival_time=time_or_none(message.arrival_time),
             destination=message.destination_queue_format_name,
             administration_queue=message.administration_queue_format_name or None,
             response_queue=message.response_queue_format_name or None,
+            destinations=_several(message.destination_multi_queue_format_name),
+            administration_queues=_several(message.administration_multi_queue_format_name),
+            response_queues=_several(message.response_multi_queue_format_name),
             time_to_reach_queue=quota_or_none(message.time_to_reach_queue),
             time_to_be_received=quota_or_none(message.time_to_be_received),
             dead_letter_queue=message.application_dead_letter_queue or None,
@@ -241,6 +330,25 @@ class MessageDocument(Document):
             moves=message.move_count,
             extension_size=len(message.extension),
             extension=_base64(message.extension) if is_with_body and message.extension else None,
+            source_queue_manager=guid_or_none(message.source_machine_identifier),
+            destination_queue_manager=guid_or_none(message.destination_queue_manager_identifier),
+            **(_place_in_transaction(message) if message.transactional else {}),
+            allow_peek_when_locked=message.allow_peek_when_locked,
+            connector_type=guid_or_none(message.connector_type_identifier),
+            connector_queue_manager=guid_or_none(message.connector_queue_manager_identifier),
+            soap_header=message.soap_header or None,
+            soap_body=message.soap_body or None,
+            privacy_level=_name(PrivacyLevel, message.privacy_level),
+            encryption_algorithm=_name(EncryptionAlgorithm, message.encryption_algorithm),
+            hash_algorithm=_name(HashAlgorithm, message.hash_algorithm),
+            authentication_level=_name(AuthenticationLevel, message.authentication_level),
+            is_signed=bool(message.signature),
+            sender_certificate=_base64(message.sender_certificate)
+            if is_with_body and message.sender_certificate
+            else None,
+            authentication_provider=message.authentication_provider_name or None,
+            authentication_provider_type=message.authentication_provider_type or None,
+            sender_queue_manager=_sending_queue_manager(message),
             authenticated=bool(message.authentication_level),
             sender=_sender(message),
             claimed_sender=_sid(message.claimed_sender),
@@ -265,6 +373,36 @@ async def document_of(message: Message, body: BodyForm, limits: Limits) -> Messa
     if body is BodyForm.NONE or len(message.body) + len(message.extension) < _LARGE:
         return MessageDocument.of(message, body, limits)
     return await asyncio.to_thread(MessageDocument.of, message, body, limits)
+
+
+def _place_in_transaction(message: Message) -> dict[str, Any]:
+    """The fields of a document that say where in its transaction and its sequence a message is."""
+    return {
+        "transaction_identifier": message.transaction_identifier,
+        "first_in_transaction": message.first_in_transaction,
+        "last_in_transaction": message.last_in_transaction,
+        "sequence": f"{int.from_bytes(message.transactional_message_sequence_identifier, 'little'):016x}",
+        "sequence_number": message.transaction_sequence_number,
+        "previous_sequence_number": message.transaction_previous_sequence_number,
+        "final_acknowledgment": message.final_ack_required,
+    }
+
+
+def _name(kind: type[IntEnum], number: int) -> str:
+    """The specification's name of a number; a peer may have written one without a name."""
+    try:
+        return kind(number).name
+    except ValueError:
+        return f"{number:#x}"
+
+
+def _several(names: str) -> list[str] | None:
+    return names.split(",") if names else None
+
+
+def _sending_queue_manager(message: Message) -> str | None:
+    is_one = message.sender_identifier_type == SenderIdentifierType.QUEUE_MANAGER_IDENTIFIER
+    return guid_or_none(Guid(message.sender_identifier)) if is_one and len(message.sender_identifier) == 16 else None
 
 
 def _decoded(message: Message, limits: Limits) -> dict[str, Any]:

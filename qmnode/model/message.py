@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+from qmnode.model.permitted import fault
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import (
@@ -169,6 +170,9 @@ _SIGNED: Final = (
     "symmetric_key",
 )
 """The security properties of a received message, from its security header."""
+
+_UNCHECKED: Final = ("acknowledgements_requested", "encryption_algorithm", "hash_algorithm")
+"""Properties for which a received packet may have any number."""
 
 
 class Message:
@@ -360,6 +364,9 @@ class Message:
         if "lookup_identifier" in self.__dict__:
             for name in _SIGNED:  # another queue manager's signature does not cover a message that is sent on
                 copy.__dict__.pop(name, None)
+            for name in _UNCHECKED:  # a peer's packet may have values that no sender here may set
+                if name in copy.__dict__ and fault(name, copy.__dict__[name]):
+                    del copy.__dict__[name]
         copy.__dict__.update(changes)
         return copy
 

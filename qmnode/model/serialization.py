@@ -47,6 +47,7 @@ from qmnode.model.packet_parts import (
     header_naming,
     with_rare_headers,
 )
+from qmnode.model.permitted import check_values
 from qmnode.model.ports import OwnQueueNames
 from qmnode.model.record import (
     EXPRESS,
@@ -65,8 +66,7 @@ from qmnode.model.record import (
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import is_permitted
-from qmnode.structures.message_security import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm
 from qmnode.structures.names import (
     DirectFormatName,
     FormatName,
@@ -222,6 +222,7 @@ class Travelling:
         if not attributes.keys() <= _CONTENT or type(body) is not bytes or type(extension) is not bytes:
             packet = serialize(message, self._destination, 0, 0.0)[PREFIX_SIZE:]
             return len(packet), (packet,)
+        check_values(attributes)
         recoverable = bool(get("recoverable"))
         begin, names, pack = self._heads.get(recoverable) or self._head(recoverable)
         label_bytes = _label_bytes(label) if label else b""
@@ -285,15 +286,11 @@ def serialize(
     if message.__dict__.keys() <= _NEARLY_PLAIN:
         names = _other_names(message, destination)
         return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last, names)
-    usual = message.__dict__.keys() <= _USUAL
-    if not usual:
-        _check_numbers(get("message_class", 0), get("privacy_level", 0))
+    check_values(message.__dict__)
     label = get("label")
     extension = get("extension", b"")
     acknowledge = get("acknowledgements_requested", 0)
     lifetime = get("time_to_be_received", NEVER)
-    if not 0 <= lifetime <= NEVER:
-        raise _bad_value(f"time_to_be_received {lifetime}: use seconds, from 0 to 0xFFFFFFFF, which is for ever")
     reach = get("time_to_reach_queue", TIME_TO_REACH_QUEUE)
     deadline = min(lifetime, reach) if destination.transit else lifetime
     sent = int(now)
@@ -306,8 +303,6 @@ def serialize(
         record_flags = TRANSACTIONAL
     else:
         priority = get("priority", DEFAULT_PRIORITY)
-        if not 0 <= priority <= 7:
-            raise _bad_value(f"priority {priority}: use 0 to 7")
         if get("recoverable"):
             flags |= RECOVERABLE_FLAG
         else:
@@ -379,17 +374,9 @@ def serialize(
             padding,
         )
     )
-    if usual or message.__dict__.keys().isdisjoint(RARE_PROPERTIES):
+    if message.__dict__.keys().isdisjoint(RARE_PROPERTIES):
         return value
     return with_rare_headers(value, message, destination.sender, lambda text: destination.name_for_others(text)[0])
-
-
-def _check_numbers(message_class: int, privacy_level: int) -> None:
-    """Refuse values here that every receiver refuses (MS-MQMQ 2.2.19.3): they would block the messages behind them."""
-    if not is_permitted(message_class):
-        raise _bad_value(f"message_class 0x{message_class:04X}: use one of MessageClass, or bits of 0xE1FF")
-    if privacy_level not in PRIVACY_LEVELS:
-        raise _bad_value(f"privacy_level {privacy_level}: use 0, 1, 3 or 5 (PrivacyLevel)")
 
 
 _PLAIN: Final = frozenset(("body", "recoverable"))
@@ -401,12 +388,6 @@ _OTHER_QUEUES: Final = (
 """Properties with the name of a queue, or with those of several, and where the UserHeader has its type."""
 _NAMES: Final = frozenset((*(name for item in _OTHER_QUEUES for name in item[:2]), "connector_type_identifier"))
 _NEARLY_PLAIN: Final = _PLAIN | {item[0] for item in _OTHER_QUEUES}
-_USUAL: Final = _PLAIN | {
-    "acknowledgements_requested", "administration_queue_format_name", "app_specific", "body_type",
-    "correlation_identifier", "extension", "label", "priority", "response_queue_format_name", "time_to_be_received",
-    "time_to_reach_queue",
-}  # fmt: skip
-"""Properties whose numbers need no check, and that need no rare header."""
 _CONTENT: Final = _PLAIN | {"app_specific", "body_type", "correlation_identifier", "extension", "label"}
 """Properties that are in the MessagePropertiesHeader or behind it, except for the one flag."""
 _SIZE_FIELD: Final = SIZE_END - SIZE_AT
