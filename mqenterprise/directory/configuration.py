@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
+from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
 from qmnode.structures.text import nearest
 
 ENVIRONMENT: Final = "MQENTERPRISE_DIRECTORY"
@@ -43,12 +44,14 @@ def load_settings(file: Path | None = None) -> DirectorySettings:
         except PermissionError as error:
             raise DirectoryError(f"the private directory in {default_state()} is not yours to read: {error}") from error
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = read_yaml(file.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise DirectoryError(f"{file} should be a mapping of settings: servers, user, password_file, ca_file ...")
         return _relative_to(file.parent, settings_from(content, str(file)))
     except OSError as error:
         raise DirectoryError(f"{file} cannot be read: {error.strerror}") from error
+    except DuplicateNameError as error:
+        raise DirectoryError(f"{file}: {error}") from None
     except yaml.YAMLError as error:
         raise DirectoryError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
 

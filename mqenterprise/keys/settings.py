@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqenterprise.keys.errors import KeyRotationError
 from qmnode.settings.security import SecuritySettings
+from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
 
 ENVIRONMENT: Final = "MQENTERPRISE_KEYS"
 DAY: Final = 86_400.0
@@ -65,9 +66,11 @@ def load_key_settings(file: Path | None) -> KeySettings:
     if file is None:
         return KeySettings()
     try:
-        return key_settings_from(yaml.safe_load(file.read_text("utf-8")) or {}, str(file))
+        return key_settings_from(read_yaml(file.read_text("utf-8")) or {}, str(file))
     except OSError as error:
         raise KeyRotationError(f"{file} cannot be read: {error.strerror}") from None
+    except DuplicateNameError as error:
+        raise KeyRotationError(f"{file}: {error}") from None
     except yaml.YAMLError as error:
         raise KeyRotationError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
 

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from mqenterprise.operations.errors import OperationsError
+from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
 
 ENVIRONMENT: Final = "MQENTERPRISE_NODES"
 _OTHERS: Final = 0o077
@@ -110,10 +111,12 @@ def load_settings(file: Path | None) -> OperationsSettings:
             "docs/operations.md describes it"
         )
     try:
-        values = yaml.safe_load(file.read_text("utf-8")) or {}
+        values = read_yaml(file.read_text("utf-8")) or {}
         settings = OperationsSettings.model_validate(values)
     except (OSError, UnicodeDecodeError) as error:
         raise OperationsError(f"{file} cannot be read: {error}") from None
+    except DuplicateNameError as error:
+        raise OperationsError(f"{file}: {error}") from None
     except yaml.YAMLError as error:
         raise OperationsError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:

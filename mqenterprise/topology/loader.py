@@ -22,6 +22,7 @@ from mqenterprise.topology.explain import explain
 from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.reading import Unreadable, decoded, deepest_line, in_plain_words, unfolding_line
 from mqenterprise.topology.salvage import salvage
+from qmnode.settings.yaml_text import DuplicateNameError
 
 MAXIMUM_FILE = 64 << 20
 """The greatest size of one file in bytes."""
@@ -91,6 +92,7 @@ class _Builder:
     def _mapping(self, node: yaml.MappingNode) -> dict[Hashable, Any]:
         own: dict[Hashable, Any] = {}
         merged: dict[Hashable, Any] = {}
+        lines: dict[Hashable, yaml.Node] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
                 self._merge(merged, value_node)
@@ -99,8 +101,8 @@ class _Builder:
             if isinstance(key, list | dict):
                 raise _refused("a name cannot be a list or a mapping", key_node)
             if key in own:
-                raise _refused(f"{key!r} stands here twice", key_node)
-            own[key] = self.build(value_node)
+                raise DuplicateNameError(key_node, lines[key])
+            own[key], lines[key] = self.build(value_node), key_node
         return merged | own if merged else own
 
     def _merge(self, merged: dict[Hashable, Any], node: yaml.Node) -> None:

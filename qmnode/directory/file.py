@@ -30,6 +30,7 @@ from qmnode.directory.port import (
     Operator,
     SortOrder,
 )
+from qmnode.settings.yaml_text import read_yaml
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text, new_guid
 
 AnyObject = TypeVar("AnyObject", bound=DirectoryObject)
@@ -150,7 +151,7 @@ class FileDirectory(port.WorkgroupDirectory):
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
             if stamp != self._stamp:
-                self._known = _decode(yaml.safe_load(self._path.read_text(encoding="utf-8")) or {})
+                self._known = _decode(read_yaml(self._path.read_text(encoding="utf-8")) or {})
                 self._stamp = stamp
         except OSError as error:
             raise _failure(DirectoryOperationResult.DIRECTORY_NOT_CONNECTED, f"{self._path}: {error}") from error

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qmnode.management.tokens import Caller, Role
 from qmnode.settings.node import ConfigurationError
+from qmnode.settings.yaml_text import read_yaml
 
 ALGORITHM: Final = "Ed25519"
 LONGEST: Final = 600.0
@@ -60,7 +61,7 @@ class Consoles:
                 raise ConfigurationError(
                     f"{self.path}: others may write who is believed (mode {mode & 0o777:o}): chmod go-w {self.path}"
                 )
-            consoles = _CONSOLES.validate_python(yaml.safe_load(self.path.read_text("utf-8")))
+            consoles = _CONSOLES.validate_python(read_yaml(self.path.read_text("utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigurationError(f"{self.path}: {' '.join(str(error).split())}") from error
         except ValidationError as error:

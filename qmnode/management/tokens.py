@@ -10,6 +10,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qmnode.settings.node import ConfigurationError
+from qmnode.settings.yaml_text import read_yaml
 from qmnode.structures.sid import Sid
 
 _EVERYBODY: Final = 0o007
@@ -90,7 +91,7 @@ class Tokens:
                 raise ConfigurationError(
                     f"{self.path}: everybody may read or write the tokens (mode {mode & 0o777:o}): chmod o= {self.path}"
                 )
-            tokens = _TOKENS.validate_python(yaml.safe_load(self.path.read_text(encoding="utf-8")))
+            tokens = _TOKENS.validate_python(read_yaml(self.path.read_text(encoding="utf-8")))
         except yaml.MarkedYAMLError as error:
             # Without the text around the mistake, which may be a token.
             line = error.problem_mark.line + 1 if error.problem_mark is not None else 0

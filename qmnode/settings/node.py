@@ -16,6 +16,7 @@ from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.settings.security import SecuritySettings
 from qmnode.settings.units import Bytes, Quota
+from qmnode.settings.yaml_text import read_yaml
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -322,7 +323,7 @@ def read_settings(path: Path | None) -> NodeSettings:
     values: Any = {}
     if path is not None:
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+            values = read_yaml(path.read_text(encoding="utf-8")) or {}
         except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
             raise ConfigurationError(unreadable(path, error)) from error
         if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):

@@ -303,7 +303,7 @@ def test_settings_in_two_files_are_refused(tmp_path):
     ("text", "sentence"),
     [
         ("a: [1,\n", "not valid YAML"),
-        ("enterprise: {name: X, name: Y}\n", "'name' stands here twice"),
+        ("enterprise: {name: X, name: Y}\n", "'name' is set in line 1 and again in line 1"),
         ("- 1\n", "a declaration is a mapping"),
         ("sites: []\n", "there is no 'enterprise' section"),
         ("enterprise: &a {name: X}\nsites: [*b]\n", "not valid YAML"),

@@ -53,7 +53,7 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     "open quote": ("enterprise: {name: 'E}\n", ["2: not valid YAML: a quoted text does not end"]),
     "indented": ("enterprise:\n  name: E\n sites: []\n", ["3: not valid YAML: the indentation does not fit"]),
     "two documents": (f"{GOOD}---\n{GOOD}", ["8: not valid YAML: '---' begins a second document; a file holds one"]),
-    "twice": (f"{GOOD}sites: []\n", ["8: not valid YAML: 'sites' stands here twice"]),
+    "twice": (f"{GOOD}sites: []\n", ["8: not valid YAML: 'sites' is set in line 2 and again in line 8: keep one of them"]),
     "tag": (f"{GOOD}queues: !!python/object:os.system []\n", ["8: not valid YAML: a tag (a word after '!') stands here"]),
     "no anchor": (f"{GOOD}queues: *q\n", ["8: not valid YAML: an alias (*name) stands before its anchor"]),
     # Sections

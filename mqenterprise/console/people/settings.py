@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mqenterprise.operations.errors import OperationsError
+from qmnode.settings.yaml_text import read_yaml
 
 _OTHERS: Final = 0o077
 _ATTRIBUTE: Final = r"^[A-Za-z][A-Za-z0-9-]{0,60}(:[0-9.]{1,60}:)?$"
@@ -89,7 +90,7 @@ class SignInSettings(BaseModel):
 def load_sign_in(file: Path) -> SignInSettings:
     """The settings of a file. Raises :class:`OperationsError`."""
     try:
-        settings = SignInSettings.model_validate(yaml.safe_load(file.read_text("utf-8")) or {})
+        settings = SignInSettings.model_validate(read_yaml(file.read_text("utf-8")) or {})
     except (OSError, UnicodeDecodeError) as error:
         raise OperationsError(f"{file} cannot be read: {error}") from None
     except yaml.YAMLError as error:

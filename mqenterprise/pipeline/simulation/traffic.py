@@ -8,6 +8,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from qmnode.errors import ConfigurationError
+from qmnode.settings.yaml_text import read_yaml
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -94,7 +95,7 @@ class Traffic(_Model):
     def read(cls, path: Path) -> Self:
         """Read a YAML file. ConfigurationError names the fault and its place."""
         try:
-            return cls.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+            return cls.model_validate(read_yaml(path.read_text("utf-8")) or {})
         except ValidationError as error:
             faults = "; ".join(
                 f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].lower()}" for fault in error.errors()

@@ -90,6 +90,7 @@ from pathlib import Path
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
+from yaml import YAMLError
 
 try:
     from mqenterprise.directory.configuration import load_settings, settings_from
@@ -102,6 +103,7 @@ try:
     from mqenterprise.topology.single import items
     from mqenterprise.topology.target import TargetError
     from qmnode.directory.port import DirectoryOperationError
+    from qmnode.settings.yaml_text import refuse_duplicate_names
     from qmnode.structures.guid import guid_to_text
 
     MISSING = None
@@ -145,6 +147,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             raise AnsibleParserError(
                 f"{path}: {sys.executable} lacks mqenterprise; pip install 'qmnode[enterprise]' there ({MISSING})"
             )
+        try:
+            refuse_duplicate_names(Path(path).read_text("utf-8"))
+        except YAMLError as error:
+            raise AnsibleParserError(f"{path}: {error}") from None
         self._read_config_data(path)
         self._folder = Path(path).resolve().parent
         try:
