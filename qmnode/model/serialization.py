@@ -47,7 +47,7 @@ from qmnode.model.packet_parts import (
     header_naming,
     with_rare_headers,
 )
-from qmnode.model.permitted import check_values
+from qmnode.model.permitted import PERMITTED, check_values
 from qmnode.model.ports import OwnQueueNames
 from qmnode.model.record import (
     EXPRESS,
@@ -222,7 +222,8 @@ class Travelling:
         if not attributes.keys() <= _CONTENT or type(body) is not bytes or type(extension) is not bytes:
             packet = serialize(message, self._destination, 0, 0.0)[PREFIX_SIZE:]
             return len(packet), (packet,)
-        check_values(attributes)
+        if not attributes.keys().isdisjoint(PERMITTED.keys()):
+            check_values(attributes)
         recoverable = bool(get("recoverable"))
         begin, names, pack = self._heads.get(recoverable) or self._head(recoverable)
         label_bytes = _label_bytes(label) if label else b""
