@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from qmnode.model.queue_manager import QueueManager
 from qmnode.protocol.incoming_sequences import IncomingSequence
 from qmnode.protocol.outgoing_sequences import SequenceInfo, transfer_info
 from qmnode.protocol.received import DestinationName
+from qmnode.structures.names import DirectFormatName
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -58,8 +60,10 @@ def sequences_of(
         key = sequence.destination
         if key not in names:
             name = DestinationName(manager.identifier, key[0], key[1:]).format_name()
-            is_other = queue is not None and (name is None or manager.names.local(name) is not queue)
-            names[key] = None if is_other else str(name or "")
+            local = None if name is None else manager.names.local(name)
+            if isinstance(name, DirectFormatName) and local is not None:  # the key has no small letters
+                name = replace(name, path=replace(name.path, queue=manager.names.path(local.pathname).queue))
+            names[key] = None if queue not in (None, local) else str(name or "")
         found = names[key]
         if found is not None:
             yield sequence, found

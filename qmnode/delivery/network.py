@@ -47,6 +47,7 @@ from qmnode.security.key_store import KeyStore, KeyStoreOptions
 from qmnode.security.key_stores import open_key_store
 from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
+from qmnode.shares.parties import UNKNOWN
 from qmnode.shares.rates import Rates
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
@@ -88,7 +89,7 @@ class Network:
         self.keys = KeyReading(self, directory)
         self.settings = settings.transport
         self.session_settings = self._session_settings = settings.session
-        self.state = ProtocolState(store, settings.transfer)
+        self.state = ProtocolState(store, settings.transfer, manager.context.shares)
         self.next_numbers = self.state.next_numbers
         self.notices = Notices(manager, self.state.incoming)
         self.message_left = self.notices.message_left
@@ -369,7 +370,7 @@ class Network:
     def gave_up(self, queue: OutgoingQueue, value: bytes) -> bool:
         """Report a passing message that ends here: once, no matter how many copies of it exist."""
         history = self.state.history
-        history.neighbour = ""
+        history.party = UNKNOWN
         remembered = passing(value[SOURCE], value[PREFIX_SIZE:])
         first = history.add(*remembered, not value[FLAGS] & EXPRESS, self.time())
         self.state.write(history.take_records())

@@ -11,6 +11,7 @@ from qmnode.protocol.outgoing_sequences import OutgoingSequence, OutgoingSequenc
 from qmnode.protocol.reception import Reception
 from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant
 from qmnode.storage.layout import QUEUE_KEY
 from qmnode.storage.layout import Family as StoreFamily
 from qmnode.storage.store import Store
@@ -35,11 +36,11 @@ receiver recognises it.
 class ProtocolState:
     """Sequences, history and reception of one queue manager. Created before the store is written to."""
 
-    def __init__(self, store: Store, settings: TransferSettings) -> None:
+    def __init__(self, store: Store, settings: TransferSettings, shares: Accountant) -> None:
         self.store = store
         self.parameters = settings
-        self.history = MessageIdHistory(self.parameters)
-        self.incoming = IncomingSequences(self.parameters)
+        self.history = MessageIdHistory(self.parameters, shares)
+        self.incoming = IncomingSequences(self.parameters, shares)
         self.outgoing = OutgoingSequences(self.parameters, store.sequence_time_stamp)
         self.reception: Reception
         self._changed: dict[OutgoingSequence, None] = {}
@@ -51,7 +52,7 @@ class ProtocolState:
     def _load(self) -> None:
         now = asyncio.get_running_loop().time()
         self.history.load(self.records(Family.MESSAGE_ID_HISTORY))
-        self.incoming.load(self.records(Family.INCOMING_SEQUENCE), now)
+        self.write(self.incoming.load(list(self.records(Family.INCOMING_SEQUENCE)), now))
         identifiers = [value for _, value in self.records(Family.SEQUENCE_IDENTIFIERS)]
         self.outgoing.load(self.records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None)
 

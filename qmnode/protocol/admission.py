@@ -143,7 +143,6 @@ class Target(NamedTuple):
     """The destination of the current message."""
 
     name: DestinationName
-    key: bytes
     destination: Destination
 
 

@@ -6,9 +6,9 @@ A message is *settled* when all its effects are on disk, or when it was dropped.
 both in AckSequenceNumber and in the recoverable flags. So no acknowledgment covers a write that was not synced, and the
 peer's window is the back-pressure of this side's disk.
 
-A transactional sequence is kept per source queue manager and destination *as the sender named it*: two names of one
-queue are two outgoing queues there, each with a sequence of its own. The specification keeps one per session, which
-loses the state when the session closes and mixes the streams of a sender with two destinations.
+A transactional sequence is kept per source queue manager and destination *as the sender named it*, without regard to
+case: two names of one queue are two outgoing queues there, each with a sequence of its own. The specification keeps one
+per session, which loses the state when the session closes and mixes the streams of a sender with two destinations.
 
 Each neighbour that is not known to speak for the source has a branch of its own (:mod:`qmnode.protocol.branches`): a
 stranger that speaks in another's name moves only its own position.
@@ -19,7 +19,6 @@ acknowledgment in its turn advances the sequence too, or those behind it would w
 in the batch of the message.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto, unique
 from hashlib import blake2b
@@ -27,12 +26,15 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
-from qmnode.protocol.received import MessageReader
+from qmnode.protocol.received import DestinationName, MessageReader
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.serial import WORD
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
-from qmnode.structures.guid import Guid
+from qmnode.shares.account import Accountant, Table
+from qmnode.shares.parties import Party, declared, stranger
+from qmnode.shares.resources import INCOMING_SEQUENCES
+from qmnode.structures.guid import ZERO_GUID, Guid
 
 FLAG_COUNT: Final = 32
 """The number of bits of RecoverableMsgAckFlags."""
@@ -147,6 +149,10 @@ operators check.
 """
 
 
+_DISPLACED: Final = 16
+"""The most sequences that one new sequence displaces."""
+
+
 class Route(NamedTuple):
     """The destination of order and final acknowledgments for a sequence."""
 
@@ -171,9 +177,9 @@ class IncomingSequence:
     """One sequence: the accepted messages, and those of them that are on disk."""
 
     __slots__ = (
-        "accepted_at", "accepted_since_ack", "ack_sent_at", "base", "bringer", "counted_for", "deadline", "destination",
-        "durable_id", "durable_number", "heard_at", "kept", "last_access", "refused_count", "reject_count", "route",
-        "sequence_id", "sequence_number", "source", "stream",
+        "accepted_at", "accepted_since_ack", "ack_sent_at", "base", "bringer", "deadline", "destination", "durable_id",
+        "durable_number", "heard_at", "kept", "last_access", "refused_count", "reject_count", "route", "sequence_id",
+        "sequence_number", "source", "stream",
     )  # fmt: skip
 
     def __init__(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> None:
@@ -202,8 +208,6 @@ class IncomingSequence:
         self.accepted_at = float("-inf")
         """When a message of it was last accepted; after a start, when one last arrived."""
         self.route = Route(False, "")
-        self.counted_for = ""
-        """The address in whose count of sequences it is included."""
         self.deadline: float | None = None
         """Order Ack Send Timer, 3.1.2.7: its deadline."""
         self.ack_sent_at = now
@@ -211,6 +215,11 @@ class IncomingSequence:
         self.accepted_since_ack = 0
         self.kept = False
         """Whether it has a record on disk, or in a batch being written."""
+
+    @property
+    def party(self) -> Party:
+        """The party that pays for its place."""
+        return stranger(self.bringer) if self.bringer else declared(self.source.hex())
 
     def turn(self, sequence_id: int, number: int, previous: int) -> Turn:
         """Where a message stands, 3.1.5.8.6. Changes nothing."""
@@ -239,15 +248,15 @@ class IncomingSequence:
 class IncomingSequences:
     """All incoming sequences of a queue manager, and the order acknowledgments that they owe."""
 
-    def __init__(self, parameters: TransferSettings) -> None:
+    def __init__(self, parameters: TransferSettings, shares: Accountant) -> None:
         self._parameters = parameters
+        limits = parameters.incoming_sequences, parameters.incoming_sequences_per_neighbour
+        self._places = Table[IncomingSequence](shares.open(INCOMING_SEQUENCES, *limits))
         self._sequences: dict[tuple[Guid, bytes, str], IncomingSequence] = {}
         self._passing: dict[tuple[Guid, bytes, str], IncomingSequence] = {}
         self._streams: dict[tuple[Guid, bytes], list[IncomingSequence]] = {}
         self._armed: dict[IncomingSequence, None] = {}
         self._due: dict[IncomingSequence, None] = {}
-        self._brought: Counter[str] = Counter()
-        """Stored sequences, by the address from which they came first (after a start: last)."""
 
     def get(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> IncomingSequence:
         """The sequence, new if there was none. A new one is remembered when a message of it is accepted."""
@@ -277,33 +286,36 @@ class IncomingSequences:
             default=None,
         )
 
-    def make_room(self, sequence: IncomingSequence, time: int) -> list[Record]:
-        """Forget the branch that was unused for longest if a new one finds no free place. Return the record to delete,
-        if any.
+    def find_place(self, sequence: IncomingSequence, time: int) -> tuple[bool, list[Record]]:
+        """Find a place for a new sequence. Return whether there is one: its party may have its share, and the sequence
+        its branches. Return also the records to delete: of unused branches of the same sequence, or unused sequences of
+        strangers, which it displaces.
         """
-        if not self._has_most_branches(sequence) or self._brings_most(sequence.route.address):
-            return []
-        idle = [one for one in sequence.stream if one.bringer and time - one.last_access > _LATELY]
-        return [self.forget(min(idle, key=lambda one: one.last_access))] if idle else []
 
-    def full(self, sequence: IncomingSequence) -> bool:
-        """Whether a new sequence is refused because a limit is reached: the overall one, or that of the delivering
-        neighbour. The latter keeps a neighbour that invents sources from using all places.
-        """
-        if sequence.kept:
-            return False
-        limits = self._parameters
-        return (
-            len(self._sequences) >= limits.incoming_sequences
-            or self._has_most_branches(sequence)
-            or self._brings_most(sequence.route.address)
-        )
+        def is_unused(one: IncomingSequence) -> bool:
+            return bool(one.bringer) and time - one.last_access > _LATELY
 
-    def _has_most_branches(self, sequence: IncomingSequence) -> bool:
+        branch = None
+        if self._has_most_branches(sequence):
+            unused = filter(is_unused, sequence.stream)
+            branch = min(unused, key=lambda one: one.last_access, default=None)
+            if branch is None:
+                return False, []
+        records: list[Record] = []
+        while not self._places.has_room(sequence.party) and len(records) < _DISPLACED:
+            victim = self._places.victim(sequence.party, is_unused)
+            if victim is None:
+                break
+            records.append(self.forget(victim))
+        if not self._places.admits(sequence.party):
+            return False, records
+        if branch is not None and branch.kept:
+            records.append(self.forget(branch))
+        return True, records
+
+    @staticmethod
+    def _has_most_branches(sequence: IncomingSequence) -> bool:
         return bool(sequence.bringer) and sum(bool(one.bringer) for one in sequence.stream) >= MOST_BRANCHES
-
-    def _brings_most(self, address: str) -> bool:
-        return self._brought[address] >= self._parameters.incoming_sequences_per_neighbour
 
     def accept(self, sequence: IncomingSequence, sequence_id: int, number: int, time: int, keep: bool = True) -> None:
         """Accept a message whose turn is NEXT, delivered or refused. Its record goes into the message's batch.
@@ -332,8 +344,7 @@ class IncomingSequences:
         sequence.stream = self._streams.setdefault(place, [])
         sequence.stream.append(sequence)
         self._sequences[(*place, sequence.bringer)] = sequence
-        sequence.counted_for = sequence.route.address
-        self._brought[sequence.counted_for] += 1
+        self._places.enter(sequence, sequence.party)
         sequence.kept = True
 
     def forget(self, sequence: IncomingSequence) -> Record:
@@ -342,7 +353,7 @@ class IncomingSequences:
         if not sequence.stream:
             del self._streams[sequence.source, sequence.destination]
         del self._sequences[sequence.source, sequence.destination, sequence.bringer]
-        self._brought[sequence.counted_for] -= 1
+        self._places.leave(sequence, sequence.party)
         self._armed.pop(sequence, None)
         self._due.pop(sequence, None)
         sequence.kept = False
@@ -393,29 +404,39 @@ class IncomingSequences:
             )
         return list(dict.fromkeys(acknowledgments))
 
-    def load(self, records: Iterable[tuple[bytes, bytes]], now: float) -> None:
-        """Load the records of an opened store.
+    def load(self, records: Iterable[tuple[bytes, bytes]], now: float) -> list[Record]:
+        """Load the records of an opened store. Return changes of records that earlier versions kept by the destination
+        as it was spelled.
 
         Messages that sequences in use at the end had accepted may be unacknowledged, so acknowledgments are sent once
         more. A sender requests one by sending again, but after a long silence it does that only every few hours.
         """
         newest = 0
-        for key, value in records:
-            route = Route(bool(value[_VALUE.size]), value[_VALUE.size + 1 :].decode())
+        changes: list[Record] = []
+        other_spellings: dict[IncomingSequence, None] = {}
+        for stored, value in records:
+            route, key = Route(bool(value[_VALUE.size]), value[_VALUE.size + 1 :].decode()), stored
             bringer = ""
             if key[:16] == _BRANCH:
                 bringer, key = route.address, key[32:]
-            sequence = IncomingSequence(Guid(key[:16]), key[16:], now, bringer)
-            identifier, number, sequence.reject_count, sequence.last_access = _VALUE.unpack_from(value)
-            sequence.sequence_id = sequence.durable_id = identifier
-            sequence.sequence_number = sequence.durable_number = number
-            sequence.route = route
-            self._keep(sequence)
-            newest = max(newest, sequence.last_access)
+            source, destination = Guid(key[:16]), DestinationName(ZERO_GUID, key[16], key[17:]).key()
+            sequence = self.get(source, destination, now, bringer)
+            identifier, number, rejected, last_access = _VALUE.unpack_from(value)
+            if stored != sequence.key():
+                changes.append(Record(Family.INCOMING_SEQUENCE, stored, None))
+                other_spellings[sequence] = None
+            if (identifier, number) >= (sequence.sequence_id, sequence.sequence_number):
+                sequence.sequence_id = sequence.durable_id = identifier
+                sequence.sequence_number = sequence.durable_number = number
+                sequence.reject_count, sequence.last_access, sequence.route = rejected, last_access, route
+            if not sequence.kept:
+                self._keep(sequence)
+            newest = max(newest, last_access)
         for sequence in self._sequences.values():
             sequence.accepted_at = now - (newest - sequence.last_access)
             if sequence.last_access >= newest - _IN_USE:
                 self._schedule(sequence, now)
+        return [*changes, *(sequence.record() for sequence in other_spellings)]
 
     def __iter__(self) -> Iterator[IncomingSequence]:
         """Every sequence, for IncomingTransactionalTransferInfo (MS-MQDMPR 3.1.1.5)."""

@@ -23,6 +23,9 @@ from qmnode.protocol.content import content_of
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant, Table
+from qmnode.shares.parties import UNKNOWN, Kind, Party, declared
+from qmnode.shares.resources import HISTORY_PAGES, HISTORY_SOURCES
 from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 
@@ -44,10 +47,13 @@ _LEDGERS: Final = 8
 class _Page:
     """1,024 message identifiers. ``time`` is that of the newest entry, so no entry is dropped early."""
 
-    __slots__ = ("bits", "changed", "count", "time")
+    __slots__ = ("bits", "changed", "count", "is_charged", "party", "time")
 
-    def __init__(self, time: int, bits: bytearray | bytes | None = None) -> None:
+    def __init__(self, time: int, party: Party, bits: bytearray | bytes | None = None) -> None:
         self.time = time
+        self.party = party
+        self.is_charged = True
+        """Whether its party pays for it. Pages with many messages are free."""
         self.changed = False
         """Whether it is among the pages to be written."""
         self.bits: bytearray | bytes = bytearray(PAGE_SIZE // 8) if bits is None else bits
@@ -57,33 +63,39 @@ class _Page:
 class _Source:
     """One source queue manager: pages of its durable and of its express messages, oldest page first."""
 
-    __slots__ = ("durable", "volatile")
+    __slots__ = ("durable", "party", "volatile")
 
-    def __init__(self) -> None:
+    def __init__(self, party: Party) -> None:
+        self.party = party
         self.durable: dict[int, _Page] = {}
         self.volatile: dict[int, _Page] = {}
 
 
-_Ledger = dict[tuple[Guid, int, bool], _Page]
-"""Pages from one neighbour, oldest first: source, number and whether its messages are durable."""
+_Place = tuple[Guid, int, bool]
+"""A page: source, number and whether its messages are durable."""
+
+
+def _any(entry: object) -> bool:
+    return True
 
 
 class MessageIdHistory:
     """The (source queue manager, message identifier) pairs seen in the last 30 minutes or longer.
 
-    A packet's source and identifier are unproven, and each new pair may cost a page. So pages with few messages are
-    charged to the neighbour whose session delivered them: one that invents sources and identifiers displaces only its
-    own.
+    A packet's source and identifier are unproven, and each new pair may cost a page. So sources, and pages with few
+    messages, are charged to the party whose session delivered them: a stranger that invents sources and identifiers
+    displaces only those of its own address block.
     """
 
-    def __init__(self, parameters: TransferSettings) -> None:
+    def __init__(self, parameters: TransferSettings, shares: Accountant) -> None:
         self._parameters = parameters
+        self._listed_sources = Table[Guid](shares.open(HISTORY_SOURCES, parameters.history_sources))
+        limit = parameters.history_sparse_pages
+        self._listed_pages = Table[_Place](shares.open(HISTORY_PAGES, _LEDGERS * limit, limit))
         self._sources: dict[Guid, _Source] = {}
         self._changed: dict[tuple[Guid, int], _Page | None] = {}
-        self._ledgers: dict[str, _Ledger] = {}
-        self._listed = 0
-        self.neighbour = ""
-        """The address of the session whose messages are being added."""
+        self.party = UNKNOWN
+        """The party that pays for the messages that are being added."""
         self.has_contents = False
         """Whether contents were added, or may have been before the start."""
 
@@ -196,7 +208,7 @@ class MessageIdHistory:
             Record(
                 Family.MESSAGE_ID_HISTORY,
                 source + _NUMBER.pack(number),
-                None if page is None else _TIME.pack(page.time) + page.bits,
+                None if page is None else _TIME.pack(page.time) + page.bits + _block_of(page.party),
             )
             for (source, number), page in changed.items()
         ]
@@ -206,85 +218,87 @@ class MessageIdHistory:
         limit = time - self._parameters.history_retention
         contents = False
         for source, entry in list(self._sources.items()):
-            for number in _stale(entry.durable, limit):
-                del entry.durable[number]
-                self._changed[source, number] = None
-            for number in _stale(entry.volatile, limit):
-                del entry.volatile[number]
+            for pages, durable in ((entry.durable, True), (entry.volatile, False)):
+                for number in _stale(pages, limit):
+                    self._drop_page(source, pages, number, durable)
             if not entry.durable and not entry.volatile:
-                del self._sources[source]
+                self._drop_source(source)
             contents |= _CONTENT_PAGE in entry.durable or _CONTENT_PAGE in entry.volatile
         self.has_contents = contents
-        for neighbour, ledger in list(self._ledgers.items()):
-            kept = {place: page for place, page in ledger.items() if page.time >= limit}
-            self._listed -= len(ledger) - len(kept)
-            if kept:
-                self._ledgers[neighbour] = kept
-            else:
-                del self._ledgers[neighbour]
         return bool(self._sources)
 
     def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
         """Load the records of an opened store: key and value of each, in any order."""
         pages = sorted((_TIME.unpack_from(value)[0], key, value) for key, value in records)
         for time, key, value in pages:
-            entry = self._sources.setdefault(Guid(key[:16]), _Source())
-            bits = value[_TIME.size :]
-            number = _NUMBER.unpack_from(key, 16)[0]
+            source, number = Guid(key[:16]), _NUMBER.unpack_from(key, 16)[0]
+            bits, block = value[_TIME.size :][: len(_FULL)], value[_TIME.size + len(_FULL) :]
+            party = Party(Kind.STRANGER, block.decode()) if block else declared(source.hex())
+            entry = self._sources.get(source)
+            if entry is None:
+                entry = self._list_source(source, party)
             self.has_contents |= number == _CONTENT_PAGE
-            entry.durable[number] = _Page(time, _FULL if bits == _FULL else bytearray(bits))
+            entry.durable[number] = _Page(time, party, _FULL if bits == _FULL else bytearray(bits))
+            self._listed_pages.enter((source, number, True), party)
 
     def __len__(self) -> int:
         """The number of messages remembered."""
         return sum(page.count for entry in self._sources.values() for page in _pages(entry))
 
     def _new_source(self, source: Guid) -> _Source:
-        if len(self._sources) >= self._parameters.history_sources:
-            own = next(iter(self._ledgers.get(self.neighbour, ())), None)
-            if own is not None and own[0] in self._sources:
-                self._drop_source(own[0])
-            else:
-                self._drop_source(next(iter(self._sources)))  # silent for longest
-        entry = self._sources[source] = _Source()
+        places, party = self._listed_sources, self.party
+        while not places.has_room(party) and (victim := places.victim(party, _any)) is not None:
+            self._drop_source(victim)
+        return self._list_source(source, party)
+
+    def _list_source(self, source: Guid, party: Party) -> _Source:
+        entry = self._sources[source] = _Source(party)
+        self._listed_sources.enter(source, party)
         return entry
 
     def _drop_source(self, source: Guid) -> None:
-        for number in self._sources.pop(source).durable:
-            self._changed[source, number] = None
+        entry = self._sources.pop(source)
+        self._listed_sources.leave(source, entry.party)
+        for pages, durable in ((entry.durable, True), (entry.volatile, False)):
+            for number in list(pages):
+                self._drop_page(source, pages, number, durable)
 
     def _new_page(self, source: Guid, pages: dict[int, _Page], number: int, durable: bool, time: int) -> _Page:
         if len(pages) >= self._parameters.history_pages_per_source:
             self._drop_page(source, pages, next(iter(pages)), durable)
-        page = pages[number] = _Page(time)
-        self._sources[source] = self._sources.pop(source)  # keeps the sources in the order of their last new page
-        ledger = self._ledgers.setdefault(self.neighbour, {})
-        ledger[source, number, durable] = page
-        self._listed += 1
-        limit = self._parameters.history_sparse_pages
-        if len(ledger) > limit:
-            self._shorten(ledger)
-        elif self._listed > _LEDGERS * limit:
-            self._shorten(max(self._ledgers.values(), key=len))
+        places, party = self._listed_pages, self.party
+        page = pages[number] = _Page(time, party)
+        while not places.has_room(party) and (victim := places.victim(party, _any)) is not None:
+            self._shorten(*victim)
+        places.enter((source, number, durable), party)
+        entry = self._sources[source]
+        self._listed_sources.renew(source, entry.party)  # keeps sources in the order of their last new page
         return page
 
     def _drop_page(self, source: Guid, pages: dict[int, _Page], number: int, durable: bool) -> None:
-        del pages[number]
+        page = pages.pop(number)
+        if page.is_charged:
+            self._listed_pages.leave((source, number, durable), page.party)
         if durable:
             self._changed[source, number] = None
 
-    def _shorten(self, ledger: _Ledger) -> None:
-        """Remove the oldest page of a ledger. It is forgotten if it never got many messages."""
-        place = source, number, durable = next(iter(ledger))
-        page = ledger.pop(place)
-        self._listed -= 1
-        entry = self._sources.get(source)
-        if entry is None or page.count >= FEW:
-            return
+    def _shorten(self, source: Guid, number: int, durable: bool) -> None:
+        """Charge for a page no longer. It is forgotten if it never got many messages."""
+        entry = self._sources[source]
         pages = entry.durable if durable else entry.volatile
-        if pages.get(number) is page:
-            self._drop_page(source, pages, number, durable)
-            if not entry.durable and not entry.volatile:
-                del self._sources[source]
+        page = pages[number]
+        if page.count >= FEW:
+            page.is_charged = False
+            self._listed_pages.leave((source, number, durable), page.party)
+            return
+        self._drop_page(source, pages, number, durable)
+        if not entry.durable and not entry.volatile:
+            self._drop_source(source)
+
+
+def _block_of(party: Party) -> bytes:
+    """The address block of strangers, behind the bits in the record of a page."""
+    return party.name.encode() if party.kind is Kind.STRANGER else b""
 
 
 def _pages(entry: _Source) -> Iterator[_Page]:

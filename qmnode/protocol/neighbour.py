@@ -4,6 +4,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import Final
 
+from qmnode.shares.parties import declared, stranger
 from qmnode.structures.guid import Guid
 from qmnode.structures.packet_view import IDENTIFIER, NAMES_AT
 
@@ -18,13 +19,15 @@ _PASSING: Final = b"passing"
 class Brought:
     """Messages of one source that one neighbour delivers."""
 
-    __slots__ = ("bringer", "history_source", "is_own", "speakers")
+    __slots__ = ("bringer", "history_source", "is_own", "party", "speakers")
 
     def __init__(self, source: Guid, bringer: str, is_own: bool) -> None:
         self.bringer = bringer
         """Empty if the neighbour is known to speak for the source; else its address."""
         self.is_own = is_own
         """Whether the messages claim this queue manager as their source."""
+        self.party = stranger(bringer) if bringer else declared(source.hex())
+        """The party that pays for what is remembered of them."""
         self.history_source = source
         """The source under which their identifiers are remembered: a stranger's claims get a source of their own."""
         if bringer:

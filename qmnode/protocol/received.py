@@ -21,7 +21,7 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName
+from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName, fold
 from qmnode.structures.packet_view import (
     FLAGS_AT,
     LABEL_AT,
@@ -227,8 +227,11 @@ class DestinationName(NamedTuple):
     """Private: the number, little-endian. Public: the GUID. Direct: UTF-16-LE with its null, without ``DIRECT=``."""
 
     def key(self) -> bytes:
-        """The bytes that identify it in records."""
-        return bytes((self.kind,)) + self.name
+        """The bytes that identify it in records: the same for all spellings that are one outgoing queue at a sender."""
+        name = self.name
+        if self.kind == DIRECT:
+            name = fold(name.decode("utf-16-le", "surrogatepass")).encode("utf-16-le", "surrogatepass")
+        return bytes((self.kind,)) + name
 
     def format_name(self) -> FormatName | None:
         """Its format name; None if it has none."""

@@ -68,7 +68,7 @@ _ACCEPTED: Final = (_NEXT, _ALREADY)
 _LATE: Final = MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT
 _new = tuple.__new__
 _NOTHING: Final = Brought(ZERO_GUID, "", is_own=False)
-_NOWHERE: Final = Target(DestinationName(ZERO_GUID, 0, b""), b"", Destination(DestinationKind.UNKNOWN))
+_NOWHERE: Final = Target(DestinationName(ZERO_GUID, 0, b""), Destination(DestinationKind.UNKNOWN))
 
 
 class Reception:
@@ -129,7 +129,6 @@ class Reception:
         """
         admission = Admission(neighbour=neighbour)
         step = Pass(admission, now, time, neighbour, verdicts or {})
-        self._history.neighbour = neighbour.address
         target, headers, plain = _NOWHERE, None, False
         # The same for all messages with the current headers. ``alone``: only the history decides about them.
         alone, durable, lifetime, source = False, False, INFINITE, self._identifier
@@ -138,7 +137,7 @@ class Reception:
         for received in messages:
             name = received.destination
             if name is not target.name:
-                target, headers = Target(name, name.key(), destinations[name]), None
+                target, headers = Target(name, destinations[name]), None
                 if target.destination.kind is DestinationKind.FULL:
                     admission.stopped = True
                     break
@@ -152,6 +151,7 @@ class Reception:
                 if target.destination.kind is _FORWARD and _is_doubtful(headers.source_queue_manager, admission):
                     break
                 self._brought = neighbour.brought(headers.source_queue_manager, self._identifier, self._speakers)
+                self._history.party = self._brought.party
                 self._other_ways = self._has_other_ways(headers.source_queue_manager)
                 self._sequence = None
                 plain = _is_plain(headers, target.destination, step) and not self._brought.is_own
@@ -379,7 +379,8 @@ class Reception:
         incoming, headers = self._incoming, received.headers
         sequence = self._sequence
         if sequence is None or not sequence.kept:
-            sequence = incoming.get(headers.source_queue_manager, target.key, step.now, self._brought.bringer)
+            key = target.name.key()
+            sequence = incoming.get(headers.source_queue_manager, key, step.now, self._brought.bringer)
             self._sequence = sequence
         if sequence.route.address != step.neighbour.address or sequence.bringer:
             # Strangers get these order acknowledgments: the source would take them for those of its own messages.
@@ -407,10 +408,11 @@ class Reception:
                 turn = Turn.NEXT  # no order to keep for a missing queue: refused at any number
             if sequence_id != before and turn is _NEXT and self._is_future(sequence_id, step.time):
                 turn = Turn.FUTURE
-            full = not sequence.kept and turn in _ACCEPTED and keep and incoming.full(sequence)
-            if full:
-                step.admission.records += incoming.make_room(sequence, step.time)
-                full = incoming.full(sequence)
+            full = False
+            if not sequence.kept and turn in _ACCEPTED and keep:
+                found, displaced = incoming.find_place(sequence, step.time)
+                full = not found
+                step.admission.records += displaced
             if turn not in _ACCEPTED or full:
                 self._reject(sequence, turn, step)
                 step.admission.without_place += full

@@ -75,9 +75,11 @@ class TransferSettings(_Settings):
     history_sources: int = Field(default=65_536, ge=1)
     """The most source queue managers remembered."""
     incoming_sequences: int = Field(default=100_000, ge=1)
-    """The most (source queue manager, destination name) pairs whose transactional messages are tracked."""
+    """The most (source queue manager, destination name) pairs whose transactional messages are tracked. Half of them
+    are for declared peers.
+    """
     incoming_sequences_per_neighbour: int = Field(default=50_000, ge=1)
-    """The most of them from one address: half, so that invented source queue managers leave places for others."""
+    """The most of them for one declared source or one address block; for a block a tenth of all at most."""
     notice_lifetime: int = Field(default=345_600, ge=1, le=0xFFFF_FFFE)
     """Seconds that an administration acknowledgment may be in transit: 4 days, for ever in 3.1.7.15."""
     sequence_clock_tolerance: int = Field(default=86_400, ge=0)

@@ -1,19 +1,23 @@
 """The use of resources by party, and the decision whether a party may use more.
 
-Strangers together stay out of the reserve, and each block within its part. Among declared peers, and among
-blocks, nobody adds to what it holds beyond some times what it leaves free. So there is always room for the next one,
-and if many are active they end up with equal shares. A party that holds nothing may take one message of the largest
-size as long as that fits at all, so no total should be below a few of these.
+Strangers together stay out of the reserve, and each block within its part. The more of the strangers' part is taken,
+the less a block may add, and the same holds among declared peers. So there is always room for the next party, however
+many came before, and parties that are active for long end up with equal shares. A party that holds nothing may take one
+message of the largest size as long as that fits at all, so no total should be below a few of these.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Hashable, Iterator
+from itertools import islice
+from typing import Final, Generic, TypeVar
 
 from qmnode.shares.parties import Kind, Party
 from qmnode.shares.resources import Resource
 
-_DECLARED_TIMES_FREE: Final = 3
+Entry = TypeVar("Entry", bound=Hashable)
+_DECLARED_TIMES_FREE: Final = 3.0
 """A declared peer may hold three times as much as it leaves free: three quarters if it is the only one."""
+_LOOKS: Final = 16
+"""Entries of a table that one newcomer has looked at."""
 _OWN: Final = Kind.OWN
 _DECLARED: Final = Kind.DECLARED
 _STRANGER: Final = Kind.STRANGER
@@ -53,7 +57,8 @@ class Account:
             return self.total - taken
         free, each, times = self._not_own - taken, self._peer, _DECLARED_TIMES_FREE
         if kind is _STRANGER:
-            free, each, times = min(free, self._for_strangers - strangers), self._block, 1
+            free, each = min(free, self._for_strangers - strangers), self._block
+            times = self.resource.times_free
         held = self._held.get(party)
         return min(free, each) if held is None else min(free, times * free - held, each - held)
 
@@ -84,6 +89,67 @@ class Account:
             self._held[party] = left
         else:
             del self._held[party]
+
+
+class Table(Generic[Entry]):
+    """The entries of a table, each charged to its party, and those that make room for others."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._entries: dict[Party, dict[Entry, None]] = {}
+
+    def enter(self, entry: Entry, party: Party) -> None:
+        """Add an entry, which is the newest of its party."""
+        self._account.charge(party)
+        self._entries.setdefault(party, {})[entry] = None
+
+    def renew(self, entry: Entry, party: Party) -> None:
+        """Make an entry the newest of its party again."""
+        entries = self._entries[party]
+        del entries[entry]
+        entries[entry] = None
+
+    def leave(self, entry: Entry, party: Party) -> None:
+        """Remove an entry that its party no longer pays for."""
+        entries = self._entries[party]
+        del entries[entry]
+        if not entries:
+            del self._entries[party]
+        self._account.give_back(party)
+
+    def has_room(self, party: Party) -> bool:
+        """Whether a party may add an entry."""
+        return self._account.room(party) >= 1
+
+    def admits(self, party: Party) -> bool:
+        """Whether a party may add an entry, once all is done that makes room. Otherwise its refusal counts."""
+        return self._account.admits(party)
+
+    def victim(self, party: Party, may_go: Callable[[Entry], bool]) -> Entry | None:
+        """The entry to remove so that a party may add one: an old one of its own, else of the block with the most, else
+        of the party with the most. Strangers make room for a stranger only if it holds less.
+        """
+        own = self._entries.get(party, {})
+        found = _oldest(own, may_go)
+        if found is not None:
+            return found
+        blocks = [entries for one, entries in self._entries.items() if one.kind is _STRANGER and one != party]
+        if party.kind is not _STRANGER:
+            blocks = blocks or [*self._entries.values()]
+        fullest = max(blocks, key=len, default={})
+        if party.kind is _STRANGER and len(fullest) <= len(own):
+            return None
+        return _oldest(fullest, may_go)
+
+
+def _oldest(entries: dict[Entry, None], may_go: Callable[[Entry], bool]) -> Entry | None:
+    """The first entry that may go, among the first few. Those that may not become the newest."""
+    for entry in [*islice(entries, _LOOKS)]:
+        if may_go(entry):
+            return entry
+        del entries[entry]
+        entries[entry] = None
+    return None
 
 
 class Accountant:

@@ -25,6 +25,8 @@ class Party(NamedTuple):
 
 
 OWN: Final = Party(Kind.OWN, "")
+UNKNOWN: Final = Party(Kind.STRANGER, "unknown")
+"""Strangers whose address block is no longer known."""
 
 
 def declared(name: str) -> Party:

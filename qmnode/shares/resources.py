@@ -14,7 +14,7 @@ class Resource(NamedTuple):
     what: str
     """One unit of it, for the table: 'messages that wait for an unknown machine'."""
     unit: str
-    """The unit of the total: ``bytes`` or ``places``."""
+    """The unit of the total, such as bytes or places."""
     setting: str
     """The setting from which the total follows."""
     refused: str
@@ -25,12 +25,40 @@ class Resource(NamedTuple):
     """The part of the reserve that only local applications and administrators can take."""
     block: float = 0.25
     """The part of the total that one block of strangers may hold."""
+    times_free: float = 0.25
+    """The most that a block may hold, as a multiple of the units that are free for strangers."""
     peer: float = 1.0
     """The part of the total that one declared peer may hold, and at most three times what it leaves free."""
     evicted: str = "nothing"
     """The holdings that make room for a party that may have more."""
 
 
+INCOMING_SEQUENCES: Final = Resource(
+    "incoming_sequences",
+    "positions of incoming transactional sequences: pairs of a source and a destination",
+    "places",
+    "transfer.incoming_sequences",
+    "the message waits at its source",
+    evicted="positions of strangers without a message for an hour",
+)
+HISTORY_SOURCES: Final = Resource(
+    "history_sources",
+    "sources in the history of message identifiers",
+    "places",
+    "transfer.history_sources",
+    "nothing: the message is accepted",
+    times_free=1.0,
+    evicted="the oldest of the same party, then of the block with the most",
+)
+HISTORY_PAGES: Final = Resource(
+    "history_sparse_pages",
+    "pages with few messages in this history: eight times the setting",
+    "places",
+    "transfer.history_sparse_pages",
+    "nothing: the message is accepted",
+    times_free=1.0,
+    evicted="the oldest of the same party, then of the block with the most",
+)
 UNKNOWN_MACHINE_MESSAGES: Final = Resource(
     "unknown_machine_messages",
     "passing messages that wait for a machine which the directory does not show",
@@ -38,6 +66,7 @@ UNKNOWN_MACHINE_MESSAGES: Final = Resource(
     "transfer.unknown_machine_messages",
     "a negative acknowledgment: no such queue",
     block=1 / 8,
+    times_free=1.0,
     peer=1 / 8,
 )
 UNKNOWN_MACHINE_BYTES: Final = Resource(
@@ -47,6 +76,7 @@ UNKNOWN_MACHINE_BYTES: Final = Resource(
     "transfer.unknown_machine_bytes",
     "the same",
     block=1 / 8,
+    times_free=1.0,
     peer=1 / 8,
 )
 TRANSIT_QUEUES: Final = Resource(

@@ -24,6 +24,7 @@ from qmnode.protocol.outgoing_sequences import OutgoingSequences
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant
 from qmnode.structures.envelope import read_sequence_fields, with_sequence_fields
 from qmnode.structures.packet_view import places_of
 from tests.bench import Comparison, bench
@@ -70,8 +71,8 @@ class Transfer:
 
     def forget(self) -> None:
         """A receiver that has seen none of the messages, a sender that has sent none."""
-        incoming = IncomingSequences(self.parameters)
-        self.reception = Reception(BOB, self.parameters, MessageIdHistory(self.parameters), incoming)
+        incoming = IncomingSequences(self.parameters, Accountant())
+        self.reception = Reception(BOB, self.parameters, MessageIdHistory(self.parameters, Accountant()), incoming)
         self.incoming = incoming
         self.neighbour = Neighbour("127.0.0.1")
         if self.is_known:

@@ -25,6 +25,7 @@ from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import PrivateFormatName
 from qmnode.structures.sid import Sid
@@ -86,7 +87,9 @@ def _receiving(*, named: bool) -> Callable[[], object]:
     target = Target(DestinationKind.LOCAL, "queue")
 
     def receive() -> None:
-        reception = Reception(TARGET, parameters, MessageIdHistory(parameters), IncomingSequences(parameters))
+        reception = Reception(
+            TARGET, parameters, MessageIdHistory(parameters, Accountant()), IncomingSequences(parameters, Accountant())
+        )
         received = [reader.read(packet) for packet in packets]
         destinations = dict.fromkeys(reception.unresolved(received, {}), target)
         admission = reception.admit(received, destinations, now=0.0, time=int(NOW), neighbour=Neighbour("127.0.0.1"))

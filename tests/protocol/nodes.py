@@ -22,6 +22,7 @@ from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.settings.protocol import SessionSettings, TransferSettings
+from qmnode.shares.account import Accountant
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.envelope import (
     read_sending_fields,
@@ -91,9 +92,9 @@ class Node:
         self.disk = disk
         self.parameters = parameters
         transfer = TransferSettings()
-        self.history = MessageIdHistory(transfer)
+        self.history = MessageIdHistory(transfer, Accountant())
         self.history.load(disk.family(Family.MESSAGE_ID_HISTORY))
-        self.incoming = IncomingSequences(transfer)
+        self.incoming = IncomingSequences(transfer, Accountant())
         self.incoming.load(disk.family(Family.INCOMING_SEQUENCE), now)
         self.outgoing = OutgoingSequences(transfer, 1_700_000_000)
         last = disk.family(Family.SEQUENCE_IDENTIFIERS)

@@ -12,6 +12,7 @@ from qmnode.protocol.received import MessageReader, ReceivedMessage
 from qmnode.protocol.reception import Reception
 from qmnode.protocol.records import Family
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant
 from qmnode.structures.guid import Guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALL_ACKNOWLEDGMENTS, BOB, TIME, message
@@ -25,8 +26,8 @@ class Receiver:
 
     def __init__(self, store: dict[tuple[Family, bytes], bytes] | None = None, **parameters: Any) -> None:
         self.parameters = TransferSettings(**parameters)
-        self.history = MessageIdHistory(self.parameters)
-        self.incoming = IncomingSequences(self.parameters)
+        self.history = MessageIdHistory(self.parameters, Accountant())
+        self.incoming = IncomingSequences(self.parameters, Accountant())
         self.reception = Reception(BOB, self.parameters, self.history, self.incoming)
         self.store = {} if store is None else store
         pairs = [(family, key, value) for (family, key), value in self.store.items()]

@@ -55,7 +55,7 @@ def test_nothing_is_forgotten_for_an_address_that_finds_no_place_anyway() -> Non
     receiver = Receiver(incoming_sequences_per_neighbour=1).transactional_queue()
     moving(receiver, 1, MOST_BRANCHES + 1, 1)
     before = set(branches(receiver))
-    receiver.take(transactional(1, SEQUENCE, 1, 0, source=CAROL), address="10.0.0.99")
+    receiver.take(transactional(1, SEQUENCE, 1, 0, source=CAROL), address="10.0.0.99", time=TIME + 9 * HOUR)
     admission = receiver.take(number(1, SEQUENCE + 900), address="10.0.0.99", time=TIME + 9 * HOUR)
     assert admission.without_place == 1
     assert before < set(branches(receiver))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qmnode.protocol.message_id_history import PAGE_SIZE, MessageIdHistory
 from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
+from qmnode.shares.account import Accountant
+from qmnode.shares.parties import declared, stranger
 from qmnode.structures.guid import Guid
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 
@@ -18,11 +21,11 @@ def page_count(table: MessageIdHistory) -> int:
 
 
 def history(**parameters: int) -> MessageIdHistory:
-    return MessageIdHistory(TransferSettings(**parameters))  # type: ignore[arg-type]
+    return MessageIdHistory(TransferSettings(**parameters), Accountant())  # type: ignore[arg-type]
 
 
-def restarted(store: dict[bytes, bytes]) -> MessageIdHistory:
-    again = history()
+def restarted(store: dict[bytes, bytes], **parameters: int) -> MessageIdHistory:
+    again = history(**parameters)
     again.load(store.items())
     return again
 
@@ -152,6 +155,7 @@ def test_a_stranger_with_random_identifiers_pushes_out_only_itself() -> None:
 def test_the_number_of_sources_is_bounded_too() -> None:
     table, store = history(history_sources=10), {}
     for number in range(100):
+        table.party = declared(str(number))
         table.add(Guid(number.to_bytes(16, "big")), 1, True, TIME)
         write(store, table.take_records())
     assert page_count(table) == len(store) == 10
@@ -160,10 +164,10 @@ def test_the_number_of_sources_is_bounded_too() -> None:
 def test_a_neighbour_that_invents_sources_pushes_out_only_its_own() -> None:
     """Each message has a source and an identifier of its own: every one of them makes a page."""
     table, store = history(history_sparse_pages=50, history_sources=300), {}
-    table.neighbour = "10.0.0.2"
+    table.party = stranger("10.0.0.2")
     table.add(BOB, 1, True, TIME)
     table.add(BOB, 2, False, TIME)
-    table.neighbour = "10.0.0.66"
+    table.party = stranger("10.0.0.66")
     for number in range(5000):
         table.add(Guid((number % 999).to_bytes(16, "big")), number * 7919 * PAGE_SIZE % 2**32, number % 2 == 0, TIME)
         write(store, table.take_records())
@@ -173,12 +177,30 @@ def test_a_neighbour_that_invents_sources_pushes_out_only_its_own() -> None:
     assert len(table) == 52
 
 
-def test_neighbours_that_invent_sources_are_limited_together() -> None:
+@pytest.mark.parametrize(("addresses", "kept"), [("2001:db8::{}", 50), ("10.0.0.{}", 200)])
+def test_neighbours_that_invent_sources_are_limited_together(addresses: str, kept: int) -> None:
     table = history(history_sparse_pages=50)
     for number in range(20_000):
-        table.neighbour = f"2001:db8::{number % 100:x}"
+        table.party = stranger(addresses.format(number % 100))
         table.add(Guid(number.to_bytes(16, "big")), number, True, TIME)
-    assert page_count(table) == 8 * 50
+    assert kept - 3 <= page_count(table) <= kept
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 10])
+def test_invented_sources_push_out_no_source_of_others_also_after_a_restart(blocks: int) -> None:
+    table, store = history(history_sources=100, history_sparse_pages=50), {}
+    honest = {ALICE: declared("ALICE"), BOB: stranger("10.0.1.1")}
+    for source, party in honest.items():
+        table.party = party
+        table.add(source, 1, True, TIME)
+    for _ in range(3):
+        for number in range(2_000):
+            table.party = stranger(f"10.0.0.{number % blocks}")
+            table.add(Guid(number.to_bytes(16, "big")), number, True, TIME)
+            write(store, table.take_records())
+        assert all(table.seen(source, 1) for source in honest)
+        assert page_count(table) <= 52
+        table = restarted(store, history_sources=100, history_sparse_pages=50)
 
 
 def test_pages_with_many_messages_stay_however_many_a_neighbour_brings() -> None:
@@ -192,10 +214,10 @@ def test_pages_with_many_messages_stay_however_many_a_neighbour_brings() -> None
 def test_what_is_cleaned_leaves_nothing_behind() -> None:
     table = history(history_sparse_pages=50)
     for number in range(40):
-        table.neighbour = f"10.0.0.{number % 4}"
+        table.party = stranger(f"10.0.0.{number % 4}")
         table.add(ALICE, number * PAGE_SIZE, True, TIME)
     assert table.clean(TIME + 1801) is False
-    assert (table._ledgers, table._listed) == ({}, 0)
+    assert table.add(ALICE, 1, True, TIME) and table.clean(TIME + 1801) is False
 
 
 @given(st.lists(st.tuples(st.sampled_from([ALICE, BOB]), st.integers(0, 3000), st.booleans()), max_size=200))

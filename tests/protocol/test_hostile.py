@@ -16,6 +16,7 @@ from qmnode.protocol.received import MessageReader
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.settings.protocol import SessionSettings, TransferSettings
+from qmnode.shares.account import Accountant
 from qmnode.structures.envelope import session_ack, session_header
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import (
@@ -187,12 +188,12 @@ def test_a_forged_order_acknowledgment_changes_nothing_of_anybodys_sequence() ->
 
 
 def test_sequences_of_strangers_are_limited_in_number() -> None:
-    incoming = IncomingSequences(TransferSettings(incoming_sequences=100))
+    incoming = IncomingSequences(TransferSettings(incoming_sequences=100), Accountant())
     for number in range(5000):
-        sequence = incoming.get(ALICE, number.to_bytes(4, "big"), 0.0)
-        if not incoming.full(sequence):
+        sequence = incoming.get(ALICE, number.to_bytes(4, "big"), 0.0, f"10.0.0.{number % 250}")
+        if incoming.find_place(sequence, TIME)[0]:
             incoming.accept(sequence, 7, 1, TIME)
-    assert len(list(incoming)) == 100
+    assert len(list(incoming)) == 50  # half of them: nobody is declared
 
 
 def test_reading_keeps_nothing_of_what_it_refused() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from qmnode.protocol.incoming_sequences import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
+from qmnode.protocol.received import DestinationName
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
-from qmnode.structures.guid import Guid
+from qmnode.shares.account import Accountant
+from qmnode.structures.guid import ZERO_GUID, Guid
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 
 FIRST, SECOND = 0x5_0000_0001, 0x5_0000_0002
@@ -15,7 +17,7 @@ DESTINATION = b"\x07name"
 
 
 def table(**parameters: float) -> IncomingSequences:
-    return IncomingSequences(TransferSettings(**parameters))  # type: ignore[arg-type]
+    return IncomingSequences(TransferSettings(**parameters), Accountant())  # type: ignore[arg-type]
 
 
 def accepted(
@@ -212,30 +214,100 @@ def test_an_abandoned_write_gives_the_turn_back() -> None:
 
 
 # --- bounds ---
+def has_place(sequences: IncomingSequences, source: Guid, bringer: str = "", later: int = 0) -> bool:
+    """Whether the first message of a source to another queue is taken."""
+    return sequences.find_place(sequences.get(source, b"\x07m\0o\0", 0.0, bringer), TIME + later)[0]
+
+
 def test_there_is_a_limit_to_sequences() -> None:
     sequences = table(incoming_sequences=1)
-    known = accepted(sequences, 4)
-    assert not sequences.full(known)
-    assert sequences.full(sequences.get(BOB, DESTINATION, 0.0))
+    accepted(sequences, 4)
+    assert not has_place(sequences, BOB)
 
 
 def test_whoever_invents_sources_leaves_places_for_others_also_after_a_restart() -> None:
     sequences = table(incoming_sequences=100, incoming_sequences_per_neighbour=20)
     taken = 0
     for number in range(200):
-        sequence = sequences.get(Guid(number.to_bytes(16, "big")), DESTINATION, 0.0)
+        sequence = sequences.get(Guid(number.to_bytes(16, "big")), DESTINATION, 0.0, "10.0.0.66")
         sequence.route = Route(True, "10.0.0.66")
-        if not sequences.full(sequence):
+        if sequences.find_place(sequence, TIME)[0]:
             sequences.accept(sequence, FIRST, 1, TIME)
             taken += 1
-    assert taken == 20
+    assert taken == 10  # a fifth of the half for strangers
     again = table(incoming_sequences=100, incoming_sequences_per_neighbour=20)
     again.load([(one.record().key, one.record().value or b"") for one in sequences], 0.0)
     for one in (sequences, again):
-        stranger, bob = (one.get(source, b"\x07more", 0.0) for source in (CAROL, BOB))
-        stranger.route, bob.route = Route(True, "10.0.0.66"), Route(True, "10.0.0.2")
-        assert one.full(stranger)
-        assert not one.full(bob)
+        assert not has_place(one, CAROL, "10.0.0.66")
+        assert has_place(one, BOB, "10.0.0.2")
+
+
+def filled(**limits: int) -> IncomingSequences:
+    """A table in which strangers of ten blocks have as many places as they get."""
+    sequences = table(**limits)
+    for number in range(2_000):
+        bringer = f"10.0.0.{number % 10}"
+        sequence = sequences.get(Guid(number.to_bytes(16, "big")), DESTINATION, 0.0, bringer)
+        sequence.route = Route(True, bringer)
+        if sequences.find_place(sequence, TIME)[0]:
+            sequences.accept(sequence, FIRST, 1, TIME)
+    return sequences
+
+
+def test_a_declared_source_always_finds_a_place_and_so_does_another_block() -> None:
+    sequences = filled(incoming_sequences=200)
+    for number in range(100):
+        sequence = sequences.get(Guid(bytes([1, number]) + bytes(14)), DESTINATION, 0.0)
+        assert sequences.find_place(sequence, TIME) == (True, [])
+        sequences.accept(sequence, FIRST, 1, TIME)
+    again = filled(incoming_sequences=200)
+    assert has_place(again, BOB, "10.0.1.1")
+
+
+def test_only_positions_of_strangers_make_room_once_they_are_unused() -> None:
+    sequences = table(incoming_sequences=8)
+    declared = accepted(sequences, 4)
+    for number in range(9):
+        sequence = sequences.get(Guid(bytes([number]) * 16), DESTINATION, 0.0, "10.0.0.66")
+        if sequences.find_place(sequence, TIME)[0]:
+            sequences.accept(sequence, FIRST, 1, TIME)
+    count = len(list(sequences))
+    assert not has_place(sequences, CAROL, "10.0.0.66", later=3_600)
+    assert len(list(sequences)) == count
+    assert has_place(sequences, CAROL, "10.0.0.66", later=3_601)
+    assert len(list(sequences)) == count - 1
+    assert declared in list(sequences)
+
+
+def spelled(text: str) -> bytes:
+    return b"\x07" + text.encode("utf-16-le") + bytes(2)
+
+
+def test_spellings_of_one_name_are_one_sequence() -> None:
+    names = (r"OS:bob\private$\q", r"os:BOB\Private$\Q")
+    assert len({DestinationName(ZERO_GUID, 7, spelled(name)[1:]).key() for name in names}) == 1
+
+
+def test_an_older_store_keeps_its_positions_under_other_keys() -> None:
+    """Earlier versions kept a position for each spelling: the latest of them counts."""
+    sequences, stored = table(), {}
+    for name, number in ((r"OS:bob\private$\q", 3), (r"OS:BOB\private$\Q", 7), (r"OS:BOB\PRIVATE$\Q", 5)):
+        sequence = sequences.get(ALICE, spelled(name), 0.0)
+        sequences.accept(sequence, FIRST, number, TIME)
+        stored[sequence.record().key] = sequence.record().value or b""
+    again = table()
+    changes = again.load(stored.items(), 0.0)
+    for _, key, value in changes:
+        if value is None:
+            del stored[key]
+        else:
+            stored[key] = value
+    (found,) = again
+    assert found.sequence_number == 7
+    assert [found.record().key] == list(stored)
+    third = table()
+    assert third.load(stored.items(), 0.0) == []
+    assert [one.sequence_number for one in third] == [7]
 
 
 def test_sequences_of_queues_that_do_not_exist_are_few_and_not_kept() -> None:

@@ -7,7 +7,7 @@ from qmnode.shares.parties import OWN, Kind, declared, stranger
 from qmnode.shares.rates import Rates
 from qmnode.shares.resources import Resource
 
-ROWS = Resource("rows", "rows of a table", "places", "transfer.rows", "nothing", reserve=0.5, own=0.1, block=0.25)
+ROWS = Resource("rows", "rows of a table", "places", "transfer.rows", "nothing", reserve=0.5, own=0.1, block=0.1)
 ALICE, BOB = declared("ALICE"), declared("BOB")
 MALLORY, TRUDY = stranger("10.0.0.66"), stranger("10.0.0.67")
 
@@ -26,7 +26,7 @@ def fill(account: Account, party: tuple[Kind, str]) -> int:
 
 
 def test_a_block_gets_no_more_than_its_part(account: Account) -> None:
-    assert fill(account, MALLORY) == 20
+    assert fill(account, MALLORY) == 8
     assert account.refused[Kind.STRANGER] == 1
 
 
@@ -39,14 +39,14 @@ def test_any_number_of_blocks_leaves_the_reserve(account: Account) -> None:
 
 
 def test_addresses_of_one_ipv6_network_are_one_block(account: Account) -> None:
-    assert fill(account, stranger("2001:db8::1")) == 20
+    assert fill(account, stranger("2001:db8::1")) == 8
     assert not account.take(stranger("2001:db8::ffff:2"))
 
 
 def test_a_new_block_finds_room_beside_busy_ones(account: Account) -> None:
-    for number in range(5):
+    for number in range(10):
         fill(account, stranger(f"10.0.1.{number}"))
-    assert account.take(TRUDY)
+    assert fill(account, TRUDY)
 
 
 def test_declared_peers_end_up_with_equal_shares(account: Account) -> None:
@@ -71,16 +71,16 @@ def test_the_part_of_the_node_itself_is_for_nobody_else(account: Account) -> Non
 
 def test_what_is_given_back_is_free_again(account: Account) -> None:
     fill(account, MALLORY)
-    account.give_back(MALLORY, 20)
+    account.give_back(MALLORY, 8)
     assert account.held(MALLORY) == 0
     assert account.used[Kind.STRANGER] == 0
-    assert fill(account, MALLORY) == 20
+    assert fill(account, MALLORY) == 8
 
 
 def test_another_total_applies_to_what_is_held(account: Account) -> None:
     accountant = Accountant()
     first = accountant.open(ROWS, 80)
-    first.take(MALLORY, 20)
+    first.take(MALLORY, 8)
     assert accountant.open(ROWS, 40) is first
     assert first.room(MALLORY) < 0
 

@@ -1,0 +1,127 @@
+"""Strangers take no table from those who have earned a place in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.adversary import wire
+from tests.adversary.attacks import Area, attack
+from tests.adversary.crowds import CROWDS, Crowded, crowded
+from tests.adversary.lab import HIGHEST
+from tests.adversary.peer import Peer, session
+from tests.lab.waiting import eventually
+from tests.transport.conftest import TRANSACTIONAL
+
+FIRST = HIGHEST - (80_000 << 32)
+"""A sequence identifier of about now."""
+
+
+def spelled(text: str, number: int) -> str:
+    """One of the ways to write a name in upper and lower case."""
+    letters = [place for place, letter in enumerate(text) if letter.isalpha()]
+    found = list(text)
+    for bit, place in enumerate(letters):
+        found[place] = text[place].upper() if number >> bit & 1 else text[place].lower()
+    return "".join(found)
+
+
+def begun(lab: Crowded, number: int, source: bytes, queue: str = r"private$\tx") -> bytes:
+    """The first message of a sequence."""
+    name = wire.direct(rf"{lab.direct}\{queue}")
+    return wire.UserMessage(source=source, message_id=number + 1, queue=name, place=wire.Place(FIRST, 1, 0)).packet()
+
+
+async def positions(lab: Crowded) -> int:
+    return len(await lab.target.incoming_sequences())
+
+
+@attack(
+    Area.SEQUENCES,
+    can="begin sequences of invented sources until there is no place for another one, from one address, from ten of "
+    "different blocks, or from one /64",
+    promised="half of the places are for declared machines; no block has all of the others",
+)
+@pytest.mark.parametrize("crowd", CROWDS)
+async def test_invented_sources_leave_places_for_new_sequences(tmp_path: Path, crowd: str) -> None:
+    async with crowded(tmp_path, crowd, transfer={"incoming_sequences": 60}) as lab:
+
+        async def say(peer: Peer, _: int) -> None:
+            await peer.say(*(begun(lab, number, wire.identifier()) for number in range(64)))
+
+        waited = await lab.attack(say)
+        assert await positions(lab) <= 30
+        await lab.honest()
+        async with session(lab.bystander, lab.address, wire.identifier()) as peer:
+            before = await positions(lab)
+            await peer.say(begun(lab, 1, wire.identifier()))
+            assert await positions(lab) == before + 1
+        await lab.stop("TARGET")
+        await lab.start("TARGET", transfer={"incoming_sequences": 60})
+        await lab.honest()
+    print(f"{crowd}: a new session took {waited:.3f} s")
+
+
+@attack(
+    Area.SEQUENCES,
+    can="begin a sequence for each way to write a queue's name in upper and lower case",
+    promised="all of them are one sequence",
+)
+async def test_spellings_of_a_queue_are_one_sequence(tmp_path: Path) -> None:
+    async with crowded(tmp_path, "one", transfer={"incoming_sequences": 60}) as lab:
+        source = wire.identifier()
+
+        async def say(peer: Peer, _: int) -> None:
+            names = (spelled(r"private$\tx", number) for number in range(64))
+            await peer.say(*(begun(lab, number, source, name) for number, name in enumerate(names)))
+
+        await lab.attack(say)
+        assert await positions(lab) == 1
+        assert (await lab.target.queue(TRANSACTIONAL)).message_count == 1
+        await lab.honest()
+
+
+@attack(
+    Area.HISTORY,
+    can="send messages of invented sources until the history of message identifiers has no place for another one, "
+    "from ten addresses of different blocks, or of one /64, also after a restart",
+    promised="sources of others stay in the history: their messages are delivered once",
+)
+@pytest.mark.parametrize("crowd", CROWDS)
+async def test_invented_sources_push_nobody_out_of_the_history(tmp_path: Path, crowd: str) -> None:
+    limits = {"history_sources": 40, "history_sparse_pages": 40}
+    async with crowded(tmp_path, crowd, transfer=limits) as lab:
+        await lab.stop("FRIEND")
+        friend = lab.machines["FRIEND"]
+        plain = wire.direct(rf"{lab.direct}\private$\plain")
+        honest = {friend.listens: bytes(friend.identifier), lab.bystander: wire.identifier()}
+
+        def letter(source: bytes, number: int) -> bytes:
+            return wire.UserMessage(source=source, message_id=number, queue=plain).packet()
+
+        async def once_more() -> None:
+            for address, source in honest.items():
+                async with session(address, lab.address, source) as peer:
+                    await peer.say(letter(source, 7))
+
+        async def say(peer: Peer, _: int) -> None:
+            await peer.say(*(letter(wire.identifier(), number) for number in range(1, 65)))
+
+        async def count() -> int:
+            return (await lab.target.queue(r".\private$\plain")).message_count
+
+        await once_more()
+        waited = await lab.attack(say)
+        expected = 2 + 64 * len(lab.strangers)
+        await once_more()
+        assert await count() == expected
+        await lab.stop("TARGET")
+        await lab.start("TARGET", transfer=limits)
+        await lab.attack(say)
+        await once_more()
+        assert await count() == expected + 64 * len(lab.strangers)
+        await lab.start("FRIEND")
+        await lab.honest()
+        await eventually(lambda: len(lab.target.network.accepted) <= 4)
+    print(f"{crowd}: a new session took {waited:.3f} s")
