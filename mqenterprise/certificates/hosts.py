@@ -1,8 +1,13 @@
-"""Certificates of hosts: issued by the enterprise's own authority, and renewed before they expire."""
+"""Certificates of hosts and of users: issued by the enterprise's own authority, and renewed before they expire.
+
+A host's certificate names its queue manager, and is for a server and a client. A user's has no names, and is for a
+client alone. Nodes take neither for the other.
+"""
 
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from cryptography import x509
@@ -10,7 +15,19 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
 from mqenterprise.certificates.errors import CertificateError
-from mqenterprise.directory.authority import Issued, create_authority, issue, load_authority
+from mqenterprise.directory.authority import FOR_BOTH, FOR_CLIENTS, Issued, create_authority, issue, load_authority
+
+
+class Holder(StrEnum):
+    """The two kinds of holders of certificates."""
+
+    HOST = "host"
+    USER = "user"
+
+    @property
+    def usages(self) -> tuple[x509.ObjectIdentifier, ...]:
+        """The extended key usages of its certificates."""
+        return FOR_CLIENTS if self is Holder.USER else FOR_BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +70,9 @@ def why_due(
     names: Sequence[str],
     now: datetime.datetime,
     renew_before: datetime.timedelta,
+    holder: Holder = Holder.HOST,
 ) -> str | None:
-    """Why a host needs another certificate than the one in these files; None if it does not."""
+    """Why a holder needs another certificate than the one in these files; None if it does not."""
     if not authority.exists:
         return "the enterprise has no authority yet"
     if not certificate.exists() or not key.exists():
@@ -71,7 +89,9 @@ def why_due(
     except (ValueError, TypeError, InvalidSignature):
         return "another authority issued it"
     if set(names) != _names(found):
-        return "the host's names have changed"
+        return f"the {holder}'s names have changed"
+    if set(holder.usages) != _usages(found):
+        return f"it is not for a {holder}"
     if found.not_valid_after_utc - renew_before <= now:
         return f"it expires on {found.not_valid_after_utc:%Y-%m-%d}"
     return None
@@ -81,9 +101,33 @@ def issue_for_host(
     authority: Authority, certificate: Path, key: Path, name: str, names: Sequence[str], now: datetime.datetime
 ) -> None:
     """Issue a certificate for a host under all of its names, with a new key that only its owner can read."""
+    _issue(Holder.HOST, authority, certificate, key, name, names, now)
+
+
+def issue_for_user(authority: Authority, certificate: Path, key: Path, name: str, now: datetime.datetime) -> None:
+    """Issue a certificate for a user of AMQP doors, with a new key that only its owner can read."""
+    _issue(Holder.USER, authority, certificate, key, name, (), now)
+
+
+def _issue(
+    holder: Holder,
+    authority: Authority,
+    certificate: Path,
+    key: Path,
+    name: str,
+    names: Sequence[str],
+    now: datetime.datetime,
+) -> None:
     certificate.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     key.unlink(missing_ok=True)
-    issue(authority.load(), name, names, now).save(certificate, key)
+    issue(authority.load(), name, names, now, usages=holder.usages).save(certificate, key)
+
+
+def _usages(certificate: x509.Certificate) -> set[x509.ObjectIdentifier]:
+    try:
+        return set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    except x509.ExtensionNotFound:
+        return set()
 
 
 def _names(certificate: x509.Certificate) -> set[str]:

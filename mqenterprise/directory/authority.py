@@ -15,6 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
+FOR_BOTH: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+FOR_CLIENTS: Final = (ExtendedKeyUsageOID.CLIENT_AUTH,)
+"""For users: no server may show the certificate, and no queue manager, which is a server and a client."""
 CERTIFICATE_LIFETIME: Final = datetime.timedelta(days=825)
 _QUEUE_MANAGER: Final = "urn:uuid:"
 # A machine whose clock is a little behind must not refuse what was issued a moment ago.
@@ -80,19 +83,22 @@ def load_authority(certificate: Path, key: Path) -> Issued:
 
 
 def issue(
-    authority: Issued, common_name: str, names: Sequence[str], now: datetime.datetime, *, unit: str | None = None
+    authority: Issued,
+    common_name: str,
+    names: Sequence[str],
+    now: datetime.datetime,
+    *,
+    unit: str | None = None,
+    usages: Sequence[x509.ObjectIdentifier] = FOR_BOTH,
 ) -> Issued:
-    """A certificate for the given host names and addresses, and queue managers (``urn:uuid:`` and the GUID); for a
-    server as for a client."""
+    """A certificate for the given host names and addresses, and queue managers (``urn:uuid:`` and the GUID)."""
     key = ec.generate_private_key(ec.SECP256R1())
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
     if unit is not None:
         parts.insert(0, x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
     builder = _builder(x509.Name(parts), authority.certificate.subject, key, now, CERTIFICATE_LIFETIME)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(
-        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-    )
+    builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     builder = builder.add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
     )

@@ -11,7 +11,7 @@ import structlog
 
 from qmnode.amqp.conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
 from qmnode.amqp.peer import Peer
-from qmnode.amqp.principals import Principal, name_in_certificate
+from qmnode.amqp.principals import Principal
 from qmnode.amqp.sasl import Attempt, SaslServer, SaslState
 from qmnode.amqp.transactions import Transactions
 from qmnode.errors import MessageQueuingError
@@ -65,7 +65,7 @@ class AmqpConnection(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(_WRITE_BUFFER)
-        self._certificate = name_in_certificate(transport.get_extra_info("peercert"))
+        self._certificate = self.door.principals.user_of(transport.get_extra_info("ssl_object"))
         self._sasl = SaslServer(self.door.principals.mechanisms(self._certificate))
         self.later(self.settings.handshake_timeout, self._end_if_not_open)
 

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ from qmnode.management.tokens import Role, Tokens
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import guid_from_text, guid_to_text
+from qmnode.transport.certificate import is_for_clients_alone, queue_manager_of
 
 if TYPE_CHECKING:
     from qmnode.security.principals import Principal as Caller
@@ -63,6 +66,7 @@ class Principals:
     def __init__(self, settings: NodeSettings, callers: Callers) -> None:
         self.settings: AmqpSettings = settings.amqp
         self._callers = callers
+        self._machines = {guid_from_text(one): user for one, user in self.settings.queue_managers.items()}
         path = self.settings.tokens or settings.management.tokens
         self._tokens = Tokens(path) if path is not None else None
         if self.settings.directory_passwords and not callers.checks_passwords:
@@ -91,6 +95,34 @@ class Principals:
         if self.settings.anonymous:
             offered.append(ANONYMOUS)
         return offered
+
+    def user_of(self, tls: ssl.SSLObject | None) -> str:
+        """The user that a client's verified certificate stands for; empty if there is none.
+
+        The certificate of a queue manager stands for no user, except for one that ``amqp.queue_managers`` gives it.
+        """
+        certificate: dict[str, Any] | None = tls.getpeercert() if tls is not None else None
+        if tls is None or not certificate:
+            return ""
+        machine = queue_manager_of(certificate, required=False)
+        if machine is not None:
+            user = self._machines.get(machine, "")
+            if not user:
+                log.warning(
+                    "the certificate of a queue manager is no user's (amqp.queue_managers maps those of bridges)",
+                    queue_manager=guid_to_text(machine), common_name=_common_name(certificate)[:100],
+                )  # fmt: skip
+            return user
+        until = self.settings.server_certificates_until
+        if until is not None and datetime.now(UTC).date() > until:
+            shown = tls.getpeercert(binary_form=True)
+            if shown is None or not is_for_clients_alone(shown):
+                log.warning(
+                    "a certificate that a server may show is no user's any more (amqp.server_certificates_until)",
+                    common_name=_common_name(certificate)[:100], until=str(until),
+                )  # fmt: skip
+                return ""
+        return _common_name(certificate)
 
     async def authenticate(self, attempt: Attempt, peer_certificate: str, block: str) -> Principal | None:
         """The principal of an attempt from an address block; None: it proves nothing. MQ_ERROR_NO_DS: no directory."""
@@ -134,9 +166,9 @@ class Principals:
         return Principal(attempt.user, Role.OPERATE, partial(self._callers.of_directory_user, attempt.user, user))
 
 
-def name_in_certificate(certificate: dict[str, Any] | None) -> str:
+def _common_name(certificate: dict[str, Any]) -> str:
     """The common name of a certificate that was verified; empty without one."""
-    for part in (certificate or {}).get("subject", ()):
+    for part in certificate.get("subject", ()):
         for kind, value in part:
             if kind == "commonName":
                 return str(value)

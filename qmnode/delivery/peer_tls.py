@@ -29,7 +29,7 @@ from qmnode.security.tls import (
 )
 from qmnode.settings.security import TlsMode, TlsSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.transport.certificate import queue_manager_in, queue_manager_of
+from qmnode.transport.certificate import is_for_clients_alone, queue_manager_in, queue_manager_of
 from qmnode.transport.connection import Connection
 from qmnode.transport.dialing import DialingError, dial, is_reachable
 
@@ -241,14 +241,19 @@ class PeerTls:
             self._shown.opened(certified)
 
     def identify(self, connection: ssl.SSLObject) -> Guid | None:
-        """Return the queue manager that a peer's certificate names. With pinned certificates, only by those."""
+        """Return the queue manager that a peer's certificate names. With pinned certificates, only by those.
+
+        ZERO_GUID, which opens no session, for a user's certificate.
+        """
         settings = self._settings
+        shown = connection.getpeercert(binary_form=True)
+        if shown is None or is_for_clients_alone(shown):
+            return ZERO_GUID
         required = settings is not None and (settings.require_identity or bool(settings.pinned))
         found = queue_manager_of(connection.getpeercert(), required=required)
-        if settings is not None and settings.pinned:
-            shown = connection.getpeercert(binary_form=True)
-            if shown is None or found is None or shown not in self._pins.get(found, ()):
-                return ZERO_GUID  # issued by a pinned one
+        is_pinned = found is not None and shown in self._pins.get(found, ())
+        if settings is not None and settings.pinned and not is_pinned:
+            return ZERO_GUID  # issued by a pinned one
         return found
 
     # Connections of others

@@ -1,12 +1,14 @@
 """Settings of the AMQP 1.0 door."""
 
+from datetime import date
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from qmnode.settings.units import Bytes
+from qmnode.structures.guid import ZERO_GUID, guid_from_text
 
 _MIB = 1024 * 1024
 
@@ -27,7 +29,13 @@ class AmqpSettings(BaseModel):
     private_key: Path | None = None
     authorities: Path | None = None
     """PEM file of the authorities whose client certificates are believed: their owners may use EXTERNAL. Names come
-    from the subject's common name."""
+    from the subject's common name. A certificate that names a queue manager is no user's."""
+    queue_managers: dict[str, Annotated[str, Field(min_length=1)]] = {}
+    """GUIDs of queue managers whose bridges log in with the certificates of their nodes, and the user that each one
+    is here."""
+    server_certificates_until: date | None = None
+    """The last day (UTC) on which users may log in with certificates that servers may show as well. After it, the
+    extended key usage of a user's certificate must permit clients alone. Without it there is no last day."""
     tokens: Path | None = None
     """YAML file of the names and secrets for PLAIN, as ``management.tokens``, which is the default."""
     directory_passwords: bool = False
@@ -67,6 +75,18 @@ class AmqpSettings(BaseModel):
     """Until then a connection is authenticated and open."""
     idle_timeout: float = Field(default=60.0, ge=1)
     """A connection that sends nothing for so long, not even an empty frame, is closed."""
+
+    @field_validator("queue_managers")
+    @classmethod
+    def _are_queue_managers(cls, given: dict[str, str]) -> dict[str, str]:
+        for text in given:
+            try:
+                named = guid_from_text(text)
+            except ValueError:
+                named = ZERO_GUID
+            if named == ZERO_GUID:
+                raise ValueError(f"{text!r:.60} is no GUID of a queue manager: `qmnode status` there shows it")
+        return given
 
     @model_validator(mode="after")
     def _secrets_are_protected(self) -> Self:

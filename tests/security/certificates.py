@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -28,6 +29,7 @@ def certificate(
     by: int = AUTHORITY,
     expired: bool = False,
     hours: int = 1,
+    usages: Sequence[x509.ObjectIdentifier] = (),
 ) -> bytes:
     """Issued by the enterprise's authority, or with the key of that number. It is good for so many hours."""
 
@@ -41,6 +43,8 @@ def certificate(
     builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    if usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     return builder.sign(private_key(2048, by).signing_key, hashes.SHA256()).public_bytes(PEM)
 
 
