@@ -50,6 +50,7 @@ CONNECTION = {
     "directory_file": {"type": "path"},
     "directory": {
         "type": "dict",
+        "no_log": True,
         "options": {
             "servers": {"type": "list", "elements": "str"},
             "domain": {"type": "str"},
@@ -92,7 +93,21 @@ class EnterpriseModule:
             mutually_exclusive=[("directory_file", "directory"), *self.rules.get("mutually_exclusive", ())],
             **{name: rule for name, rule in self.rules.items() if name != "mutually_exclusive"},
         )
+        self._show_all_but_the_password()
         self.given = {name: self.module.params[name] for name in self.options}
+
+    def _show_all_but_the_password(self):
+        """Mask only the password of ``directory`` in the results.
+
+        The option is ``no_log``, since Ansible logs a dict as Python writes it, and misses a password with a backslash
+        in that. It would mask the names of servers and domains everywhere.
+        """
+        given = self.module.params["directory"] or {}
+        masked = self.module.no_log_values
+        for value in given.values():
+            masked.difference_update(map(str, value if isinstance(value, list) else [value]))
+        if given.get("password"):
+            masked.add(given["password"])
 
     @classmethod
     def main(cls):

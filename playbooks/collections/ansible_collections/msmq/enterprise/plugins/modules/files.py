@@ -39,7 +39,7 @@ options:
         type: str
         default: "0755"
   files:
-    description: Files with their contents.
+    description: Files with their contents, which the log of the host never has.
     type: list
     elements: dict
     default: []
@@ -49,7 +49,7 @@ options:
         type: path
         required: true
       content:
-        description: What is to be in it. A diff shows it unless O(files[].secret).
+        description: What is to be in it. Diffs and results show it unless O(files[].secret).
         type: str
         required: true
       owner:
@@ -63,7 +63,7 @@ options:
         type: str
         default: "0644"
       secret:
-        description: Whether a diff keeps silent about the content.
+        description: Whether diffs and results, also those of C(-vvv), keep silent about the content.
         type: bool
         default: false
   links:
@@ -89,7 +89,6 @@ EXAMPLES = r"""
       - {path: /etc/qmnode/key.pem, content: "{{ key }}", owner: qmnode, mode: "0600", secret: true}
     links:
       /opt/qmnode/current: releases/0.1.0-4f2a9c01d3be
-  no_log: false
 """
 
 RETURN = r"""
@@ -112,6 +111,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+CONCEALED = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+"""As Ansible writes it."""
 OWNERSHIP = {"owner": {"type": "str"}, "group": {"type": "str"}}
 
 
@@ -294,6 +295,18 @@ class Host:
         self.diffs.append({"before": before, "after": after, "before_header": path, "after_header": path})
 
 
+def taken(module):
+    """Take the files from the arguments, which the module returns, and leave no secret in those.
+
+    The option is ``no_log``, since Ansible logs a list as Python writes it, and finds no secret of several lines in
+    that. It also masks each word of such an option in the results; paths and other contents are shown, though.
+    """
+    files = module.params["files"]
+    module.no_log_values.clear()
+    module.params["files"] = [{**file, "content": CONCEALED} if file["secret"] else file for file in files]
+    return files
+
+
 def main():
     """Run the module with the arguments that Ansible passes."""
     folder = {"path": {"type": "path", "required": True}, **OWNERSHIP, "mode": {"type": "str", "default": "0755"}}
@@ -307,16 +320,16 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "directories": {"type": "list", "elements": "dict", "default": [], "options": folder},
-            "files": {"type": "list", "elements": "dict", "default": [], "options": file},
+            "files": {"type": "list", "elements": "dict", "default": [], "options": file, "no_log": True},
             "links": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
-    host = Host(module)
+    host, files = Host(module), taken(module)
     try:
         for wanted in module.params["directories"]:
             host.directory(wanted)
-        for wanted in module.params["files"]:
+        for wanted in files:
             host.file(wanted)
         for path, target in module.params["links"].items():
             host.link(path, target)

@@ -75,6 +75,11 @@ archive:
   type: str
   returned: always
   sample: /var/lib/mqenterprise/releases/0.1.0-4f2a9c01d3be.tar
+checksum:
+  description: The SHA-256 of the archive, which hosts compare before they open it; empty if none is built yet.
+  type: str
+  returned: always
+  sample: 9b1f0c8a1d53c1e2b2a0aa3b5f0f8f3e6d0c4b8a79d1e2f30415263748596a7b
 """
 
 import hashlib
@@ -166,6 +171,15 @@ def build(module, source, name, constraints, archive):
         partial.replace(archive)
 
 
+def checksum_of(archive):
+    """The SHA-256 of the archive; empty if there is none."""
+    try:
+        with archive.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
 def main():
     """Run the module with the arguments that Ansible passes."""
     module = AnsibleModule(
@@ -198,7 +212,11 @@ def main():
             build(module, source, name, constraints, archive)
         except OSError as error:
             module.fail_json(msg=f"the release cannot be kept in {dest}: {error}")
-    module.exit_json(changed=changed, release=release, version=version, archive=str(archive))
+    try:
+        checksum = checksum_of(archive)
+    except OSError as error:
+        module.fail_json(msg=f"{archive} cannot be read: {error}")
+    module.exit_json(changed=changed, release=release, version=version, archive=str(archive), checksum=checksum)
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ class CertificateModule(EnterpriseModule):
     options = {
         "user": {"type": "str", "required": True},
         "certificate": {"type": "path"},
-        "content": {"type": "str"},
+        "content": {"type": "str", "no_log": True},  # a file of a certificate may hold its key as well
         "key_file": {"type": "path", "no_log": False},
         "days": {"type": "int", "default": 365},
         "bits": {"type": "int", "default": 2048},
