@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import json
 import os
 import pwd
@@ -10,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import syslog
 import tarfile
 import tempfile
 from importlib.metadata import distribution
@@ -135,6 +138,147 @@ class TestFiles:
             modules.run("files", directories=[{"path": str(lab / "one/more")}])
 
 
+SECRETS = {
+    "one line": "hunter2\\of 1",
+    "several lines": "-----BEGIN KEY-----\nMIIx\n-----END KEY-----\n",
+    "short": "qmcare",
+}
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that modules write into the log of the host."""
+    lines: list[str] = []
+    monkeypatch.setattr("ansible.module_utils.basic.has_journal", False)
+    monkeypatch.setattr(syslog, "syslog", lambda *line: lines.append(str(line[-1])))
+    return lines
+
+
+class TestSecrets:
+    """Nothing that is a secret is in the log of the host, or in what ``-vvv`` and ``--diff`` show."""
+
+    @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+    def test_a_secret_file_is_in_no_log_and_no_result(
+        self, modules: Modules, lab: Path, logged: list[str], secret: str
+    ) -> None:
+        key, settings = str(lab / "key"), str(lab / "settings")
+        given = [
+            {"path": key, "content": secret, "mode": "0600", "secret": True},
+            {"path": settings, "content": "shown: settings\n"},
+        ]
+
+        done = modules.run("files", files=given)
+
+        assert Path(key).read_text() == secret
+        assert done["changes"] == [key, settings], "paths are no secrets"
+        assert [each["after"] for each in done["diff"]] == ["another secret\n", "shown: settings\n"]
+        said = done["invocation"]["module_args"]["files"]
+        assert [each["path"] for each in said] == [key, settings]
+        assert secret not in (said[0]["content"], json.dumps(said[0]["content"]))
+        assert said[1]["content"] == "shown: settings\n"
+        assert logged
+        for line in secret.replace("qmcare", "=qmcare").splitlines():
+            assert not [each for each in logged if line in each or repr(line)[1:-1] in each]
+
+    @pytest.mark.parametrize("password", ["hunter2", r"hunter\2", "'hunter2\""])
+    def test_a_password_of_the_directory_is_in_no_log_and_no_result(
+        self, modules: Modules, logged: list[str], password: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        directory = {"servers": ["ldaps://127.0.0.1:9"], "user": "cn=admin", "password": password, "root": "dc=x"}
+
+        with pytest.raises(ModuleFailed) as failed:
+            modules.run("site", name="Amsterdam", directory=directory)
+
+        assert "127.0.0.1" in str(failed.value), "the server's name is no secret"
+        assert logged and not [each for each in logged if "hunter" in each]
+
+    def test_a_private_key_beside_a_certificate_is_in_no_log(self, modules: Modules, logged: list[str]) -> None:
+        with pytest.raises(ModuleFailed):
+            modules.run("user_certificate", user="alice", content=SECRETS["several lines"], directory={"user": "cn=x"})
+
+        assert logged and not [each for each in logged if "MIIx" in each]
+
+
+def parcel(file: Path, name: str, content: bytes = b"PK", kind: bytes = tarfile.REGTYPE) -> str:
+    """An archive of one member; its SHA-256."""
+    member = tarfile.TarInfo(name)
+    member.type, member.size, member.linkname = kind, len(content) if kind == tarfile.REGTYPE else 0, "/etc/passwd"
+    with tarfile.open(file, "w") as packed:
+        packed.addfile(member, io.BytesIO(content))
+    file.chmod(0o600)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+class TestParcels:
+    """What root opens is what the controller sent, and nobody else could have touched it."""
+
+    @pytest.mark.parametrize("script", ["install.py", "restore.py"])
+    @pytest.mark.parametrize("fault", ["owner", "mode", "link", "second name", "content", "pipe"])
+    def test_a_parcel_of_another_account_is_not_opened(self, lab: Path, script: str, fault: str) -> None:
+        archive = lab / "root/parcel.tar"
+        sent = parcel(archive, "wheels/a-1-py3-none-any.whl")
+        match fault:
+            case "owner":
+                give(archive)
+            case "mode":
+                archive.chmod(0o666)
+            case "link":
+                archive.rename(lab / "root/other.tar")
+                archive.symlink_to("other.tar")
+            case "second name":
+                (lab / "daemon/also.tar").hardlink_to(archive)
+            case "content":
+                parcel(archive, "wheels/evil-1-py3-none-any.whl")
+            case "pipe":
+                archive.unlink()
+                os.mkfifo(archive, 0o600)
+
+        if script == "install.py":
+            done = run(script, archive, lab / "root/releases", "1", sent)
+        else:
+            done = run(script, "unpack", "/bin/true", archive, lab / "root/data", DAEMON, "monday", sent)
+
+        assert done.returncode != 0 and "Traceback" not in done.stderr
+        assert "another" in done.stderr or "link" in done.stderr, done.stderr
+        assert not (lab / "root/releases/1").exists() and not (lab / "root/data").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "kind"),
+        [
+            ("../evil.whl", tarfile.REGTYPE),
+            ("wheels/../../evil.whl", tarfile.REGTYPE),
+            ("/tmp/evil.whl", tarfile.REGTYPE),
+            ("wheels/evil.pth", tarfile.REGTYPE),
+            ("wheels/evil.whl", tarfile.SYMTYPE),
+            ("wheels/evil.whl", tarfile.LNKTYPE),
+            ("wheels/evil.whl", tarfile.FIFOTYPE),
+            ("wheels/evil.whl", tarfile.CHRTYPE),
+        ],
+    )
+    def test_a_release_holds_wheels_and_nothing_else(self, lab: Path, name: str, kind: bytes) -> None:
+        archive = lab / "root/parcel.tar"
+        sent = parcel(archive, name, kind=kind)
+
+        done = run("install.py", archive, lab / "root/releases", "1", sent)
+
+        assert done.returncode != 0 and "which is no wheel" in done.stderr
+        assert not list((lab / "root/releases").iterdir()) and not list(lab.rglob("evil*"))
+
+    def test_a_backup_is_kept_where_others_may_write(self, lab: Path) -> None:
+        """Somebody has made the file that the archive is written to first."""
+        (lab / "root/first.tar.gz").write_bytes(b"keys")
+        kept = lab / "daemon/kept"
+        kept.mkdir()
+        kept.chmod(0o777)
+        plant(kept / ".first.tar.gz.partial", lab / "root/secret")
+
+        done = run("keep.py", "put", lab / "root/first.tar.gz", kept)
+
+        assert done.returncode == 0, done.stderr
+        assert (kept / "first.tar.gz").read_bytes() == b"keys" and (lab / "root/secret").read_text() == SECRET
+        assert (owner(kept / "first.tar.gz"), (kept / "first.tar.gz").stat().st_mode & 0o777) == ("root", 0o600)
+
+
 def requirements(name: str, found: set[str]) -> set[str]:
     """The distributions that this one needs without its extras, with all that they need."""
     for text in distribution(name).requires or ():
@@ -238,7 +382,8 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, code: Pa
 
     data = lab / "root/restored"
     arguments = (program, archive, data, DAEMON, "monday")
-    assert (done := run("restore.py", "unpack", *arguments)).returncode == 0, done.stderr
+    sent = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert (done := run("restore.py", "unpack", *arguments, sent)).returncode == 0, done.stderr
     (lab / "root/restored").mkdir()
     plant(lab / "root/restored/keys", lab / "root/secret")
     assert (done := run("restore.py", "swap", *arguments)).returncode == 0, done.stderr

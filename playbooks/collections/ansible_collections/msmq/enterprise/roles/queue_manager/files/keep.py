@@ -3,11 +3,12 @@
 ``keep.py has FILE PLACE``, ``expect`` (which makes the folder for FILE as well), ``put``, ``get``, or ``pack`` with a
 folder as the third argument, which is made an archive and put there. PLACE is a folder, or s3://BUCKET/PREFIX, which
 needs boto3; AWS_ENDPOINT_URL is honoured. In the place an archive has the name of FILE. A kept archive is whole, and
-only its owner reads it. Prints ``present`` or ``absent``.
+only its owner reads it. Prints ``present`` or ``absent``, and after ``get`` the SHA-256 of FILE.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -31,9 +32,12 @@ class Folder:
     def put(self, file: Path) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         partial = self.path.with_name(f".{self.path.name}.partial")
-        partial.touch(mode=0o600)
-        shutil.copyfile(file, partial)
-        with partial.open("rb") as written:
+        # Made anew: others may write to the folder, and one of them may own what has this name.
+        partial.unlink(missing_ok=True)
+        opened = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with file.open("rb") as source, os.fdopen(opened, "wb") as written:
+            shutil.copyfileobj(source, written)
+            written.flush()
             os.fsync(written.fileno())
         partial.replace(self.path)
 
@@ -79,6 +83,12 @@ def pack(folder: Path, file: Path) -> None:
         archive.add(folder, arcname=folder.name, filter=chosen)
 
 
+def checksum_of(file: Path) -> str:
+    """The SHA-256 by which a host knows what it was sent."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def main() -> None:
     """Keep or fetch an archive, as the arguments say."""
     os.umask(0o077)
@@ -94,7 +104,7 @@ def main() -> None:
             file.unlink()
         elif action == "get":
             kept.get(file)
-        print("present" if kept.has() else "absent")
+        print("present" if kept.has() else "absent", *([checksum_of(file)] if action == "get" else []))
     except Exception as error:  # boto3's own have no common class
         sys.exit(f"{place}: {error}")
 

@@ -1,15 +1,18 @@
 """Put a backup in the place of a node's store, which is moved aside, with keys and what the directory said.
 
 ``restore.py unpack`` while the node runs, then ``restore.py swap`` while it is stopped. More arguments: the node's
-``qmnode``, the archive, the data directory, the node's account (or nothing), and the name of the backup.
+``qmnode``, the archive, the data directory, the node's account (or nothing), the name of the backup, and, to unpack it,
+the archive's SHA-256.
 
 An archive holds what a node wrote, which may have been taken over: it is unpacked and read as the node's account.
 """
 
 import contextlib
+import hashlib
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -24,23 +27,42 @@ LARGE = "large"
 """The folder of large messages in a store."""
 
 
-def unpack(program: str, archive: Path, contents: Path, account: str, name: str) -> None:
+def unpack(program: str, archive: Path, contents: Path, account: str, name: str, checksum: str) -> None:
     """A store beside the other one, checked; nothing when it is not whole."""
     folder = contents.with_name(f"{contents.name}-unpacked")
     for leftover in (contents, folder):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
-        with archive.open("rb") as file:
+        with opened(archive, checksum) as file:
             for made in (contents, folder):
                 give(made, account)
             code = as_account(account, lambda: put_in_place(program, file, folder, contents, name))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        archive.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            archive.unlink()
         if not (contents / MARK).is_file():
             shutil.rmtree(contents, ignore_errors=True)
     if code:
         sys.exit(code)
+
+
+def opened(archive: Path, checksum: str):
+    """The archive to read, if it is the one that was sent. OSError if another account could have touched it, ValueError
+    if it is another one."""
+    file = os.fdopen(os.open(archive, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    try:
+        found = os.fstat(file.fileno())
+        own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
+        if not own or found.st_mode & 0o022:
+            raise PermissionError(f"{archive} is not a file of this account alone: another one could have replaced it")
+        if hashlib.file_digest(file, "sha256").hexdigest() != checksum:
+            raise ValueError(f"{archive} is not the archive that was sent: its SHA-256 is another one")
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def give(folder: Path, account: str) -> None:
@@ -114,10 +136,13 @@ def swap(contents: Path, data: Path, account: str) -> None:
 def main() -> None:
     """Do one half of it."""
     os.umask(0o077)
-    action, program, archive, data, account, name = sys.argv[1:]
+    action, program, archive, data, account, name = sys.argv[1:7]
     contents = Path(data).with_name(f".{Path(data).name}.restored")
     if action == "unpack":
-        unpack(program, Path(archive), contents, account, name)
+        try:
+            unpack(program, Path(archive), contents, account, name, sys.argv[7])
+        except (OSError, ValueError) as error:
+            sys.exit(f"the backup cannot be restored, and the node goes on with what it has: {error}")
     else:
         swap(contents, Path(data), account)
 
