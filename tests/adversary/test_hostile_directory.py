@@ -12,10 +12,13 @@ from mqenterprise.cli import app
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError
 from mqenterprise.directory.groups import groups_of
+from mqenterprise.directory.notification import SYNC_STATE, Changed, Watcher
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
+from mqenterprise.directory.wire import ENUMERATED, INTERMEDIATE, SEQUENCE, element, integer, octets
 from tests.adversary.attacks import Area, attack
 from tests.lab.silence import LyingDirectory, Operation, done, entry
+from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -174,3 +177,35 @@ def test_groups_in_a_circle_end() -> None:
 
     with LyingDirectory(many) as server, pytest.raises(ConstraintViolated, match="in more than 10,000 groups"):
         groups_of(LdapConnection(settings_of(server)), sid)
+
+
+@attack(
+    Area.DIRECTORY,
+    can="as a directory server, report changes in bytes that are no report, and of objects with impossible identifiers",
+    promised="the node goes on to listen, and hears of the next change",
+)
+def test_malformed_reports_of_changes_end_no_watch() -> None:
+    refreshed = element(INTERMEDIATE, element(0x80, b"1.3.6.1.4.1.4203.1.9.1.4") + element(0x81, element(0xA1, b"")))
+    dn, guid = f"CN=q,{ROOT}", b"g" * 16
+    state = element(SEQUENCE, integer(2, ENUMERATED) + octets(guid))
+    malformed = [b"\x30\x7f\x00", b"\x30\x00"]
+
+    def says(base: str, wanted: bytes, cookie: bytes) -> Iterable[Operation]:
+        if not base:
+            yield from (ROOT_DSE, done())
+            return
+        yield refreshed, ()
+        yield entry(dn, objectGUID=[b"short"])[0], [(SYNC_STATE, False, state)]
+        if malformed:
+            yield entry(dn, objectGUID=[guid])[0], [(SYNC_STATE, False, malformed.pop())]
+        else:
+            yield entry(dn, objectGUID=[guid])[0], [(SYNC_STATE, False, state)]
+
+    told: list[Changed] = []
+    with LyingDirectory(says) as server:
+        watcher = Watcher(LdapConnection(settings_of(server, retry_after=0)), told.append, retry=0.01)
+        watcher.start()
+        try:
+            wait_until(lambda: any(change.identifier == guid for change in told), 30, "the next change is heard")
+        finally:
+            watcher.stop(30)

@@ -37,6 +37,8 @@ from tests.transport.conftest import PLAIN, loopback_address
 
 MIB = 1 << 20
 QUOTA = 64 * MIB
+TRACED = 1 << 8 | 1 << 5
+"""BaseHeader.Flags.TR and DH."""
 NOWHERE = r"TCP:192.0.2.{}\private$\answers"
 """TEST-NET-1: nobody is there, so what is for it waits."""
 
@@ -105,6 +107,35 @@ async def test_notices_have_a_budget_and_a_finite_life(tmp_path: Path, own: str)
         async with await bob.open_queue(queue.pathname, Access.RECEIVE_ADMIN) as waiting:
             await waiting.purge()
         assert (budget.used, bob.quotas.used) == (0, 0)
+
+
+@attack(
+    Area.RESOURCES,
+    can="have every message traced, with reports to a public queue that nobody will ever reach",
+    promised="waiting reports count for the same limit as refusals, and they expire",
+)
+async def test_trace_reports_have_a_budget_and_a_finite_life(tmp_path: Path, own: str) -> None:
+    async with node_with(tmp_path, quotas=QuotaSettings(notices_per_neighbour=8, notices=64)) as bob:
+        source, target = wire.identifier(), address_of(bob)
+        debug = struct.pack("<HH", 1, 0) + wire.identifier()
+        async with session(own, target, source) as peer:
+            traced = [
+                wire.UserMessage(
+                    source=source, message_id=number, queue=wire.direct(rf"TCP:{target}\private$\plain"), rest=debug,
+                    base_flags=TRACED,
+                ).packet()
+                for number in range(1, 101)
+            ]  # fmt: skip
+            await peer.say(*traced)
+        budget = bob.context.notices
+        assert (await bob.queue(PLAIN)).message_count == 100
+        assert 0 < budget.used <= 8 * 1024
+        assert budget.dropped > 50
+        (queue,) = [one for one in bob.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
+        lives = {expiry(queue.value_of(one)) for lane in queue.lanes if lane is not None for one, _ in lane.scan(0, {})}
+        assert lives and max(lives) < NEVER and max(lives) - time.time() <= 4 * 86400 + 5
+        async with await bob.open_queue(f"DIRECT=OS:{PLAIN}", Access.SEND) as out:
+            await out.send(Message(b"honest", recoverable=True))
 
 
 @attack(

@@ -45,12 +45,12 @@ def chromium() -> str:
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
+def browser(*arguments: str) -> Iterator[Browser]:
     """One browser for all tests."""
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *arguments]
         )
         yield started
         started.close()
