@@ -87,6 +87,7 @@ class Arrivals:
             queue.append(messages)
         elif self._has_questions(connection, messages) or self._is_soon_received(messages):
             self._judging[connection] = deque([messages])
+            connection.judging(ends=False)
             task = self._loop.create_task(self._judge(connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -137,6 +138,7 @@ class Arrivals:
             connection.close()
         finally:
             del self._judging[connection]
+            connection.judging(ends=True)
 
     def _has_questions(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> bool:
         """Whether messages need more than a look before they are stored."""

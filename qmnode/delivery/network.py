@@ -1,7 +1,9 @@
 """Transfers messages between queue managers: listener, sessions and timers, started and stopped as one."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -49,11 +51,12 @@ from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
 from qmnode.shares.parties import UNKNOWN
 from qmnode.shares.rates import Rates
+from qmnode.shares.resources import HELD_BYTES
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.transport.connection import Alarm, Connection, Handler
-from qmnode.transport.incomplete import IncompletePackets
+from qmnode.transport.held import HeldBytes
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer
 from qmnode.transport.places import Place, Places
@@ -64,6 +67,8 @@ Result = TypeVar("Result")
 
 _CLEANUP_INTERVAL: Final = 60.0
 """Seconds between clean-ups of the message-id history, whose entries live for 30 minutes at least (3.1.2.8)."""
+_WORKERS: Final = 4
+"""The most threads that verify and decrypt: each has a few copies of the largest messages."""
 _UNSETTLED_WINDOWS: Final = 4
 """A session is not read while this many windows of its messages wait for the disk."""
 
@@ -114,7 +119,10 @@ class Network:
         self.accepted: dict[Connection, None] = {}
         """Incoming connections, the oldest first."""
         self._rates = Rates(self.settings.messages_per_second)
-        self._incomplete = IncompletePackets(self.settings.incomplete_bytes)
+        self._held = HeldBytes(
+            manager.context.shares.open(HELD_BYTES, self.settings.incomplete_bytes), self.neighbours.party
+        )
+        self._workers = ThreadPoolExecutor(min(os.cpu_count() or 1, _WORKERS), "security")
         self._alarm = Alarm(self._loop, self._timer_expired)
         self._cleanup_at = 0.0
         places = Places(
@@ -145,7 +153,7 @@ class Network:
         if self._directory is not None:
             await self._join(self._directory, identifier)
         directory = self._directory or WorkgroupDirectory()
-        self.security = SecurityService(identifier, self._security_settings, directory, store, asyncio.to_thread)
+        self.security = SecurityService(identifier, self._security_settings, directory, store, self._with_worker)
         await self.keys.start(store)
         await self.peer_tls.start(self._security_settings.tls)
         self._ping_server = PingServer(self.manager.identifier, self._is_full)
@@ -162,6 +170,9 @@ class Network:
                 self.queue_added(queue)
         self.timers_changed()
         log.info("connected to the network", address=settings.address or "*", port=settings.port)
+
+    async def _with_worker(self, work: Callable[[], Result]) -> Result:
+        return await self._loop.run_in_executor(self._workers, work)
 
     async def _join(self, directory: Directory, identifier: Guid) -> None:
         """Read the topology, keep it up to date, and register this node in the directory."""
@@ -281,6 +292,7 @@ class Network:
             await self._machine_addresses.stop()
         await self.keys.stop()
         await self.security.close()
+        self._workers.shutdown(wait=False)
 
     def time(self) -> int:
         """Wall time in seconds since 1970 (UTC)."""
@@ -391,7 +403,7 @@ class Network:
             initiator=initiator,
             unsettled_limit=_UNSETTLED_WINDOWS * largest_window(self.session_settings),
             rates=self._rates,
-            incomplete=self._incomplete,
+            held=self._held,
             identify=self.peer_tls.identify,
         )
         connection.on_lost = on_lost

@@ -115,7 +115,9 @@ class TransportSettings(_Settings):
     messages_per_second: int = Field(default=100_000, ge=1)
     """Messages per second from all connections of one address: senders are unproven until messages are read."""
     incomplete_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
-    """Bytes of incomplete packets of all connections. At the limit, the one silent for longest is closed."""
+    """Bytes that all connections hold in memory: of incomplete packets, and of messages that wait for a verification,
+    for the directory or for the disk. Half is for declared peers. A peer over its share is not read for a while.
+    """
 
 
 class ExportSettings(_Settings):

@@ -88,3 +88,13 @@ TRANSIT_QUEUES: Final = Resource(
     block=1 / 8,
     evicted="queues that are empty",
 )
+HELD_BYTES: Final = Resource(
+    "held_bytes",
+    "incomplete packets, and received messages that wait for a verification, the directory or the disk",
+    "bytes",
+    "transport.incomplete_bytes",
+    "its connections are not read until some of its messages are stored",
+    reserve=5 / 8,
+    block=3 / 16,
+    evicted="incomplete packets of the same peer that do not grow",
+)

@@ -10,11 +10,12 @@ from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
 from qmnode.shares.blocks import block_of
+from qmnode.shares.parties import Party
 from qmnode.shares.rates import Rate, Rates
 from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 from qmnode.transport.certificate import queue_manager_of
-from qmnode.transport.incomplete import SMALL, IncompletePackets
+from qmnode.transport.held import OF_EACH, SMALL, HeldBytes
 
 
 class Alarm:
@@ -91,16 +92,16 @@ class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
     ``unsettled_limit`` is the number of received messages that may wait for the disk before reading from the socket
-    pauses. ``rates`` and ``incomplete`` are shared with all other connections. ``identify`` returns the queue manager
+    pauses. ``rates`` and ``held`` are shared with all other connections. ``identify`` returns the queue manager
     that the certificate of a TLS peer names.
     """
 
     __slots__ = (
-        "_alarm", "_follows_large", "_handler", "_holds", "_identify", "_incomplete", "_loop", "_own_buffer",
+        "_alarm", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_judged", "_loop", "_own_buffer",
         "_processing", "_rate", "_rates", "_read_paused", "_transport", "_uncharged", "_unsettled_limit",
-        "_waits_for_rate",
-        "address", "encrypted", "established", "heard", "initiator", "local_address", "local_port", "neighbour",
-        "on_lost", "on_writable", "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
+        "_waits_for_rate", "address", "charged", "encrypted", "established", "fed", "heard", "initiator",
+        "local_address", "local_port", "neighbour", "on_lost", "on_writable", "payer", "port", "received_bytes",
+        "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         initiator: bool,
         unsettled_limit: int,
         rates: Rates,
-        incomplete: IncompletePackets,
+        held: HeldBytes,
         identify: Callable[[ssl.SSLObject], Guid | None] = lambda tls: queue_manager_of(
             tls.getpeercert(), required=False
         ),
@@ -140,13 +141,21 @@ class Connection(asyncio.BufferedProtocol):
         self.received_bytes = 0
         self.unsettled_bytes = 0
         """Bytes received since everything received earlier was settled."""
+        self.fed = 0.0
+        """When the last bytes arrived, by the loop's clock."""
+        self.charged = 0
+        """The bytes that ``payer`` is charged for."""
+        self.payer: Party | None = None
         self._handler = handler
         self._unsettled_limit = unsettled_limit
         self._rates = rates
         self._rate: Rate | None = None
-        self._incomplete = incomplete
+        self._held = held
         self._identify = identify
         self._holds = False
+        """Whether an incomplete packet is large."""
+        self._is_judged = False
+        """Whether received messages are held until they have been judged, even if the connection is lost before."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._alarm = Alarm(self._loop, self._expired)
@@ -185,9 +194,10 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
         view = self._own_buffer = self.session.buffer() if self._holds else None
+        is_little = self._held.are_scarce and self._held.reads_little(self)
         if view is not None:
-            return view
-        return _SHARED.begin if self._follows_large else _SHARED.view
+            return view[:_BEGIN] if is_little else view
+        return _SHARED.begin if is_little or self._follows_large else _SHARED.view
 
     def buffer_updated(self, count: int) -> None:
         """Feed received bytes to the session."""
@@ -195,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         session = self.session
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
         before = session.received_count
-        now = self._loop.time()
+        self.fed = now = self._loop.time()
         self._follows_large = self._own_buffer is not None or (self._follows_large and count < _BEGIN)
         if self._own_buffer is None:
             session.receive_data(_SHARED.view[:count], now)
@@ -208,10 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             self._uncharged += brought
             if self._uncharged >= _CHARGED_TOGETHER:
                 self._take_rate()
-        incomplete = session.incomplete()
-        if incomplete > SMALL or self._holds:
-            self._holds = incomplete > SMALL
-            self._incomplete.hold(self, incomplete if self._holds else 0)
+        self._holds = session.incomplete() > SMALL
         self.process()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -219,9 +226,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._rate is not None:
             self._rate.take(self._uncharged, self._loop.time())
         self._transport = self._own_buffer = None
-        if self._holds:
-            self._holds = False
-            self._incomplete.hold(self, 0)
+        if self.charged and not self._is_judged:
+            self._held.hold(self, 0)
         if self.on_lost is not None:
             self.on_lost()
         self.session.disconnected(self._loop.time())
@@ -255,6 +261,17 @@ class Connection(asyncio.BufferedProtocol):
         """Record that received messages up to these ordinals are on disk, so that they are acknowledged in due time."""
         self.session.messages_settled(ordinal, recoverable_ordinal, self._loop.time())
         self.process()
+
+    def judging(self, *, ends: bool) -> None:
+        """Record that received messages are being judged from now on, or that none of them is held any longer."""
+        self._is_judged = not ends
+        if ends and self._transport is None and self.charged:
+            self._held.hold(self, 0)
+
+    def read_again(self) -> None:
+        """Read on, unless there is a reason not to."""
+        if self._read_paused and self._transport is not None:
+            self._check_reading(self._transport)
 
     def close(self) -> None:
         """Close the session from this side."""
@@ -312,8 +329,11 @@ class Connection(asyncio.BufferedProtocol):
         # A peer that does not read its acknowledgments must not make the node buffer more of them.
         if not self.writable and not self.initiator:
             behind = True
-        if unsettled and self.unsettled_bytes >= UNSETTLED_BYTES:
-            behind = True
+        held = self.unsettled_bytes + OF_EACH * unsettled if unsettled else self.session.incomplete()
+        if held > SMALL or self.charged:
+            if held != self.charged:
+                self._held.hold(self, held)
+            behind = behind or self._held.is_to_wait(self) or bool(unsettled and held >= UNSETTLED_BYTES)
         if behind is not self._read_paused:
             self._read_paused = behind
             if behind:

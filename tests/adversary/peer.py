@@ -129,6 +129,10 @@ class Peer:
         """End it."""
         self._writer.close()
 
+    def abort(self) -> None:
+        """End it, and drop what the other side has not read."""
+        self._writer.transport.abort()
+
 
 @asynccontextmanager
 async def session(own: str, target: str, client: bytes, *, window: int = 1) -> AsyncIterator[Peer]:
