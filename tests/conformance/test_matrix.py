@@ -8,6 +8,7 @@ from inspect import ismodule
 import pytest
 
 from qmnode.protocol.session import Session
+from tests.conformance import attributes
 from tests.conformance.honesty import is_unreached, used_by
 from tests.conformance.matrix import Entry, Specification, exists, load
 from tests.conformance.test_sections import DECLARED, structures
@@ -119,3 +120,15 @@ def test_every_specification_is_listed() -> None:
         "MS-MQMP qmcomm": 35,
         "MS-MQBR": 23, "MS-MQDSSM": 197,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("attribute", attributes.load(), ids=lambda attribute: attribute.name)
+def test_every_attribute_of_a_message_has_its_doors_and_an_effect_that_is_observed(
+    attribute: attributes.Attribute,
+) -> None:
+    assert attribute.problems() == []
+
+
+def test_every_attribute_of_a_message_has_one_row() -> None:
+    names = [attribute.name for attribute in attributes.load()]
+    assert len(names) == len(set(names)) == 60
