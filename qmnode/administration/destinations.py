@@ -4,6 +4,7 @@ from typing import Final
 
 from qmnode.administration.promises import Kind, kind_of
 from qmnode.bodies.choice import read_headers
+from qmnode.bodies.limits import CARRIED
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.queue import Queue
@@ -19,7 +20,7 @@ def return_target(queue: Queue, message: Message) -> str:
     A failed message of NServiceBus or Rebus goes to the queue that its headers name, a dead letter to where it was
     sent, a message of a subqueue to the queue.
     """
-    headers = read_headers(message.extension).values
+    headers = read_headers(message.extension, limits=CARRIED).values
     for name in _FAILED_QUEUE:
         if address := headers.get(name):
             return _queue_at_machine(address)

@@ -4,9 +4,12 @@
 AMQP                  Python
 ====================  ===================================================================
 null, boolean         None, bool
-ubyte ... long        int; :class:`UInt`, :class:`ULong`, :class:`UByte`, :class:`Byte` where the type counts
-float, double         float
-decimal, char         bytes of their encoding, str
+int                   int, which is written as long or ulong if it is too large
+ubyte, ushort, ...    :class:`UByte`, :class:`Byte`, :class:`UShort`, :class:`Short`, :class:`UInt`, :class:`ULong`,
+                      :class:`Long`
+float, double         :class:`Float`, float
+decimal32, ...        :class:`Decimal32`, :class:`Decimal64`, :class:`Decimal128`, with the bytes of their encoding
+char                  :class:`Char`
 timestamp             :class:`Timestamp`, milliseconds since 1970 (UTC)
 uuid, binary          UUID, bytes
 string, symbol        str, :class:`Symbol`
@@ -49,8 +52,26 @@ class UByte(int):
     __slots__ = ()
 
 
+class Short(int):
+    """A signed number of 16 bits."""
+
+    __slots__ = ()
+
+
+class UShort(int):
+    """An unsigned number of 16 bits."""
+
+    __slots__ = ()
+
+
 class UInt(int):
     """An unsigned number of 32 bits."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """A signed number of 64 bits."""
 
     __slots__ = ()
 
@@ -59,6 +80,30 @@ class ULong(int):
     """An unsigned number of 64 bits."""
 
     __slots__ = ()
+
+
+class Float(float):
+    """A floating-point number of 32 bits."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """One character of Unicode."""
+
+    __slots__ = ()
+
+
+class Decimal32(bytes):
+    """The encoding of a decimal number of 32 bits."""
+
+
+class Decimal64(bytes):
+    """The encoding of a decimal number of 64 bits."""
+
+
+class Decimal128(bytes):
+    """The encoding of a decimal number of 128 bits."""
 
 
 class Timestamp(int):
@@ -83,25 +128,25 @@ _EMPTY: Final[dict[int, Any]] = {
 }
 _FIXED: Final[dict[int, tuple[struct.Struct, Callable[[Any], Any]]]] = {
     0x50: (struct.Struct(">B"), UByte),
-    0x51: (struct.Struct(">b"), int),
+    0x51: (struct.Struct(">b"), Byte),
     0x52: (struct.Struct(">B"), UInt),
     0x53: (struct.Struct(">B"), ULong),
     0x54: (struct.Struct(">b"), int),
-    0x55: (struct.Struct(">b"), int),
+    0x55: (struct.Struct(">b"), Long),
     0x56: (struct.Struct(">B"), bool),
-    0x60: (struct.Struct(">H"), int),
-    0x61: (struct.Struct(">h"), int),
+    0x60: (struct.Struct(">H"), UShort),
+    0x61: (struct.Struct(">h"), Short),
     0x70: (struct.Struct(">I"), UInt),
     0x71: (struct.Struct(">i"), int),
-    0x72: (struct.Struct(">f"), float),
+    0x72: (struct.Struct(">f"), Float),
     0x73: (struct.Struct(">4s"), lambda four: _character(four)),
-    0x74: (struct.Struct(">4s"), bytes),
+    0x74: (struct.Struct(">4s"), Decimal32),
     0x80: (struct.Struct(">Q"), ULong),
-    0x81: (struct.Struct(">q"), int),
+    0x81: (struct.Struct(">q"), Long),
     0x82: (struct.Struct(">d"), float),
     0x83: (struct.Struct(">q"), Timestamp),
-    0x84: (struct.Struct(">8s"), bytes),
-    0x94: (struct.Struct(">16s"), bytes),
+    0x84: (struct.Struct(">8s"), Decimal64),
+    0x94: (struct.Struct(">16s"), Decimal128),
     0x98: (struct.Struct(">16s"), lambda sixteen: UUID(bytes=sixteen)),
 }
 _ONE: Final = struct.Struct(">B")
@@ -124,9 +169,9 @@ _SMALL_DESCRIPTOR: Final = b"\x00\x53"
 """The beginning of a described value whose descriptor is a number of 8 bits."""
 
 
-def _character(four: bytes) -> str:
+def _character(four: bytes) -> Char:
     try:
-        return four.decode("utf-32-be")
+        return Char(four.decode("utf-32-be"))
     except UnicodeDecodeError as error:
         raise CodecError(f"a character that is none: {error.reason}") from None
 
@@ -326,12 +371,20 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     bool: lambda value: b"\x41" if value else b"\x42",
     Byte: lambda value: b"\x51" + struct.pack(">b", value),
     UByte: lambda value: b"\x50" + struct.pack(">B", value),
+    Short: lambda value: b"\x61" + struct.pack(">h", value),
+    UShort: lambda value: b"\x60" + struct.pack(">H", value),
     UInt: lambda value: _unsigned(value, 0x52, 0x70, _UNSIGNED_INT, b"\x43"),
     ULong: lambda value: _unsigned(value, 0x53, 0x80, _UNSIGNED_LONG, b"\x44"),
+    Long: lambda value: b"\x81" + _LONG(value),
     Timestamp: lambda value: b"\x83" + _LONG(value),
     int: _integer,
+    Float: lambda value: b"\x72" + struct.pack(">f", value),
     float: lambda value: b"\x82" + _DOUBLE(value),
     Symbol: lambda value: _sized(0xA3, 0xB3, value.encode("ascii")),
+    Char: lambda value: b"\x73" + value.encode("utf-32-be"),
+    Decimal32: lambda value: b"\x74" + value,
+    Decimal64: lambda value: b"\x84" + value,
+    Decimal128: lambda value: b"\x94" + value,
     str: lambda value: _sized(0xA1, 0xB1, value.encode("utf-8")),
     bytes: lambda value: _sized(0xA0, 0xB0, value),
     UUID: lambda value: b"\x98" + value.bytes,

@@ -8,17 +8,38 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from typing import Any, Final
 from uuid import UUID
 
 from qmnode.administration.names import is_format_name
+from qmnode.amqp import decimals
 from qmnode.amqp.addresses import address_of, opened_name
-from qmnode.amqp.codec import Byte, CodecError, Symbol, Timestamp, UByte, UInt, ULong
-from qmnode.amqp.sections import DATA, VALUE, AmqpMessage, parse
+from qmnode.amqp.codec import (
+    Byte,
+    Char,
+    CodecError,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Decoder,
+    Float,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    encode,
+)
+from qmnode.amqp.sections import DATA, NONE, VALUE, AmqpMessage, parse
 from qmnode.bodies import activex
+from qmnode.bodies.activex import VECTOR, Vt
 from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
-from qmnode.bodies.limits import BodyError
+from qmnode.bodies.limits import CARRIED, BodyError, Budget
 from qmnode.errors import MessageQueuingError
 from qmnode.model.duplicates import identity_of
 from qmnode.model.message import INFINITE, Message
@@ -31,12 +52,17 @@ NSERVICEBUS, REBUS = HEADER_FORMATS
 _OURS: Final = "AMQP."
 _TYPES: Final = "AMQP.types"
 _BODY: Final = "AMQP.body"
+_SECTIONS: Final = "sections"
+"""Values of ``AMQP.body`` beside the names of types: the body has the bytes of the sections, or there is none."""
+_ABSENT: Final = "absent"
 _SUBJECT: Final = "AMQP.subject"
-_LONGEST_LABEL: Final = 249
+_LABEL_BYTES: Final = 2 * 249
+"""The label has so many in UTF-16."""
+_PRIORITY: Final = "AMQP.priority"
+_FIRST_ACQUIRER: Final = "AMQP.first-acquirer"
 _NO_PRIORITY: Final = 4
 """The priority of AMQP that says nothing, and is the default of Message Queuing."""
 
-_VT_NULL: Final = 1
 _KEPT: Final = {
     "content_type": "AMQP.content-type",
     "content_encoding": "AMQP.content-encoding",
@@ -51,10 +77,16 @@ JMS_TYPE: Final = Symbol("x-opt-jms-msg-type")
 """The kind of message that a JMS program sent, which clients of JMS cannot always see from the body."""
 _JMS_TYPE: Final = "AMQP.jms-msg-type"
 _JMS_TYPES: Final = 6
+JMS_REPLY_TO: Final = Symbol("x-opt-jms-reply-to")
+"""The kind of the reply-to: 0 for a queue, 1 for a topic, 2 and 3 for temporary ones."""
+_TOPICS: Final = (1, 3)
+_ANNOTATION: Final = "AMQP.annotation."
+"""The beginning of the names of headers that keep annotations."""
 CLASS: Final = Symbol("x-opt-msmq-class")
 APP_SPECIFIC: Final = Symbol("x-opt-msmq-app-specific")
 BODY_TYPE: Final = Symbol("x-opt-msmq-body-type")
 EXTENSION: Final = Symbol("x-opt-msmq-extension")
+_NOT_KEPT: Final = (JMS_TYPE, CLASS, APP_SPECIFIC, BODY_TYPE, EXTENSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,49 +124,101 @@ def identifier_of(value: Any) -> bytes | None:
         return None
 
 
+def _plain_text(value: Any) -> str:
+    return str(value)
+
+
+def _number_text(value: int) -> str:
+    return str(int(value))
+
+
+_NAMES: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
+    type(None): ("null", lambda value: ""),
+    bool: ("boolean", lambda value: "true" if value else "false"),
+    Byte: ("byte", _number_text),
+    UByte: ("ubyte", _number_text),
+    Short: ("short", _number_text),
+    UShort: ("ushort", _number_text),
+    int: ("int", _number_text),
+    UInt: ("uint", _number_text),
+    Long: ("long", _number_text),
+    ULong: ("ulong", _number_text),
+    Float: ("float", lambda value: repr(float(value))),
+    float: ("double", repr),
+    Decimal32: ("decimal32", decimals.to_text),
+    Decimal64: ("decimal64", decimals.to_text),
+    Decimal128: ("decimal128", decimals.to_text),
+    Char: ("char", _plain_text),
+    Timestamp: ("timestamp", _number_text),
+    UUID: ("uuid", _plain_text),
+    bytes: ("binary", bytes.hex),
+    str: ("", _plain_text),
+    Symbol: ("symbol", _plain_text),
+}
+"""The name of each simple type, and what writes its values as text."""
+
+
 def _typed(value: Any) -> tuple[str, str]:
     """The name of a simple value's type, and the value as text."""
-    match value:
-        case None:
-            return "null", ""
-        case bool():
-            return "boolean", "true" if value else "false"
-        case Symbol():
-            return "symbol", str(value)
-        case str():
-            return "", value
-        case Timestamp() | UByte() | UInt() | ULong():
-            return type(value).__name__.lower(), str(int(value))
-        case int():
-            return "int", str(value)
-        case float():
-            return "double", repr(value)
-        case UUID():
-            return "uuid", str(value)
-        case bytes():
-            return "binary", value.hex()
-    raise CodecError(f"{value!r:.80} is no simple value: properties have numbers, text, bytes and the like")
+    try:
+        name, written = _NAMES[type(value)]
+    except KeyError:
+        raise CodecError(
+            f"{value!r:.80} is no simple value: properties have numbers, text, bytes and the like"
+        ) from None
+    return name, written(value)
+
+
+def _in_range(kind: type[int], least: int, most: int, text: str) -> int:
+    number = int(text)
+    if not least <= number <= most:
+        raise ValueError(f"{number} is no {kind.__name__}")
+    return kind(number)
+
+
+def _signed(kind: type[int], bits: int) -> Callable[[str], int]:
+    return partial(_in_range, kind, -(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def _unsigned(kind: type[int], bits: int) -> Callable[[str], int]:
+    return partial(_in_range, kind, 0, (1 << bits) - 1)
+
+
+def _character(text: str) -> Char:
+    if len(text) != 1:
+        raise ValueError(f"{text!r:.80} is not one character")
+    return Char(text)
 
 
 _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "null": lambda text: None,
     "boolean": lambda text: text == "true",
-    "symbol": Symbol,
-    "timestamp": lambda text: Timestamp(int(text)),
-    "ubyte": lambda text: UByte(int(text)),
-    "uint": lambda text: UInt(int(text)),
-    "ulong": lambda text: ULong(int(text)),
-    "int": int,
+    "byte": _signed(Byte, 8),
+    "ubyte": _unsigned(UByte, 8),
+    "short": _signed(Short, 16),
+    "ushort": _unsigned(UShort, 16),
+    "int": _signed(int, 64),
+    "uint": _unsigned(UInt, 32),
+    "long": _signed(Long, 64),
+    "ulong": _unsigned(ULong, 64),
+    "float": lambda text: Float(text),
     "double": float,
+    "decimal32": lambda text: Decimal32(decimals.from_text(text, 4)),
+    "decimal64": lambda text: Decimal64(decimals.from_text(text, 8)),
+    "decimal128": lambda text: Decimal128(decimals.from_text(text, 16)),
+    "char": _character,
+    "timestamp": _signed(Timestamp, 64),
     "uuid": UUID,
     "binary": bytes.fromhex,
+    "symbol": Symbol,
+    "encoded": lambda text: Decoder(bytes.fromhex(text)).value(),
 }
 
 
 def _value(text: str, kind: str) -> Any:
     try:
         return _READERS[kind](text) if kind else text
-    except (KeyError, ValueError):  # somebody else wrote the headers
+    except (KeyError, ValueError, ArithmeticError):  # somebody else wrote the headers
         return text
 
 
@@ -156,15 +240,17 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
     priority = message.header.get("priority", _NO_PRIORITY)
     if priority != _NO_PRIORITY:
         properties["priority"] = min(max(priority - 1, 0), 7)
+        if properties["priority"] != priority - 1:
+            headers[_PRIORITY] = str(int(priority))
+    if message.header.get("first_acquirer"):
+        headers[_FIRST_ACQUIRER] = "true"
     if (lifetime := _lifetime(message, place)) != INFINITE:
         properties["time_to_be_received"] = lifetime
     if message.properties:
         _read_properties(message, properties, headers, types, place)
     if message.annotations:
         _read_annotations(message, properties)
-        kind = message.annotations.get(JMS_TYPE)
-        if isinstance(kind, int) and kind in range(_JMS_TYPES):
-            headers[_JMS_TYPE] = str(int(kind))
+        _keep_annotations(message.annotations, headers, types)
     body, body_type = _body_in(message, headers, properties.pop("body_type", 0))
     if body_type:
         properties["body_type"] = body_type
@@ -179,12 +265,14 @@ def _read_properties(
     message: AmqpMessage, properties: dict[str, Any], headers: dict[str, str], types: dict[str, str], place: Place
 ) -> None:
     if subject := message.properties.get("subject"):
-        properties["label"] = subject[:_LONGEST_LABEL].replace("\0", " ")
+        properties["label"] = _label(subject)
         if properties["label"] != subject:
             headers[_SUBJECT] = subject
     _read_identifiers(message, properties, headers, types)
     if reply_to := message.properties.get("reply_to"):
         try:
+            if message.annotations.get(JMS_REPLY_TO) in _TOPICS:
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, "a topic")
             if place.is_foreign and not is_format_name(reply_to):
                 raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, "a queue of the peer")
             properties["response_queue_format_name"] = _reply_name(reply_to)
@@ -195,6 +283,14 @@ def _read_properties(
             headers[name] = value
     if "group_sequence" in message.properties:
         headers[_GROUP_SEQUENCE] = str(message.properties["group_sequence"])
+
+
+def _label(subject: str) -> str:
+    """The label for a subject: as much of it as there is room for, without half a surrogate pair."""
+    encoded = subject.encode("utf-16-le")
+    if len(encoded) > _LABEL_BYTES:
+        subject = encoded[:_LABEL_BYTES].decode("utf-16-le", "ignore")
+    return subject.replace("\0", " ")
 
 
 def _reply_name(address: str) -> str:
@@ -259,6 +355,19 @@ def _read_annotations(message: AmqpMessage, properties: dict[str, Any]) -> None:
         properties["extension"] = extension
 
 
+def _keep_annotations(annotations: dict[Any, Any], headers: dict[str, str], types: dict[str, str]) -> None:
+    kind = annotations.get(JMS_TYPE)
+    if isinstance(kind, int) and kind in range(_JMS_TYPES):
+        headers[_JMS_TYPE] = str(int(kind))
+    for key, value in annotations.items():
+        if not isinstance(key, str) or key in _NOT_KEPT:
+            continue
+        name = _ANNOTATION + key
+        kind, headers[name] = _typed(value) if type(value) in _NAMES else ("encoded", encode(value).hex())
+        if kind:
+            types[name] = kind
+
+
 def _extension(headers: dict[str, str]) -> bytes:
     form = NSERVICEBUS if any(name.startswith("NServiceBus.") for name in headers) else REBUS
     try:
@@ -267,27 +376,61 @@ def _extension(headers: dict[str, str]) -> bytes:
         raise MessageQueuingError(ErrorCode.MQ_ERROR_PROPERTY, f"the application properties: {error}") from None
 
 
+_BODY_TYPES: Final[dict[type, int]] = {
+    Byte: Vt.VT_I1,
+    UByte: Vt.VT_UI1,
+    Short: Vt.VT_I2,
+    UShort: Vt.VT_UI2,
+    int: Vt.VT_I4,
+    UInt: Vt.VT_UI4,
+    Long: Vt.VT_I8,
+    ULong: Vt.VT_UI8,
+    Float: Vt.VT_R4,
+    float: Vt.VT_R8,
+    bool: Vt.VT_BOOL,
+    str: Vt.VT_LPWSTR,
+    UUID: Vt.VT_CLSID,
+    bytes: VECTOR | Vt.VT_UI1,
+}
+"""The body types that say which type of AMQP it was."""
+_TYPES_OF_BODIES: Final[dict[int, Callable[[Any], Any]]] = {
+    **{body_type: kind for kind, body_type in _BODY_TYPES.items()},
+    Vt.VT_CLSID: lambda value: value,
+    Vt.VT_BSTR: str,
+    Vt.VT_LPSTR: str,
+    activex.BYTE_ARRAY: bytes,
+}
+_TAGGED: Final[frozenset[type]] = frozenset((Char, Symbol, Decimal32, Decimal64, Decimal128))
+"""Types whose values are text in a body, with the name of the type in a header."""
+_EPOCH: Final = datetime(1970, 1, 1)
+
+
 def _body_in(message: AmqpMessage, headers: dict[str, str], body_type: int) -> tuple[bytes, int]:
     if message.body_kind == DATA:
         return message.body, body_type
+    if message.body_kind == NONE:
+        headers[_BODY] = _ABSENT
+        return b"", 0
     if message.body_kind == VALUE:
-        if message.body is None:
-            return b"", _VT_NULL
-        if _is_simple(message.body):
-            try:
-                return activex.encode(_plain(message.body))
-            except BodyError:  # a text with half a surrogate pair, a number of no type
-                pass
-    headers[_BODY] = "sections"
+        value = message.body
+        if value is None:
+            return b"", Vt.VT_NULL
+        try:
+            if (simple := _BODY_TYPES.get(type(value))) is not None:
+                return activex.encode(value, simple)
+            if type(value) in _TAGGED:
+                kind, text = _typed(value)
+                encoded = activex.encode(text, Vt.VT_LPWSTR)
+                headers[_BODY] = kind
+                return encoded
+            if type(value) is Timestamp:
+                encoded = activex.encode(_EPOCH + timedelta(milliseconds=value), Vt.VT_DATE)
+                headers[_BODY] = "timestamp"
+                return encoded
+        except (BodyError, OverflowError):  # a text with half a surrogate pair, a time that no date has
+            pass
+    headers[_BODY] = _SECTIONS
     return message.body_bytes, 0
-
-
-def _is_simple(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str | bytes | UUID) and not isinstance(value, Timestamp | Symbol)
-
-
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 # Out
@@ -295,17 +438,22 @@ def _plain(value: Any) -> Any:
 
 def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
     """The message to be delivered from the queue with this address."""
-    found = read_headers(message.extension)
+    found = read_headers(message.extension, limits=CARRIED)
     headers = dict(found.values)
     types = _types_of(headers)
     out = AmqpMessage()
-    out.header = {"durable": bool(message.recoverable or message.transactional), "priority": message.priority + 1}
+    out.header = {
+        "durable": bool(message.recoverable or message.transactional),
+        "priority": _priority(headers.get(_PRIORITY, ""), message.priority),
+    }
     if message.time_to_be_received != INFINITE:
         expires = message.sent_time + message.time_to_be_received
         out.header["ttl"] = min(max(0, math.ceil((expires - place.now()) * 1000)), INFINITE)
         out.properties["absolute_expiry_time"] = expires * 1000
     if message.aborted_receives:
         out.header["delivery_count"] = message.aborted_receives
+    elif _FIRST_ACQUIRER in headers:
+        out.header["first_acquirer"] = True
     out.properties |= {
         "message_id": _identifier(headers, types, "message_id") or identifier_text(message.identifier),
         "to": address,
@@ -314,11 +462,21 @@ def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
     _write_properties(message, headers, types, out, place)
     if (kind := headers.get(_JMS_TYPE, "")) in map(str, range(_JMS_TYPES)):
         out.annotations[JMS_TYPE] = Byte(kind)
-    _write_annotations(message, out, is_opaque=bool(message.extension) and not found.format)
+    for name, text in headers.items():
+        if name.startswith(_ANNOTATION):
+            out.annotations[Symbol(name.removeprefix(_ANNOTATION))] = _value(text, types.get(name, ""))
+    _write_annotations(message, out, is_opaque=bool(message.extension) and not found.values)
     _body_out(message, headers, out)
     names = [name for name in headers if not name.startswith(_OURS)]
     out.application_properties = {name: _value(headers[name], types.get(name, "")) for name in names}
     return out
+
+
+def _priority(kept: str, priority: int) -> int:
+    """The priority for a receiver: the sender's, if it is one of those that Message Queuing does not have."""
+    if kept.isascii() and kept.isdigit() and min(max(int(kept) - 1, 0), 7) == priority:
+        return min(int(kept), 255)
+    return priority + 1
 
 
 def _types_of(headers: dict[str, str]) -> dict[str, str]:
@@ -373,20 +531,37 @@ def _write_annotations(message: Message, out: AmqpMessage, *, is_opaque: bool) -
 
 
 def _body_out(message: Message, headers: dict[str, str], out: AmqpMessage) -> None:
-    if _BODY in headers:
+    kind = headers.get(_BODY, "")
+    if kind == _SECTIONS:
         try:
             sections = parse(message.body)
         except CodecError:  # somebody else changed the body
             sections = AmqpMessage(body=message.body)
         out.body_kind, out.body, out.body_bytes = sections.body_kind, sections.body, sections.body_bytes
-        return
-    if message.body_type == _VT_NULL and not message.body:
+    elif kind == _ABSENT and not message.body:
+        out.body_kind = NONE
+    elif message.body_type == Vt.VT_NULL and not message.body:
         out.body_kind, out.body = VALUE, None
-        return
-    if message.body_type:
-        decoded = message.decoded(format="activex")
-        if not decoded.reason and _is_simple(decoded.value):
-            out.body_kind, out.body = VALUE, decoded.value
-            return
-        out.annotations[BODY_TYPE] = UInt(message.body_type)
-    out.body = message.body
+    else:
+        try:
+            out.body = _decoded(message, kind)
+            out.body_kind = VALUE
+        except (BodyError, ValueError, KeyError, ArithmeticError):  # as bytes, with the type that they should have
+            out.body = message.body
+            if message.body_type:
+                out.annotations[BODY_TYPE] = UInt(message.body_type)
+
+
+def _decoded(message: Message, kind: str) -> Any:
+    """The value of a body that has a type of AMQP; KeyError, BodyError or the like for another one."""
+    body_type = message.body_type
+    if kind == "timestamp" and body_type == Vt.VT_DATE:
+        moment = activex.decode(message.body, body_type, Budget(CARRIED)).replace(tzinfo=UTC)
+        return Timestamp((moment - _EPOCH.replace(tzinfo=UTC)) // timedelta(milliseconds=1))
+    made = _TYPES_OF_BODIES[body_type]
+    value = made(activex.decode(message.body, body_type, Budget(CARRIED)))
+    if kind and made is str:
+        return _READERS[kind](value)
+    if made is str:
+        value.encode()  # a text of .NET may have half a surrogate pair, for which AMQP has no string
+    return value

@@ -28,6 +28,8 @@ SEQUENCE: Final = 0x76
 VALUE: Final = 0x77
 _FOOTER: Final = 0x78
 _BODIES: Final = (DATA, SEQUENCE, VALUE)
+NONE: Final = 0
+"""The kind of the body of a message without one."""
 
 _NAMES: Final = {
     Symbol("amqp:header:list"): _HEADER,
@@ -109,9 +111,9 @@ def parse(data: bytes) -> AmqpMessage:
             parts.append(value)
         else:
             _place(message, number, value)
-    if kind == 0:
-        return message  # no body at all: some clients leave out an empty one
     message.body_kind = kind
+    if kind == NONE:
+        return message
     message.body = _body(kind, parts)
     if kind != DATA:
         message.body_bytes = data[first:last]
@@ -230,4 +232,5 @@ def _written(message: AmqpMessage) -> Iterator[bytes]:
         yield _section(_PROPERTIES, _fields_of(_PROPERTY_WRITERS, message.properties))
     if message.application_properties:
         yield _section(_APPLICATION_PROPERTIES, encode(message.application_properties))
-    yield message.body_bytes or _section(message.body_kind, encode(message.body))
+    if message.body_kind != NONE:
+        yield message.body_bytes or _section(message.body_kind, encode(message.body))

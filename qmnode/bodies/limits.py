@@ -25,6 +25,9 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
+"""For messages that are shown."""
+CARRIED: Final = Limits(nodes=100_000, octets=1 << 26)
+"""For messages that go on to a program. No message has so many bytes."""
 
 
 @dataclass(slots=True)

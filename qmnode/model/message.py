@@ -341,8 +341,9 @@ class Message:
     def headers(self) -> Mapping[str, str]:
         """Headers of NServiceBus or Rebus, which are carried in ``extension``; empty if there are none."""
         from qmnode.bodies.choice import read_headers
+        from qmnode.bodies.limits import CARRIED
 
-        return read_headers(self.extension).values
+        return read_headers(self.extension, limits=CARRIED).values
 
     def reply(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> "Message":
         """Create an answer to this message, to be sent to its ``response_queue_format_name``.

@@ -30,6 +30,28 @@ def read_until(connection: socket.socket, marker: bytes) -> bytes:
     return data
 
 
+def read_frames(connection: socket.socket, marker: bytes) -> bytes:
+    """Whole frames, until one has the marker."""
+    data = b""
+    while marker not in data or not _whole(data):
+        chunk = connection.recv(65536)
+        assert chunk, data
+        data += chunk
+    return data
+
+
+def _whole(data: bytes) -> bool:
+    while data:
+        if data[:4] == b"AMQP":
+            data = data[8:]
+            continue
+        size = int.from_bytes(data[:4], "big")
+        if size > len(data):
+            return False
+        data = data[size:]
+    return True
+
+
 def init(mechanism: str, response: bytes | None = None) -> bytes:
     return frame(performative(0x41, [Symbol(mechanism), response]), kind=1)
 
