@@ -36,7 +36,7 @@ class AmqpConnection(asyncio.Protocol):
         self.block = ""
         """The address block that it came from."""
         self.manager, self.settings, self.place = door.manager, door.settings, door.place
-        self.counts, self.arrivals = door.counts, door.arrivals
+        self.counts, self.arrivals, self.returned = door.counts, door.arrivals, door.returned
         self.transactions = Transactions(door.manager, door.settings.transactions)
         self.held_bytes = 0
         self.closed = False

@@ -16,6 +16,7 @@ from qmnode.amqp.arrivals import Arrivals
 from qmnode.amqp.connection import AmqpConnection
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
+from qmnode.amqp.returned import Returned
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.settings.node import NodeSettings
 from qmnode.shares.blocks import block_of
@@ -45,6 +46,7 @@ class AmqpDoor:
         self.place = Place(self._is_here, time.time)
         self.counts = manager.amqp
         self.arrivals = Arrivals(manager, settings.transport.address or next(iter(settings.addresses), ""))
+        self.returned = Returned()
         self.partial = 0
         """Bytes of messages that have begun and are not whole."""
         self.port = 0

@@ -5,18 +5,22 @@ An ``Event`` of the Python interface makes an object for its connection, session
 it is under way. That takes longer than the rest of a message's way.
 """
 
-from collections.abc import Container
+import struct
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 from cproton import (
     isnull,
     pn_collector_peek,
+    pn_data_clear,
     pn_delivery,
     pn_delivery_link,
     pn_delivery_local,
     pn_delivery_remote,
     pn_delivery_settle,
     pn_delivery_update,
+    pn_disposition_annotations,
+    pn_disposition_data,
     pn_event_delivery,
     pn_event_type,
     pn_incref,
@@ -24,8 +28,14 @@ from cproton import (
     pn_link_recv,
     pn_link_send,
 )
-from proton import Collector, Delivery, Disposition, Event, EventType, Link, Receiver, Sender
+from proton import Collector, Data, Delivery, Disposition, Event, EventType, Link, Receiver, Sender
 
+from qmnode.amqp.codec import Decoder, Described, encode
+
+ATTACH: Final = 0x12
+FLOW: Final = 0x13
+_HEAD: Final = struct.Struct(">IBBH")
+_PROTOCOL: Final = b"AMQP"
 _TYPES: Final[dict[int, EventType]] = EventType.TYPES
 _ACCEPTED: Final = int(Delivery.ACCEPTED)
 
@@ -53,6 +63,7 @@ class PlainDelivery(Delivery):  # type: ignore[misc]
     def update(self, state: Any) -> None:
         """Set the outcome, with what ``local`` says about it."""
         if "_local" in self.__dict__:
+            pn_data_clear(pn_disposition_data(pn_delivery_local(self._impl)))  # of an earlier transaction
             super().update(state)
         else:
             pn_delivery_update(self._impl, state)
@@ -104,6 +115,32 @@ def accept(delivery: Delivery) -> None:
     impl = delivery._impl
     pn_delivery_update(impl, _ACCEPTED)
     pn_delivery_settle(impl)
+
+
+def annotations_of(delivery: Delivery) -> bytes:
+    """The annotations of the outcome ``modified`` as AMQP has them; empty if there are none."""
+    data = Data(pn_disposition_annotations(pn_delivery_remote(delivery._impl)))
+    return bytes(data.encode()) if data.encoded_size() else b""
+
+
+def frames(data: bytes) -> Iterator[tuple[int, Described]]:
+    """The channels and performatives of the frames that the engine has written."""
+    if data.startswith(_PROTOCOL):
+        data = data[len(_PROTOCOL) + 4 :]
+    at = 0
+    while at < len(data):
+        size, offset, _, channel = _HEAD.unpack_from(data, at)
+        if size > 4 * offset:
+            performative = Decoder(data[at + 4 * offset : at + size]).value()
+            if isinstance(performative, Described):
+                yield channel, performative
+        at += size
+
+
+def frame(channel: int, performative: Described) -> bytes:
+    """A frame with a performative."""
+    body = encode(performative)
+    return _HEAD.pack(_HEAD.size + len(body), 2, 0, channel) + body
 
 
 def send(link: Sender, tag: str, data: bytes, *, settled: bool) -> None:

@@ -21,6 +21,7 @@ from qmnode.settings.amqp import AmqpSettings
 if TYPE_CHECKING:
     from qmnode.amqp.arrivals import Arrivals
     from qmnode.amqp.principals import Principal
+    from qmnode.amqp.returned import Returned
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.queue_manager import QueueManager
 
@@ -37,6 +38,7 @@ class Host(Protocol):
     transactions: Transactions
     counts: AmqpCounts
     arrivals: Arrivals
+    returned: Returned
     held_bytes: int
     """Bytes of the messages that the connection's links have locked."""
     closed: bool

@@ -1,17 +1,18 @@
 """A link on which a program receives: a message is locked until its outcome comes, and returned if none does."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 from proton import Delivery, Described, Link, Sender, ulong
 
 from qmnode.administration.messages import browse
-from qmnode.amqp.codec import CodecError
+from qmnode.amqp.codec import CodecError, UInt
 from qmnode.amqp.conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
-from qmnode.amqp.engine import send
+from qmnode.amqp.engine import annotations_of, send
 from qmnode.amqp.links import Host, refuse
-from qmnode.amqp.mapping import to_amqp
+from qmnode.amqp.mapping import BODY_TYPE, to_amqp
 from qmnode.amqp.sections import AmqpMessage, write
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
@@ -50,8 +51,10 @@ class OutgoingLink:
     """Messages from a queue to a program."""
 
     def __init__(
-        self, host: Host, link: Sender, number: int, queue: OpenQueueDescriptor, address: str, *, browses: bool
-    ) -> None:
+        self, host: Host, link: Sender, number: int, queue: OpenQueueDescriptor, address: str, *, browses: bool,
+        tell_drained: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """``tell_drained``: what tells the receiver that no credit is left after so many messages."""
         self.number = number
         self._host = host
         self._link = link
@@ -61,6 +64,12 @@ class OutgoingLink:
         self._presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
         self._held: dict[int, tuple[int, int]] = {}
         """Lookup identifier and bytes of each locked message, by delivery tag."""
+        self._in_transactions: dict[int, bool] = {}
+        """Tags of those that are received if a transaction commits; whether the receiver has settled them already."""
+        self._tell_drained = tell_drained
+        self._drain_asked = False
+        self._drained = 0
+        """Credit that was given up: it counts like messages."""
         self._tag = 0
         self._task: asyncio.Task[None] | None = None
         self._waits = False
@@ -74,10 +83,22 @@ class OutgoingLink:
 
     def flow(self) -> None:
         """Credit has come, or is wanted back."""
+        self._drain_asked = bool(self._link.drain_mode)
+        self._go_on()
+        self._answer_drain()
+
+    def _go_on(self) -> None:
         if self._task is None:
             self._pump_soon()
         elif self._waits and (self._link.drain_mode or self._link.credit <= 0):
             self._task.cancel()  # a message that it was about to receive stays in its queue
+
+    def _answer_drain(self) -> None:
+        """Tell a receiver that wants its credit back that all of it is used, which it may not know."""
+        if self._drain_asked and self._task is None and self._link.credit <= 0 and not self._link.queued:
+            self._drain_asked = False
+            self._tell_drained(self._tag + self._drained)
+            self._host.flush()
 
     def delivery(self, delivery: Delivery) -> None:
         """A receiver said what becomes of a message."""
@@ -89,16 +110,30 @@ class OutgoingLink:
             if delivery.settled:
                 delivery.settle()
             return
-        if delivery.remote_state == TRANSACTIONAL:
+        if tag in self._in_transactions:
+            if delivery.settled:
+                self._in_transactions[tag] = True
+                delivery.settle()
+        elif delivery.remote_state == TRANSACTIONAL:
             self._receive_in_transaction(delivery, tag, found[0])
         elif (outcome := outcome_of(delivery)) is not None:
             if outcome is ReadOutcome.REJECTED:
                 self._report(delivery, found[0])
             if not self._browses:
+                self._remember(delivery, found[0], outcome)
                 self._queue.end_read(found[0], outcome)
             self._let_go(delivery, tag)
             if outcome is ReadOutcome.TAKEN:
                 self._host.counts.taken += 1
+
+    def _remember(self, delivery: Delivery, lookup_identifier: int, outcome: ReadOutcome) -> None:
+        """Keep for the next receiver what this one says about a message that it returns."""
+        key = (self._queue.queue.queue_id, lookup_identifier)
+        if outcome in (ReadOutcome.RETURNED, ReadOutcome.FAILED):
+            modified = delivery.remote_state == Delivery.MODIFIED
+            self._host.returned.add(key, annotations_of(delivery) if modified else b"")
+        else:
+            self._host.returned.discard(key)
 
     def _receive_in_transaction(self, delivery: Delivery, tag: int, lookup_identifier: int) -> None:
         """The message is received if the transaction commits."""
@@ -107,17 +142,35 @@ class OutgoingLink:
         try:
             if self._browses or not _accepts(state):
                 raise RefusedError(NOT_IMPLEMENTED, "in a transaction messages are accepted, or left alone")
-            self._queue.end_read_in(lookup_identifier, self._host.transactions.find(identifier))
+            unit = self._host.transactions.find(identifier)
+            self._queue.end_read_in(lookup_identifier, unit, hold=not delivery.settled)
         except (RefusedError, MessageQueuingError) as error:
             refused = error if isinstance(error, RefusedError) else of_endpoint(error)
             self._host.transactions.doom(identifier, refused.description)
             refuse(self._link, refused)
             return
+        if delivery.settled:
+            self._let_go(delivery, tag, settle=False)
+            delivery.settle()
+            return
+        self._in_transactions[tag] = False
+        self._host.transactions.at_end(identifier, lambda committed: self._transaction_ended(delivery, tag, committed))
+        delivery.local.data = [identifier, Described(ulong(ACCEPTED), [])]
+        delivery.update(TRANSACTIONAL)
+
+    def _transaction_ended(self, delivery: Delivery, tag: int, committed: bool) -> None:
+        """Settle a message that is received; one whose transaction was rolled back has no outcome again (4.4.2)."""
+        if self._closed or self._host.closed:
+            return
+        settled = self._in_transactions.pop(tag)
+        if not committed and not settled:
+            return
+        if not committed:
+            self._queue.end_read(self._held[tag][0], ReadOutcome.FAILED)
         self._let_go(delivery, tag, settle=False)
-        if not delivery.settled:
-            delivery.local.data = [identifier, Described(ulong(ACCEPTED), [])]
-            delivery.update(TRANSACTIONAL)
-        delivery.settle()
+        if not settled:
+            delivery.settle()
+        self._go_on()
 
     def _let_go(self, delivery: Delivery, tag: int, *, settle: bool = True) -> None:
         _, size = self._held.pop(tag)
@@ -139,7 +192,8 @@ class OutgoingLink:
         if self._ended:
             ended, self._ended = self._ended, []
             self._host.spawn(self._settle(ended))
-        self.flow()
+        self._go_on()
+        self._answer_drain()
 
     async def _settle(self, ended: list[Delivery]) -> None:
         durable = self._queue.context.store.durable()
@@ -155,7 +209,10 @@ class OutgoingLink:
         self._closed = True
         if self._task is not None:
             self._task.cancel()
-        self._host.held_bytes -= sum(size for _, size in self._held.values())
+        for lookup_identifier, size in self._held.values():
+            self._host.held_bytes -= size
+            if not self._browses:
+                self._host.returned.add((self._queue.queue.queue_id, lookup_identifier))
         self._held.clear()
         await self._queue.close()
 
@@ -189,8 +246,10 @@ class OutgoingLink:
                 refuse(self._link, of_endpoint(error))
         finally:
             self._task, self._waits = None, False
-            if not self._closed and self._ready and self._link.drain_mode:
-                self._pump_soon()
+            if not self._closed and not self._host.closed:
+                if self._ready and self._link.drain_mode:
+                    self._pump_soon()
+                self._answer_drain()
 
     async def _pump(self) -> None:
         while self._ready:
@@ -200,7 +259,8 @@ class OutgoingLink:
             messages = await self._next(limit, wait=not drain)
             self._waits = False
             if not messages and drain:
-                self._link.drained()
+                self._drain_asked = False
+                self._drained += self._link.drained()
                 self._host.flush()
                 return
             for message in messages:
@@ -235,9 +295,14 @@ class OutgoingLink:
     def _deliver(self, message: Message) -> None:
         """Put a message on the link. One that cannot be put into AMQP goes as the bytes of its body."""
         try:
-            data = write(to_amqp(message, self._address, self._host.place))
+            found = to_amqp(message, self._address, self._host.place)
+            key = (self._queue.queue.queue_id, message.lookup_identifier)
+            if key in self._host.returned:
+                found.annotations |= self._host.returned.annotations(key)
+                found.header.pop("first_acquirer", None)
+            data = write(found)
         except (CodecError, ValueError):  # headers with half a surrogate pair, say: a bad packet holds nobody up
-            data = write(AmqpMessage(body=message.body))
+            data = write(AmqpMessage(body=message.body, annotations={BODY_TYPE: UInt(message.body_type)}))
         self._tag += 1
         send(self._link, str(self._tag), data, settled=self._presettled)
         self._host.counts.delivered += 1

@@ -13,6 +13,7 @@ from proton import Collector, Connection, Endpoint, Event, ProtonException, Term
 
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
+from qmnode.amqp.codec import Described, UInt
 from qmnode.amqp.conditions import (
     DECODE,
     INTERNAL,
@@ -24,7 +25,7 @@ from qmnode.amqp.conditions import (
     of_endpoint,
 )
 from qmnode.amqp.coordinator import CoordinatorLink
-from qmnode.amqp.engine import discard, key_of, link_key, next_event
+from qmnode.amqp.engine import ATTACH, FLOW, discard, frame, frames, key_of, link_key, next_event
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
@@ -41,6 +42,9 @@ _SHORTEST_IDLE: Final = 0.1
 """Seconds of the shortest idle time-out of a peer: the node sends it two empty frames in each."""
 MALFORMED: Final = (UnicodeDecodeError, ProtonException, RecursionError)
 """The engine's errors for values of a peer that it takes and cannot give out, such as text that is not UTF-8."""
+_TOPICS: Final = frozenset(("topic", "temporary-topic"))
+"""Capabilities of a source or target that is no queue."""
+_TOPIC_PREFIXES: Final = ("topic://", "/topic/", "/topics/")
 TRANSACTIONAL: Final = "qmnode:transactional"
 """Property of a link that sends to a transactional queue of another machine, which nobody here can see."""
 
@@ -80,6 +84,8 @@ class Peer:
             Event.DELIVERY: self._delivery,
             Event.TRANSPORT_ERROR: self._transport_failed,
         }
+        self._taken = bytearray()
+        """Bytes for the peer that are taken from the engine."""
         self.is_open = False
         """Whether the peer has opened the connection."""
 
@@ -99,6 +105,19 @@ class Peer:
 
     def take_output(self) -> bytes:
         """Return the bytes that are to be sent now."""
+        if self._taken:
+            data, self._taken = bytes(self._taken), bytearray()
+            return data
+        return self._engine_output()
+
+    def _take(self) -> bytes:
+        """Take all that the engine has for the peer now, so that its next frames are known. The bytes taken."""
+        start = len(self._taken)
+        while data := self._engine_output():
+            self._taken += data
+        return bytes(self._taken[start:])
+
+    def _engine_output(self) -> bytes:
         pending = self._transport.pending()
         if pending <= 0:
             return b""
@@ -109,7 +128,7 @@ class Peer:
     @property
     def finished(self) -> bool:
         """Whether nothing is to be sent any more."""
-        return bool(self._transport.pending() < 0)
+        return not self._taken and bool(self._transport.pending() < 0)
 
     def tick(self, now: float) -> float:
         """Let the time pass; when to do that again, 0 for never."""
@@ -252,7 +271,7 @@ class Peer:
         if target.type == Terminus.COORDINATOR:
             self._open(link)
             return CoordinatorLink(self._host, link, number)
-        _check_dynamic(target)
+        _check_terminus(target)
         properties = link.remote_properties or {}  # before the queue is open: these may be no text
         queue = await self._open_queue(target.address, Access.SEND, link)
         transactional = properties.get(symbol(TRANSACTIONAL)) is True
@@ -272,7 +291,9 @@ class Peer:
     async def _attach_sender(self, link: Any, number: int) -> DoorLink:
         """A link on which the peer receives."""
         source = link.remote_source
-        _check_dynamic(source)
+        _check_terminus(source)
+        if source.expiry_policy == Terminus.EXPIRE_NEVER:
+            raise RefusedError(NOT_IMPLEMENTED, "there are no durable subscriptions: receive from a queue")
         if _has_filter(source):
             raise RefusedError(NOT_IMPLEMENTED, "queues are not filtered: receive without a selector")
         browses = source.distribution_mode == Terminus.DIST_MODE_COPY
@@ -280,8 +301,28 @@ class Peer:
         if not isinstance(queue, OpenQueueDescriptor):
             await queue.close()
             raise RefusedError(NOT_IMPLEMENTED, "queues of other machines are only sent to: connect to that machine")
+        self._take()
         await self._open_with(link, queue)
-        return OutgoingLink(self._host, link, number, queue, source.address, browses=browses)
+        handle = next((found.value[1] for _, found in frames(self._take()) if found.descriptor == ATTACH), None)
+        return OutgoingLink(
+            self._host, link, number, queue, source.address, browses=browses,
+            tell_drained=lambda count: self._tell_drained(link, handle, count),
+        )  # fmt: skip
+
+    def _tell_drained(self, link: Any, handle: Any, count: int) -> None:
+        """Tell a receiver that it has no credit left after ``count`` messages.
+
+        The engine does so only when it gives up credit. It does tell the state of a session whose capacity is set, and
+        the flow of a link is that with the state of the link.
+        """
+        self._take()
+        session = link.session
+        session.incoming_capacity = session.incoming_capacity
+        for channel, found in frames(self._take()):
+            if found.descriptor == FLOW and handle is not None:
+                flow = [*found.value[:4], handle, UInt(count), UInt(0), None, True]
+                self._taken += frame(channel, Described(found.descriptor, flow))
+                return
 
     async def _open_queue(self, address: str | None, access: Access, link: Any) -> QueueApi:
         host = self._host
@@ -303,6 +344,7 @@ class Peer:
     def _open(link: Any) -> None:
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
+        link.source.durability = link.target.durability = Terminus.NONDURABLE  # no link outlasts its detach
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
         link.open()
@@ -364,9 +406,22 @@ class Peer:
             discard(attached, delivery)
 
 
-def _check_dynamic(terminus: Any) -> None:
+def _check_terminus(terminus: Any) -> None:
+    """Refuse a terminus that is no queue."""
     if terminus.dynamic:
         raise RefusedError(NOT_IMPLEMENTED, "there are no temporary queues: give the name of a queue")
+    if (terminus.address or "").startswith(_TOPIC_PREFIXES) or not _TOPICS.isdisjoint(_symbols(terminus.capabilities)):
+        raise RefusedError(NOT_IMPLEMENTED, "there are no topics: give the name of a queue")
+
+
+def _symbols(data: Any) -> set[str]:
+    """The symbols in a field that has one, or an array of them."""
+    data.rewind()
+    if data.next() is None:
+        return set()
+    found = data.get_object()
+    listed = getattr(found, "elements", found) if not isinstance(found, str) else [found]
+    return {one for one in listed if isinstance(one, str)} if isinstance(listed, list | tuple) else set()
 
 
 def _has_filter(source: Any) -> bool:

@@ -1,5 +1,6 @@
 """Transactions of AMQP 1.0 (part 4) as the node's own, without I/O: declared, used and discharged by their numbers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,6 +72,7 @@ class Transactions:
         self._open: dict[bytes, TransactionApi] = {}
         self._doomed: dict[bytes, str] = {}
         """Those of which a part has failed, with the reason: they can only be rolled back."""
+        self._parties: dict[bytes, list[Callable[[bool], None]]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -96,15 +98,27 @@ class Transactions:
         if identifier is not None and identifier in self._open:
             self._doomed.setdefault(identifier, reason)
 
+    def at_end(self, identifier: bytes | None, party: Callable[[bool], None]) -> None:
+        """Call back when an open transaction has ended: True if it is committed."""
+        self._parties.setdefault(identifier or b"", []).append(party)
+
+    def _ended(self, identifier: bytes, committed: bool) -> None:
+        for party in self._parties.pop(identifier, ()):
+            party(committed)
+
     async def discharge(self, request: Discharge) -> None:
         """End one. RefusedError if it cannot be committed: then nothing of it has happened."""
         unit = self.find(request.identifier)
         del self._open[request.identifier]
         reason = self._doomed.pop(request.identifier, "")
+        committed = False
         try:
             await (unit.abort() if request.fail or reason else unit.commit())
+            committed = not (request.fail or reason)
         except MessageQueuingError as error:
             raise RefusedError(ROLLBACK, str(error)) from None
+        finally:
+            self._ended(request.identifier, committed)
         if reason and not request.fail:
             raise RefusedError(ROLLBACK, f"a part of the transaction was refused, so none of it is done: {reason}")
 
@@ -113,7 +127,10 @@ class Transactions:
         self._doomed.pop(identifier, None)
         unit = self._open.pop(identifier, None)
         if unit is not None:
-            await unit.abort()
+            try:
+                await unit.abort()
+            finally:
+                self._ended(identifier, committed=False)
 
     async def abort_all(self) -> None:
         """The connection, or the link to the coordinator, is gone."""

@@ -134,9 +134,10 @@ class OpenQueueDescriptor(SendingDescriptor):
         else:
             self.context.outcomes.poison.aborted(queue, lookup_identifier, value)
 
-    def end_read_in(self, lookup_identifier: int, transaction: InTransaction) -> None:
+    def end_read_in(self, lookup_identifier: int, transaction: InTransaction, *, hold: bool = False) -> None:
         """Hand a message that is locked to a transaction: received if it commits, in its old place if it aborts.
 
+        With ``hold``, an abort leaves it locked for this descriptor, as before, while that is open.
         MQ_ERROR_TRANSACTION_USAGE if the queue is not transactional.
         """
         if transaction is None or not self.queue.transactional:
@@ -151,7 +152,16 @@ class OpenQueueDescriptor(SendingDescriptor):
                 ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, f"message {lookup_identifier:#x} is no longer locked"
             )
         self.begun.discard(lookup_identifier)
-        unit.adopt(self.queue, lookup_identifier, position)
+        unit.adopt(self.queue, lookup_identifier, position, self if hold else None)
+
+    def hold(self, lookup_identifier: int) -> bool:
+        """Lock a message again whose transaction aborts; False if this descriptor is closed, or the message purged."""
+        position = self.queue.locked[lookup_identifier]
+        if not self._open or position.state is PositionState.PURGE_PENDING:
+            return False
+        position.transaction = None
+        self.begun.add(lookup_identifier)
+        return True
 
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
         """Dequeue Message End (3.1.7.1.12)."""

@@ -23,6 +23,7 @@ from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context
+    from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.queue import Queue
     from qmnode.model.reading import WaitingRead
 
@@ -44,6 +45,8 @@ class TransactionalOperation(NamedTuple):
     value: bytes
     target: "Queue | None" = None
     reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE
+    reader: "OpenQueueDescriptor | None" = None
+    """The reader that holds the message again if the transaction aborts."""
 
 
 def unit_of_work(context: "Context", transaction: InTransaction) -> "Transaction":
@@ -119,7 +122,7 @@ class Transaction(TransactionApi):
         if entries:
             kind, reason = OperationType.ENQUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE
             self.operations += [
-                tuple.__new__(TransactionalOperation, (kind, queue, lookup_identifier, value, None, reason))
+                tuple.__new__(TransactionalOperation, (kind, queue, lookup_identifier, value, None, reason, None))
                 for lookup_identifier, value in entries
             ]
             self._last_sent = len(self.operations) - 1
@@ -134,10 +137,18 @@ class Transaction(TransactionApi):
             TransactionalOperation(OperationType.DEQUEUE, queue, lookup_identifier, value, None, reason)
         )
 
-    def adopt(self, queue: "Queue", lookup_identifier: int, position: LockedPosition) -> None:
+    def adopt(
+        self,
+        queue: "Queue",
+        lookup_identifier: int,
+        position: LockedPosition,
+        reader: "OpenQueueDescriptor | None" = None,
+    ) -> None:
         """A message that a two-phase read has locked is received in this transaction."""
         position.transaction = self
-        self.operations.append(TransactionalOperation(OperationType.DEQUEUE, queue, lookup_identifier, position.value))
+        self.operations.append(
+            TransactionalOperation(OperationType.DEQUEUE, queue, lookup_identifier, position.value, None, reader=reader)
+        )
 
     def move(self, queue: "Queue", lookup_identifier: int, value: bytes, target: "Queue") -> None:
         """Move Message in a transaction (3.1.7.1.16): a taken message is locked, and in its new queue at commit."""
@@ -221,7 +232,7 @@ class Transaction(TransactionApi):
         queue.arrive_committed(entries)
 
     def _do(self, operation: TransactionalOperation) -> None:
-        kind, queue, lookup_identifier, value, target, reason = operation
+        kind, queue, lookup_identifier, value, target, reason, _ = operation
         if queue.deleted:
             return
         position = queue.unlock(lookup_identifier)
@@ -248,7 +259,7 @@ class Transaction(TransactionApi):
 
     def _return(self, operation: TransactionalOperation, count: bool) -> None:
         queue, lookup_identifier = operation.queue, operation.lookup_identifier
-        if queue.deleted:
+        if queue.deleted or (operation.reader is not None and operation.reader.hold(lookup_identifier)):
             return
         position = queue.unlock(lookup_identifier)
         if position.state is PositionState.PURGE_PENDING:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from proton import Condition, Delivery, Timeout
-from proton.reactor import AtLeastOnce, AtMostOnce
+from proton import Condition, Delivery, Timeout, symbol
+from proton.reactor import AtLeastOnce, AtMostOnce, DurableSubscription, ReceiverOption
+from proton.utils import LinkDetached
 
+from qmnode.amqp.codec import Described, ULong
 from qmnode.settings.node import PoisonSettings
 from qmnode.structures.message_classes import MessageClass
 from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take
+from tests.amqp.raw import BEGIN, frame, opened, performative, read_frames, values
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
@@ -213,6 +216,56 @@ async def test_credit_that_is_drained_leaves_the_messages_in_their_queue(door: D
     assert await in_thread(work) == 0
     await door.send("orders", b"1")
     assert await door.bodies("orders") == [b"1"]
+
+
+async def test_a_receiver_that_drains_without_credit_is_answered(door: Door) -> None:
+    await door.send("orders", b"1")
+    source = Described(ULong(0x28), ["orders"])
+    attach = performative(0x12, ["drain", 0, True, None, None, source, Described(ULong(0x29), [])])
+
+    def flow(count: int, credit: int) -> bytes:
+        return frame(performative(0x13, [0, 1000, 0, 1000, 0, count, credit, None, True]))
+
+    def answers() -> list[list[Any]]:
+        found = []
+        with opened(door.door.port, BEGIN, frame(attach)) as connection:
+            read_frames(connection, b"\x00\x53\x12")
+            for count, credit in ((0, 0), (0, 0), (0, 1), (1, 0)):
+                connection.sendall(flow(count, credit))
+                flows: list[Any] = []
+                while not flows:
+                    data = read_frames(connection, b"\x00\x53\x13")
+                    flows = [one.value for one in values(data) if one.descriptor == 0x13 and one.value[4:]]
+                found.append(flows[0][5:7] + flows[0][8:9])
+        return found
+
+    assert await in_thread(answers) == [[0, 0, True], [0, 0, True], [1, 0, True], [1, 0, True]]
+
+
+class Subscribing(ReceiverOption):  # type: ignore[misc]
+    """A receiver of a topic, as JMS has it."""
+
+    def apply(self, receiver: Any) -> None:
+        receiver.source.capabilities.put_object(symbol("topic"))
+
+
+@pytest.mark.parametrize(
+    ("address", "options"),
+    [
+        ("orders", [Subscribing()]),
+        ("orders", [DurableSubscription()]),
+        ("topic://orders", []),
+        ("/topic/orders", []),
+    ],
+)
+async def test_topics_and_durable_subscriptions_are_refused(door: Door, address: str, options: list[Any]) -> None:
+    def attach() -> None:
+        with connected(door.url) as client:
+            client.create_receiver(address, options=options)
+
+    with pytest.raises(LinkDetached, match="amqp:not-implemented"):
+        await in_thread(attach)
+    assert door.door.counts.links == 0
 
 
 async def test_dead_letters_journals_and_subqueues_are_received_from(door: Door) -> None:

@@ -159,6 +159,49 @@ async def test_queues_in_a_transaction_are_transactional(door: Door) -> None:
     assert await door.bodies("done") == []
 
 
+class Keeper(Mover):
+    """Keeps the message of a transaction that is rolled back, and then accepts it, or leaves it."""
+
+    def on_message(self, event: Any) -> None:
+        self.seen.append(bytes(event.message.body))
+        self.delivery = event.delivery
+        self.transaction.accept(self.delivery)
+        self.transaction.abort()
+
+    def on_transaction_aborted(self, event: Any) -> None:
+        event.transaction._pending.clear()  # the library would release it
+        self.receiver.flow(1)  # which brings it again if it is back in the queue
+        self.container.declare_transaction(self.connection, handler=self)
+
+    def on_transaction_declared(self, event: Any) -> None:
+        self.transaction = event.transaction
+        if not self.seen:
+            self.receiver.flow(1)
+            return
+        if self.ends.pop(0) == "accept":
+            self.accept(self.delivery)
+        self.connection.close()
+
+
+async def test_a_message_is_still_its_receivers_after_a_rollback(door: Door) -> None:
+    await door.send("exact", b"1")
+    keeper = Keeper(door.url, ["accept"], size=1)
+    await in_thread(lambda: Container(keeper).run())
+    assert keeper.seen == [b"1"]
+    assert (await door.manager.queue(r".\private$\exact")).message_count == 0
+
+
+async def test_a_rollback_before_the_link_ends_returns_the_message_with_it(door: Door) -> None:
+    await door.send("exact", b"1")
+    keeper = Keeper(door.url, ["leave"], size=1)
+    await in_thread(lambda: Container(keeper).run())
+
+    async def back() -> bool:
+        return await door.bodies("exact") == [b"1"]
+
+    await holds(back, 10, "the message is back")
+
+
 # Without a socket
 
 
