@@ -4,8 +4,10 @@ import ipaddress
 import select
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -127,12 +129,13 @@ def open_session(
     )
     session = Session(url, connection, clock)
     try:
-        connection.open(read_server_info=False)
-        # ldap3 leaves the socket without a limit, and with its own option in whole seconds by a socket option.
-        connection.socket.settimeout(settings.connect_timeout)
-        if scheme == "ldap" and settings.start_tls and not connection.start_tls(read_server_info=False):
-            raise DirectoryUnavailable(f"{url} does not offer StartTLS: use ldaps://, or set start_tls to false")
-        bound = settings.bind is BindMethod.ANONYMOUS or connection.bind(read_server_info=False)
+        with _limited(connection, settings):
+            connection.open(read_server_info=False)
+            # ldap3 leaves the socket without a limit, and with its own option in whole seconds by a socket option.
+            connection.socket.settimeout(settings.connect_timeout)
+            if scheme == "ldap" and settings.start_tls and not connection.start_tls(read_server_info=False):
+                raise DirectoryUnavailable(f"{url} does not offer StartTLS: use ldaps://, or set start_tls to false")
+            bound = settings.bind is BindMethod.ANONYMOUS or connection.bind(read_server_info=False)
         connection.socket.settimeout(settings.operation_timeout)
     except (LDAPExceptionError, OSError) as error:
         session.close()
@@ -145,6 +148,25 @@ def open_session(
         session.close()
         raise _refusal(url, settings, result)
     return session
+
+
+@contextmanager
+def _limited(connection: Any, settings: DirectorySettings) -> Iterator[None]:
+    """End the connection if it is not open in time. ldap3 limits only the time of each piece of an answer, and a server
+    may send pieces for ever, before it has shown who it is.
+    """
+
+    def end() -> None:
+        with suppress(OSError, AttributeError):  # closed already
+            socket.socket.shutdown(connection.socket, socket.SHUT_RDWR)
+
+    limit = threading.Timer(settings.connect_timeout + settings.operation_timeout, end)
+    limit.daemon = True
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.cancel()
 
 
 def _server(url: str, settings: DirectorySettings, address: str | None) -> tuple[str, str, Any, _Tls]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +13,7 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.errors import ConstraintViolated, DirectoryError
+from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable
 from mqenterprise.directory.groups import groups_of
 from mqenterprise.directory.notification import SYNC_STATE, Changed, Watcher
 from mqenterprise.directory.service import EnterpriseDirectory
@@ -209,3 +212,29 @@ def test_malformed_reports_of_changes_end_no_watch() -> None:
             wait_until(lambda: any(change.identifier == guid for change in told), 30, "the next change is heard")
         finally:
             watcher.stop(30)
+
+
+@attack(
+    Area.DIRECTORY,
+    can="as a directory server, or in its place before it shows a certificate, answer the first request without an end",
+    promised="whoever connects gives up in time",
+)
+def test_an_endless_answer_to_the_first_request_is_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with suppress(OSError):
+                taken, _ = listener.accept()
+                with taken:
+                    taken.recv(65_536)
+                    taken.sendall(b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01\x78\x84\x7f\xff\xff\x00")
+                    while True:
+                        taken.sendall(bytes(100))
+                        paused.wait(0.05)
+
+        paused = threading.Event()
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+        given = {"servers": (url,), "bind": "anonymous", "root": ROOT, "connect_timeout": 1, "operation_timeout": 1}
+        with pytest.raises(DirectoryUnavailable):
+            LdapConnection(DirectorySettings.model_validate(given)).read("")
