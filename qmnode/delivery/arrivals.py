@@ -26,6 +26,7 @@ from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
 from qmnode.security.service import Arrival, QueueRules
+from qmnode.shares.parties import Kind as PartyKind
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
 from qmnode.structures.envelope import Packet
@@ -50,6 +51,8 @@ _PASSING: Final = (DestinationKind.FORWARD, DestinationKind.CONNECTOR)
 _INFINITE: Final = 0xFFFF_FFFF
 _TRANSACTIONAL: Final = RecordFlag.TRANSACTIONAL.value
 _JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL).value
+_TIGHT: Final = 16 * 1024 * 1024
+"""Bytes that arrive at once at most: with fewer left for strangers, a new peer is looked up before it is refused."""
 _NAMES_KEPT: Final = 4096
 _HOPS: Final = UserFlags.RC.mask
 _NOT_JUDGED: Final = Refused(
@@ -149,6 +152,7 @@ class Arrivals:
             or not self._are_senders_settled(connection, messages)
             or forwarding.is_news(messages)
             or forwarding.waits_for_neighbour(connection, messages)
+            or self._waits_for_party(connection)
         )
 
     async def _wait_for_receiver(self, batches: deque[Sequence[ReceivedMessage]]) -> None:
@@ -380,7 +384,8 @@ class Arrivals:
             self._network.forwarded(outgoing, connection, hops)
         for packet, reason in admission.dead_letters:
             position = next_position(manager, packet)
-            manager.outcomes.add_to_dead_letters(position, value_of_packet(packet, now), reason)
+            limit = self._quota_limit(connection, is_left_here=True)
+            manager.outcomes.add_to_dead_letters(position, value_of_packet(packet, now), reason, limit)
         self._state.write(admission.records)
 
     def _consequences(self, connection: Connection, admission: Admission) -> None:
@@ -478,14 +483,25 @@ class Arrivals:
     # Destinations
 
     def _room(self, connection: Connection, destinations: Iterable[Destination]) -> int | None:
-        """Bytes left for a batch. Messages that pass for strangers may use half of the node's space at most."""
+        """Bytes left for a batch."""
         quotas = self._manager.quotas
         if quotas.limit == float("inf"):
             return None
-        limit = quotas.limit
-        if any(one.kind in _PASSING for one in destinations) and not self._network.neighbours.is_declared(connection):
-            limit /= 2
+        limit = self._quota_limit(connection, is_left_here=any(one.kind in _PASSING for one in destinations))
         return max(0, int(limit) - quotas.used)
+
+    def _quota_limit(self, connection: Connection, *, is_left_here: bool) -> float:
+        """The bytes up to which the node stores messages of a peer. Those that nobody here may ever receive, because
+        they pass or are dead letters, may use half of the node's space at most if a stranger brings them.
+        """
+        quotas, kind = self._manager.quotas, self._network.neighbours.party(connection).kind
+        return quotas.limit / 2 if is_left_here and kind is PartyKind.STRANGER else quotas.limit_of(kind)
+
+    def _waits_for_party(self, connection: Connection) -> bool:
+        """Whether there is no room for strangers, and it is not known yet whether the peer is one."""
+        quotas = self._manager.quotas
+        is_tight = quotas.used > quotas.limit_of(PartyKind.STRANGER) - _TIGHT
+        return is_tight and self._network.neighbours.is_pending(connection)
 
     def _destination(self, name: DestinationName, connection: Connection | None = None) -> Destination:
         """The current destination of a name, for messages that a connection delivered."""

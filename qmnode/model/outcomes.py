@@ -29,6 +29,7 @@ from qmnode.model.record import (
     with_prefix,
 )
 from qmnode.model.serialization import Destination, serialize
+from qmnode.shares.parties import Kind
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import (
     INSECURE_NACKS,
@@ -149,6 +150,8 @@ class Outcomes:
         self.poison = PoisonPolicy(context)
         self.journal_copies_dropped = 0
         """Copies that a journal's quota had no room for."""
+        self.dead_letters_dropped = 0
+        """Copies that a dead-letter queue, or the queue manager's quota, had no room for."""
 
     def message_position_deleted(self, queue: "Queue", lookup_identifier: int, value: bytes, reason: int) -> None:
         """A message was deleted for this reason."""
@@ -174,7 +177,7 @@ class Outcomes:
         if not asked:
             message = received_message(lookup_identifier, value)
             kept_in = dead_letter_queue(self._context, message, len(value) - PREFIX_SIZE)
-            kept_in.insert(lookup_identifier, with_class(kept(value), reason))
+            self._keep_dead(kept_in, lookup_identifier, value, reason, self._context.quotas.limit)
 
     def arrived(self, lookup_identifier: int, value: bytes) -> None:
         """A message reached its queue here: acknowledge that, and keep a copy if it was sent from here."""
@@ -190,11 +193,15 @@ class Outcomes:
         else:
             self.journal_copies_dropped += 1
 
-    def add_to_dead_letters(self, lookup_identifier: int, value: bytes, reason: int) -> None:
+    def add_to_dead_letters(
+        self, lookup_identifier: int, value: bytes, reason: int, limit: float | None = None
+    ) -> None:
         """Negative source journaling: copy a message that was not received to a dead-letter queue, if it asks for that.
 
         The application's named queue is used, or else the system's, for messages from other machines too. A
         transactional message from elsewhere is kept by its sender, who is notified by the final acknowledgment.
+
+        ``limit``: the bytes that the queue manager may store with it, if the message was not stored here before.
         """
         message = received_message(lookup_identifier, value)
         context = self._context
@@ -203,7 +210,18 @@ class Outcomes:
         if message.transactional and message.source_machine_identifier != context.identifier:
             return
         queue = dead_letter_queue(context, message, len(value) - PREFIX_SIZE)
-        queue.insert(lookup_identifier, with_class(kept(value), reason))
+        self._keep_dead(queue, lookup_identifier, value, reason, context.quotas.limit if limit is None else limit)
+
+    def _keep_dead(self, queue: "Queue", lookup_identifier: int, value: bytes, reason: int, limit: float) -> None:
+        """Put a message into a dead-letter queue. Beyond its quota it is discarded (MS-MQDMPR 3.1.1.12)."""
+        if self._context.quotas.has_room(queue, len(value) - PREFIX_SIZE, limit):
+            queue.insert(lookup_identifier, with_class(kept(value), reason))
+            return
+        self.dead_letters_dropped += 1
+        log.warning(
+            "dead letters are discarded: receive or purge those that are kept, or raise the quota of their queue",
+            queue=queue.pathname, discarded=self.dead_letters_dropped,
+        )  # fmt: skip
 
     def acknowledge(self, message: Message, message_class: int) -> None:
         """Send Administration Acknowledgment (MS-MQQB 3.1.7.15), if the message asks for one of this class."""
@@ -281,7 +299,8 @@ class Outcomes:
             log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
             return
         size = len(value) - PREFIX_SIZE
-        if context.quotas.status(queue, len(value)) is not EnqueueStatus.ACCEPTED:
+        kind = Kind.OWN if account is OWN else Kind.DECLARED if account.declared else Kind.STRANGER
+        if not context.quotas.has_room(queue, len(value), context.quotas.limit_of(kind)):
             return
         if not context.notices.admits(account, size, context.quotas.limit):
             log.warning(
@@ -335,16 +354,19 @@ class PoisonPolicy:
 
     def _move_away(self, queue: "Queue", lookup_identifier: int, value: bytes, counted: bytes) -> bool:
         if self.settings.target == "dead-letter":
+            target = self._context.queues.transactional_dead_letter
+            if self._context.quotas.is_over_its_own(target, len(value) - PREFIX_SIZE):
+                return False  # rather at the head of its queue than lost
             queue.remove(lookup_identifier, value)
             reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
             queue.tally.die(value, reason)
             if queue.recorder is not None:
                 queue.recorder.deleted(queue, value, reason)
-            self._context.queues.transactional_dead_letter.insert(lookup_identifier, with_class(kept(counted), reason))
+            target.insert(lookup_identifier, with_class(kept(counted), reason))
             return True
         if queue.parent is not None:
             return False  # a subqueue has no subqueues: messages that fail there stay there
-        target = self._context.queues.subqueue(queue, POISON_SUBQUEUE)
+        subqueue = self._context.queues.subqueue(queue, POISON_SUBQUEUE)
         queue.remove(lookup_identifier, value)
-        target.insert(lookup_identifier, counted)
+        subqueue.insert(lookup_identifier, counted)
         return True

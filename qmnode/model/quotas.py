@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.settings.node import QuotaSettings
+from qmnode.shares.parties import Kind
+from qmnode.shares.resources import QUOTA
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 
@@ -54,10 +56,24 @@ class Quotas:
         """Whether a queue may take ``size`` more bytes."""
         if self.used + size > self.limit:
             return EnqueueStatus.QUEUE_MANAGER_QUOTA_EXCEEDED
-        quota = queue.quota
-        if quota != INFINITE and queue.total_bytes + queue.reserved_bytes + size > quota * _KB:
+        if self.is_over_its_own(queue, size):
             return EnqueueStatus.QUEUE_QUOTA_EXCEEDED
         return EnqueueStatus.ACCEPTED
+
+    @staticmethod
+    def is_over_its_own(queue: "Queue", size: int) -> bool:
+        """Whether ``size`` more bytes would pass the queue's own quota."""
+        return queue.quota != INFINITE and queue.total_bytes + queue.reserved_bytes + size > queue.quota * _KB
+
+    def limit_of(self, kind: Kind) -> float:
+        """Stored bytes of all parties up to which more messages of a kind of party are taken."""
+        if kind is Kind.OWN:
+            return self.limit
+        return self.limit * (1 - (QUOTA.own if kind is Kind.DECLARED else QUOTA.reserve))
+
+    def has_room(self, queue: "Queue", size: int, limit: float) -> bool:
+        """Whether a queue may take ``size`` more bytes while all queues hold no more than ``limit``."""
+        return self.used + size <= limit and self.status(queue, size) is EnqueueStatus.ACCEPTED
 
     def check(self, queue: "Queue", size: int) -> None:
         """Raise if a queue may not take ``size`` more bytes."""

@@ -88,6 +88,16 @@ TRANSIT_QUEUES: Final = Resource(
     block=1 / 8,
     evicted="queues that are empty",
 )
+QUOTA: Final = Resource(
+    "quota",
+    "stored messages: strangers' are taken while all together leave the reserve free, whoever stored them",
+    "bytes",
+    "quotas.queue_manager_quota",
+    "the session is closed, and the messages wait at the peer; refused copies for the dead-letter queue are discarded",
+    reserve=1 / 4,
+    own=1 / 8,
+    block=3 / 4,
+)
 HELD_BYTES: Final = Resource(
     "held_bytes",
     "incomplete packets, and received messages that wait for a verification, the directory or the disk",
