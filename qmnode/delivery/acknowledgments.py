@@ -31,14 +31,15 @@ class Acknowledgments:
         self._loop = asyncio.get_running_loop()
         self._reached: set[str] = set()
         self._reached_at = float("-inf")
-        self.final_acks = FinalAcks(network.manager, network.state, self._queue_sender_of)
+        self.final_acks = FinalAcks(network.manager, network.state, self._queue_sender_of, self._answers_for)
 
     def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
         """Receive an OrderAck packet, 3.1.5.6."""
         body, now, distrust = received.body, self._loop.time(), self._network.distrust
         sequence = self._outgoing.of(body.tx_sequence_id)
         number = body.tx_sequence_number
-        is_for_author = sequence is not None and sequence.destination in (ZERO_GUID, received.author)
+        author = received.author if sequence is None else self._answers_for(received.author, sequence.destination)
+        is_for_author = sequence is not None and sequence.destination in (ZERO_GUID, author)
         if (
             sequence is not None
             and is_for_author
@@ -56,7 +57,7 @@ class Acknowledgments:
             if not number:
                 return
         result, sequence = self._outgoing.take_order_ack(
-            received.author, body.tx_sequence_id, number, now, self._network.time()
+            author, body.tx_sequence_id, number, now, self._network.time()
         )
         if result is AckResult.FORGED:
             distrust.missed(Kind.ORDER_ACK, connection.address, now)
@@ -107,7 +108,8 @@ class Acknowledgments:
         number = self._believed(sequence, order, address)
         if number:
             now, time = self._loop.time(), self._network.time()
-            result, _ = self._outgoing.take_order_ack(order.author, order.body.tx_sequence_id, number, now, time)
+            author = self._answers_for(order.author, sequence.destination)
+            result, _ = self._outgoing.take_order_ack(author, order.body.tx_sequence_id, number, now, time)
             if result is AckResult.PROGRESS:
                 self._progress(sequence, address)
 
@@ -124,7 +126,7 @@ class Acknowledgments:
     def _believed(self, sequence: OutgoingSequence, received: OrderAckReceived, address: str) -> int:
         """The number up to which an order acknowledgment from another address is accepted."""
         queue_sender = self._network.queue_sender(sequence.queue)
-        if queue_sender is None or received.author != sequence.destination:
+        if queue_sender is None or self._answers_for(received.author, sequence.destination) != sequence.destination:
             return 0
         return queue_sender.unacknowledged.stored_up_to(received, address)
 
@@ -132,6 +134,9 @@ class Acknowledgments:
         """Whether an order acknowledgment is kept until the next hop has stored more messages."""
         queue_sender = self._network.queue_sender(sequence.queue)
         return queue_sender is not None and queue_sender.credibility.order_ack is received
+
+    def _answers_for(self, author: Guid, destination: Guid) -> Guid:
+        return self._network.identities.answers_for(author, destination)
 
     def _is_reached(self, address: str, now: float) -> bool:
         """Whether messages of this node go to an address, or did so a moment ago."""

@@ -55,11 +55,15 @@ class FinalAcks:
         manager: "QueueManager",
         state: "ProtocolState",
         queue_sender: "Callable[[int], QueueSender | None]",
+        answers_for: Callable[[Guid, Guid], Guid],
     ) -> None:
-        """``queue_sender`` finds the sender of an outgoing queue by the identifier of an unacknowledged sequence."""
+        """``queue_sender`` finds the sender of an outgoing queue by the identifier of an unacknowledged sequence.
+        ``answers_for`` is that of :class:`qmnode.delivery.identities.Identities`.
+        """
         self._manager = manager
         self._state = state
         self._queue_sender = queue_sender
+        self._answers_for = answers_for
 
     def wait_for(self, entries: Iterable[Entry], destination: Guid, outgoing: bytes) -> None:
         """Keep messages that arrived at ``destination`` until their final acknowledgment comes.
@@ -94,7 +98,7 @@ class FinalAcks:
             return True
         packet = packet_of(value)
         destination = destination_of(packet, Guid(record[_DESTINATION] or ZERO_GUID))
-        fate = final_ack_fate(packet, acknowledgment, destination)
+        fate = self._fate(packet, acknowledgment, destination)
         if fate is Fate.KEEP:
             return False
         if belief(record[_DESTINATION.stop :], destination, True) not in (Belief.WHOLE, Belief.IF_ARRIVED):
@@ -126,7 +130,7 @@ class FinalAcks:
         if entry is None:
             return False
         destination = destination_of(packet_of(entry[1]), queue_sender.unacknowledged.destination)
-        fate = final_ack_fate(packet_of(entry[1]), acknowledgment, destination)
+        fate = self._fate(packet_of(entry[1]), acknowledgment, destination)
         if fate is Fate.KEEP:
             return False
         believed = belief(queue_sender.key, destination, False)
@@ -137,6 +141,10 @@ class FinalAcks:
         queue_sender.unacknowledged.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
         self._end(entry, fate, acknowledgment)
         return True
+
+    def _fate(self, packet: bytes, acknowledgment: FinalAckReceived, destination: Guid) -> Fate:
+        author = self._answers_for(acknowledgment.author, destination)
+        return final_ack_fate(packet, acknowledgment._replace(author=author), destination)
 
     def _end(self, entry: Entry, fate: Fate, acknowledgment: FinalAckReceived) -> None:
         outcomes = self._manager.outcomes

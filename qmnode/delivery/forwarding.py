@@ -24,7 +24,7 @@ from qmnode.model.packet import value_of_packet
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.quotas import OWN, Account
-from qmnode.model.record import FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, expiry, with_prefix
+from qmnode.model.record import FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, RecordFlag, expiry, with_prefix
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.outcomes import Neighbour
@@ -218,7 +218,10 @@ def move_to_connector(queue: OutgoingQueue, site: Guid) -> None:
     while (entry := queue.take()) is not None:
         lookup_identifier, value = entry
         queue.remove(lookup_identifier, value)
-        if value[SOURCE] != context.identifier:  # it waited for its machine, which has a timeout of its own
+        if value[SOURCE] == context.identifier:
+            if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:  # nobody acknowledges it: it has reached the end of its way here
+                context.outcomes.add_to_journal(context.queues.journal, lookup_identifier, value)
+        else:  # it waited for its machine, which has a timeout of its own
             value = with_prefix(value, expires=expiry(value_of_packet(value[PREFIX_SIZE:], 0, transit=True)))
         connector_queue(context, site, bool(value[FLAGS] & TRANSACTIONAL)).insert(lookup_identifier, value)
     context.store.durable()

@@ -135,6 +135,14 @@ class Identities:
         """Whether the topology lets a queue manager forward messages of ``source``."""
         return self._topology is not None and self._topology.may_pass_on(neighbour, source)
 
+    def answers_for(self, author: Guid, destination: Guid) -> Guid:
+        """The queue manager in whose place the author of an acknowledgment answers: itself, or the ``destination`` whose
+        connector it is. A foreign system acknowledges nothing: its messages end at a connector queue.
+        """
+        if author != destination and self._topology is not None and self._topology.is_connector(author, destination):
+            return destination
+        return author
+
     async def _find_addresses(self, neighbour: Neighbour, machines: list[Guid]) -> None:
         """Note which machines have known addresses in the directory, and which could not be looked up in time.
 

@@ -304,6 +304,12 @@ class Network:
         """Whether an order acknowledgment for messages of this queue is still pending."""
         return self.state.outgoing.is_awaited(self.state.key_of(queue))
 
+    def sequence_ended(self, queue: OutgoingQueue) -> None:
+        """All messages of an outgoing queue are in a connector queue of this node: nobody acknowledges their order."""
+        sequence = None if queue.message_count else self.state.outgoing.end(self.state.key_of(queue))
+        if sequence is not None:
+            self.state.changed(sequence)
+
     def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
         """The state of the queue's outgoing sequence."""
         return transfer_information(self, queue)

@@ -307,6 +307,7 @@ class QueueConnection:
             self.owner = await self._network.protection.owner(format_name) or ZERO_GUID
         except ConnectorHere as connector:
             move_to_connector(self._queue, connector.site)
+            self._network.sequence_ended(self._queue)
             self._way.ends_here(*self._now())
         except ResolutionError as error:
             self._log_unresolved(str(error))

@@ -135,6 +135,10 @@ class Topology:
             return False
         return machine.routing_server or (origin.foreign and not set(origin.sites).isdisjoint(machine.sites))
 
+    def is_connector(self, machine: Guid, foreign: Guid) -> bool:
+        """Whether a queue manager takes the messages of a foreign system, as far as is known."""
+        return self._snapshot is not None and self._snapshot.is_connector(machine, foreign)
+
     def connector_site(self, machine: Guid) -> Guid | None:
         """The foreign site for whose messages this queue manager is a connector, if ``machine`` is in one."""
         if self._router is None:

@@ -442,6 +442,18 @@ class OutgoingSequences:
         if sequence.acknowledged < number <= sequence.previous_sent:
             self._broken[sequence] = None
 
+    def end(self, queue: bytes) -> OutgoingSequence | None:
+        """End a sequence whose messages have all left without being sent: nothing acknowledges its numbers. Return it
+        if it changed.
+        """
+        sequence = self._sequences.get(queue)
+        if sequence is None or sequence.idle():
+            return None
+        self.disconnected(sequence)
+        self._by_id = {key: value for key, value in self._by_id.items() if value is not sequence}
+        sequence.active_id, sequence.acknowledged = sequence.next_id, sequence.next_number - 1
+        return sequence
+
     def is_awaited(self, queue: bytes) -> bool:
         """Whether an order acknowledgment for messages of the queue is pending."""
         sequence = self._sequences.get(queue)

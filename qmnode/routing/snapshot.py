@@ -120,6 +120,19 @@ class TopologySnapshot:
             (link for link in self.links if link not in gone_links),
         )
 
+    def is_connector(self, machine: Guid, foreign: Guid) -> bool:
+        """Whether a queue manager takes the messages of a foreign system: it is in its site, or a gate of a link to
+        it.
+        """
+        destination, connector = self.machines.get(foreign), self.machines.get(machine)
+        if destination is None or connector is None or not destination.foreign or connector.foreign:
+            return False
+        return any(
+            site in connector.sites
+            or any(machine in self.gates_of_link(link) for link in self.links_of_site.get(site, ()))
+            for site in self.sites_of(destination)
+        )
+
     def sites_of(self, machine: Machine) -> tuple[Guid, ...]:
         """The sites through which a machine is reached: only the foreign sites of a foreign system."""
         if not machine.foreign:
