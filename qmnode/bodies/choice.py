@@ -61,10 +61,18 @@ def decode(
     format: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     code_page: str = activex.DEFAULT_CODE_PAGE,
+    headers: Mapping[str, str] | None = None,
 ) -> Decoded:
-    """The value of a body, in the recognised or the given format. Never raises."""
-    name = format or recognise(body, body_type)
+    """The value of a body, in the recognised or the given format. Never raises. ``headers`` are those of NServiceBus or
+    Rebus, which may say how the body is compressed and encoded.
+    """
+    name = format or ""
     try:
+        if headers:
+            from qmnode.bodies.transfer import plain_content
+
+            body = plain_content(body, headers, limits)
+        name = name or recognise(body, body_type)
         chosen = named_type(name)
         if name and chosen is None and name not in FORMATS:
             raise BodyError(f"{name!r:.80} is no format: use {', '.join(FORMATS)} or a body type such as VT_BSTR")

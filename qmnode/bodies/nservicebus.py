@@ -3,7 +3,6 @@
 The body is in the format of the endpoint's serializer, usually XML or JSON; ``NServiceBus.ContentType`` names it.
 """
 
-import re
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -11,10 +10,6 @@ from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.xml_text import parse
 
 NAME: Final = "nservicebus"
-_CONTROL: Final = re.compile(rb"&#(?:x0{0,8}([0-9A-Fa-f]{1,2})|0{0,8}([0-9]{1,2}));")
-_STAND_IN: Final = 0xF700
-"""Start of the placeholders for control characters while XML is parsed, in the private use area."""
-_CONTROLS: Final = {_STAND_IN + number: number for number in range(32)}
 _ROOT: Final = "ArrayOfHeaderInfo"
 _END: Final = b"</ArrayOfHeaderInfo>"
 _START: Final = (
@@ -25,28 +20,22 @@ _START: Final = (
 
 def recognise(extension: bytes) -> bool:
     """Whether it is such a list, complete or truncated."""
-    return b"<ArrayOfHeaderInfo" in extension[:256]
+    return b"<ArrayOfHeaderInfo" in extension[:512].replace(b"\0", b"")  # it may be UTF-16
 
 
 def decode(extension: bytes, budget: Budget) -> dict[str, str]:
     """Headers by name. Data after the list, such as the NUL characters of old senders, are ignored."""
     end = extension.rfind(_END)
     content = extension[: end + len(_END)] if end >= 0 else extension
-    root = parse(_CONTROL.sub(_stand_in, content), budget)
+    root = parse(content, budget)
     if root.name != _ROOT:
         raise BodyError(f"the headers are <{root.name:.80}>, and NServiceBus writes <{_ROOT}>")
     found: dict[str, str] = {}
     for info in root.children:
         key, value = info.child("Key"), info.child("Value")
         if key is not None:
-            found[key.text.translate(_CONTROLS)] = "" if value is None else value.text.translate(_CONTROLS)
+            found[key.text] = "" if value is None else value.text
     return found
-
-
-def _stand_in(reference: re.Match[bytes]) -> bytes:
-    """Replace a reference to a control character, which XML and Expat forbid but .NET allows in headers."""
-    number = int(reference[1], 16) if reference[1] else int(reference[2])
-    return f"&#x{_STAND_IN + number:X};".encode() if number < 32 and number not in b"\t\n\r" else reference[0]
 
 
 def encode(headers: dict[str, str]) -> bytes:

@@ -8,21 +8,27 @@ and its parser is written in Python.
 
 import codecs
 import re
+import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NoReturn
 from xml.etree import ElementTree
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
+from qmnode.bodies.encodings import codec_of
 from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.tree import XSI, Element
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before the mark of UTF-16, with which it begins
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _DECLARED: Final = re.compile(rb"""\s*<\?xml[^>]{0,100}?encoding=["']([A-Za-z0-9._-]{1,40})["']""")
+_NEVER: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -38,7 +44,7 @@ def looks_like_xml(body: bytes) -> bool:
 
 
 def text_of(body: bytes) -> str:
-    """The document as text. Raises BodyError if it is neither UTF-8 nor UTF-16."""
+    """The document as text. Raises BodyError if it has an encoding that is not read, or is no text of its own."""
     encoding = "utf-8"
     for mark, name in _MARKS:
         if body.startswith(mark):
@@ -52,18 +58,12 @@ def text_of(body: bytes) -> str:
         elif declared := _DECLARED.match(body):
             # A StringWriter of .NET declares UTF-16, whatever encoding its text is sent in.
             encoding = declared[1].decode().lower()
-            encoding = "utf-8" if encoding.startswith(("utf-16", "unicode")) else encoding
-    if encoding not in _ENCODINGS:
-        raise BodyError(f"the encoding {encoding!r} is not read: UTF-8, UTF-16 and Latin-1 are")
+            encoding = "utf-8" if encoding.startswith(("utf-16", "utf-32", "unicode")) else encoding
+    encoding = codec_of(encoding)
     try:
         return body.decode(encoding).rstrip("\0")  # some senders end their text with NUL characters
     except UnicodeDecodeError as error:
         raise BodyError(f"it is no text of {encoding}: {error.reason} at byte {error.start}") from None
-
-
-_ENCODINGS: Final = frozenset(
-    {"utf-8", "utf8", "utf-16-le", "utf-16-be", "utf-16", "us-ascii", "ascii", "iso-8859-1", "windows-1252"}
-)
 
 
 _MOST_OF: Final = {"<": 2, "=": 1, "&": 10, "\n": 20}
@@ -77,6 +77,7 @@ def parse_tree(text: str, budget: Budget) -> ElementTree.Element:
     """
     for letter, share in _MOST_OF.items():
         budget.require(text.count(letter) // share)
+    text, controls = _with_stand_ins(text) if "&#" in text else (text, {})
     content = text.encode("utf-8", "surrogatepass")
     try:
         if "<!DOCTYPE" in text:
@@ -84,9 +85,57 @@ def parse_tree(text: str, budget: Budget) -> ElementTree.Element:
         # The declared encoding was that of the body, and no longer applies.
         parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 -- without a declared document type
         parser.feed(content)
-        return parser.close()
+        tree = parser.close()
+        if controls:
+            _put_back(tree, controls)
+        return tree
     except (expat.ExpatError, ElementTree.ParseError) as error:
         raise BodyError(f"it is no well-formed XML: {error}") from None
+
+
+_REFERENCE: Final = re.compile("<!\\[CDATA\\[|<!--|<\\?|&#(?:x0{0,16}([0-9A-Fa-f]{1,6})|0{0,16}([0-9]{1,7}));")
+_ENDS: Final = {"<![CDATA[": "]]>", "<!--": "-->", "<?": "?>"}
+_STAND_INS: Final = range(0xE000, 0xF8FF)
+"""Characters for private use: those that a document has not stand for its forbidden references while it is parsed."""
+
+
+def _with_stand_ins(text: str) -> tuple[str, dict[int, str]]:
+    """The text without references that XML and its parser forbid, such as ``&#x1C;``, and what their stand-ins mean.
+    .NET writes and reads them.
+    """
+    parts: list[str] = []
+    meant: dict[str, str] = {}
+    free: Iterator[str] | None = None
+    start = place = 0
+    while (found := _REFERENCE.search(text, place)) is not None:
+        place = found.end()
+        if (end := _ENDS.get(found[0])) is not None:  # no references are in there
+            if (place := text.find(end, place)) < 0:
+                break
+            continue
+        number = int(found[1], 16) if found[1] else int(found[2])
+        letter = chr(number) if number <= sys.maxunicode else ""
+        if not letter or not _NOT_XML.match(letter):
+            continue
+        if letter not in meant:
+            if free is None:
+                used = set(text)
+                free = (one for one in map(chr, _STAND_INS) if one not in used)
+            meant[letter] = next(free, "")
+            if not meant[letter]:
+                raise BodyError("too many different references to characters that XML forbids")
+        parts += (text[start : found.start()], meant[letter])
+        start = place
+    parts.append(text[start:])
+    return "".join(parts), {ord(stand_in): letter for letter, stand_in in meant.items()}
+
+
+def _put_back(tree: ElementTree.Element, meant: dict[int, str]) -> None:
+    for one in tree.iter():
+        one.text = one.text and one.text.translate(meant)
+        one.tail = one.tail and one.tail.translate(meant)
+        for name, value in one.attrib.items():
+            one.attrib[name] = value.translate(meant)
 
 
 def _refuse_document_type(content: bytes) -> None:
@@ -155,16 +204,20 @@ def _write(element: Element, default: str, prefixes: dict[str, str], parts: list
             parts.append(f" xmlns:{prefixes[space]}={quoteattr(_namespace(space), _CONTROLS)}")
     for (space, name), value in element.attributes.items():
         check_name(name)
-        parts.append(f" {prefixes[space] + ':' if space else ''}{name}={quoteattr(_checked(value), _CONTROLS)}")
+        parts.append(f" {prefixes[space] + ':' if space else ''}{name}={quoteattr(_writable(value), _ALL_CONTROLS)}")
     parts.append(">")
     if element.text:
-        parts.append(escape(_checked(element.text), {"\r": "&#xD;"}))
+        parts.append(escape(_writable(element.text), _IN_TEXT))
     for child in element.children:
         _write(child, element.namespace, prefixes, parts)
     parts.append(f"</{element.name}>")
 
 
 _CONTROLS: Final = {"\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"}
+_FORBIDDEN: Final = {chr(code): f"&#x{code:X};" for code in range(32) if chr(code) not in "\t\n\r"}
+"""Control characters, which .NET writes as references that XML forbids, and reads."""
+_ALL_CONTROLS: Final = _CONTROLS | _FORBIDDEN
+_IN_TEXT: Final = {"\r": "&#xD;"} | _FORBIDDEN
 _NAME: Final = re.compile(r"[^\W\d][\w.\-]*\Z")
 _XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 _RESERVED: Final = frozenset({_XML_NAMESPACE, "http://www.w3.org/2000/xmlns/"})
@@ -190,6 +243,12 @@ def _namespace(name: str) -> str:
     if name in _RESERVED:
         raise BodyError(f"the namespace {name!r} is XML's own: no element can be in it")
     return _checked(name)
+
+
+def _writable(text: str) -> str:
+    if found := _NEVER.search(text):
+        raise BodyError(f"XML cannot have the character {found[0]!r}")
+    return text
 
 
 def _checked(text: str) -> str:

@@ -407,8 +407,8 @@ def _sending_queue_manager(message: Message) -> str | None:
 
 def _decoded(message: Message, limits: Limits) -> dict[str, Any]:
     """The fields of a document that say what the body and the headers are."""
-    decoded = decode(message.body, message.body_type, limits=limits)
     headers = read_headers(message.extension, limits=limits)
+    decoded = decode(message.body, message.body_type, limits=limits, headers=headers.values)
     fields: dict[str, Any] = {"format": decoded.format or None, "decoded": plain_body(decoded.value, decoded.format)}
     if decoded.reason or headers.reason:
         fields["undecoded"] = "; ".join(filter(None, (decoded.reason, headers.reason)))

@@ -330,12 +330,15 @@ class Message:
         and content.
 
         Never raises: ``reason`` says why there is no value, and ``body`` has the bytes. ``code_page`` is that of
-        VT_LPSTR, which the message does not name. ``limits`` bounds the cost (``qmnode.bodies.limits.Limits``).
+        VT_LPSTR, which the message does not name. Headers of NServiceBus and Rebus say whether the body is compressed,
+        and which encoding its text has. ``limits`` bounds the cost (``qmnode.bodies.limits.Limits``).
         """
-        from qmnode.bodies.choice import decode
+        from qmnode.bodies.choice import decode, read_headers
         from qmnode.bodies.limits import DEFAULT_LIMITS
 
-        return decode(self.body, self.body_type, format=format, code_page=code_page, limits=limits or DEFAULT_LIMITS)
+        limits = limits or DEFAULT_LIMITS
+        headers = read_headers(self.extension, limits=limits).values
+        return decode(self.body, self.body_type, format=format, code_page=code_page, limits=limits, headers=headers)
 
     @property
     def headers(self) -> Mapping[str, str]:
