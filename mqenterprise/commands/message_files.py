@@ -25,7 +25,7 @@ from mqenterprise.operations.settings import OperationsSettings
 from qmnode.commands.message_files import NO_EDIT, Edit, batches, opened_source, written
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
-from qmnode.commands.output import counted, json_text, print_json, progress, say
+from qmnode.commands.output import counted, print_json, progress, say, write_json
 from qmnode.commands.selecting import WhereOption
 from qmnode.management.documents import lookup_text
 
@@ -51,7 +51,7 @@ def export(
                 try:
                     async with client.export(queues, wanted) as lines:
                         async for line in lines:
-                            target.write(json_text(with_machine(client.machine, line)) + "\n")
+                            write_json(with_machine(client.machine, line), target)
                             count += 1
                             bar(count, None)
                 except NodeError as error:

@@ -19,7 +19,7 @@ from qmnode.administration.names import queue_name
 from qmnode.commands.message import Queues, app
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
-from qmnode.commands.output import counted, json_text, print_json, progress, say
+from qmnode.commands.output import counted, print_json, progress, say, write_json
 from qmnode.commands.selecting import WhereOption, criteria
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption
@@ -64,7 +64,7 @@ def export(
             while True:
                 page = await manager.operations.find_page(queues, wanted, cursor, 200)
                 for one in page.found:
-                    target.write(json_text(exported(one.queue, one.message, limits)) + "\n")
+                    write_json(exported(one.queue, one.message, limits), target)
                 count, scanned, cursor = count + len(page.found), scanned + page.scanned, page.next
                 bar(scanned, max(page.total, scanned))
                 if not cursor:

@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from qmnode.structures.text import printable, printable_json, printable_lines
+from qmnode.structures.text import ascii_json, printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -48,7 +48,14 @@ def json_text(document: BaseModel | Mapping[str, Any]) -> str:
 
 def print_json(document: BaseModel | Mapping[str, Any]) -> None:
     """One JSON document on one line."""
-    print(json_text(document))
+    write_json(document, sys.stdout)
+
+
+def write_json(document: BaseModel | Mapping[str, Any], target: TextIO) -> None:
+    """One JSON document on one line of a file, with JSON's escapes for characters that its encoding lacks."""
+    text = json_text(document)
+    is_unicode = (target.encoding or "").lower().startswith("utf")
+    target.write(f"{text if is_unicode else ascii_json(text)}\n")
 
 
 def print_body(text: str) -> None:

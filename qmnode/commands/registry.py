@@ -118,6 +118,10 @@ _CommandError: Final[Any] = _UsageError.__base__
 def run(app: typer.Typer, program: str = PROGRAM) -> None:
     """Run a command line to its exit code: 0 done, 1 failed, 2 wrong usage, 3 no node, 4 no message in time."""
 
+    from qmnode.commands.output import escape_what_the_output_has_not
+
+    escape_what_the_output_has_not()  # before anything is printed: no message and no name ends a listing
+
     def work() -> int:
         try:
             code = app(prog_name=program, standalone_mode=False)

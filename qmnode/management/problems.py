@@ -1,5 +1,6 @@
 """Errors as ``application/problem+json`` (RFC 9457), with the MQ_ERROR code, its name, and a sentence."""
 
+import json
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -83,6 +84,11 @@ def status_of(code: ErrorCode) -> int:
     return _STATUS.get(code, HTTPStatus.BAD_REQUEST)
 
 
+class _Answer(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode()  # in ASCII: names in requests may have halves of surrogate pairs
+
+
 def problem(status: int, code: ErrorCode, sentence: str, mistakes: list[Mistake] | None = None) -> JSONResponse:
     """An error as an answer."""
     content = Problem(
@@ -93,7 +99,7 @@ def problem(status: int, code: ErrorCode, sentence: str, mistakes: list[Mistake]
         name=code.name,
         mistakes=mistakes or [],
     )
-    return JSONResponse(content.model_dump(), status, media_type=MEDIA_TYPE)
+    return _Answer(content.model_dump(), status, media_type=MEDIA_TYPE)
 
 
 def http_problem(status: int, sentence: str) -> JSONResponse:

@@ -1,5 +1,6 @@
 """Escapes untrusted text, so that no terminal acts on it, and suggests the nearest known name for a misspelt one."""
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -12,6 +13,7 @@ _ACTING: Final = (
 )
 _IN_TEXT: Final = re.compile(f"[{_ACTING}]")
 _IN_LINES: Final = re.compile(f"(?![\\n\\t])[{_ACTING}]")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _IN_JSON: Final = re.compile(f"(?!\\n)[{_ACTING}]")
 
 
@@ -30,6 +32,11 @@ def printable_json(document: str) -> str:
     if document.isascii() and "\x7f" not in document:  # JSON escapes other control characters itself
         return document
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+
+
+def ascii_json(document: str) -> str:
+    """A JSON document in ASCII, for outputs that lack some of its characters. Only its texts can have others."""
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
 def _escape(found: re.Match[str]) -> str:
