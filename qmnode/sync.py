@@ -13,7 +13,7 @@ with an event loop does the work for the whole process. A process that was forke
 
 import functools
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -75,8 +75,12 @@ def _iterating(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Calla
                 return (value,)
             return ()
 
-        while found := self._run(following):
-            yield from found
+        try:
+            while found := self._run(following):
+                yield from found
+        finally:
+            if isinstance(values, AsyncGenerator):  # it may have a queue open, and its reader may have left early
+                self._run(values.aclose)
 
     return functools.wraps(method, updated=())(iterate)
 

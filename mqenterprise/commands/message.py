@@ -1,5 +1,6 @@
 """``mqenterprise message find|show|failures``: messages of many nodes, where they are."""
 
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
@@ -81,12 +82,13 @@ def find(
         search = Search(clients, queues, wanted, body=body, concurrency=settings.concurrency)
         if cursor:
             search.go_on(cursor)
-        async for name, one in search.found(count):
-            number += 1
-            if as_json:
-                print_json(with_machine(name, one.model_dump(mode="json")))
-            else:
-                _print_found(name, one.queue, one.message, bodies=bodies)
+        async with aclosing(search.found(count)) as found:
+            async for name, one in found:
+                number += 1
+                if as_json:
+                    print_json(with_machine(name, one.model_dump(mode="json")))
+                else:
+                    _print_found(name, one.queue, one.message, bodies=bodies)
         return search, number
 
     search, number = nodes.run(access, work)

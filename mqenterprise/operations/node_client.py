@@ -3,8 +3,8 @@
 import json
 import ssl
 from asyncio import Semaphore
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
@@ -105,10 +105,13 @@ class NodeClient:
     async def export(self, queues: Sequence[str], where: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The exported messages as they come. NodeError, also in the middle, if the node's stream is cut off."""
         asked = {"queue": list(queues), "where": list(where)}
-        async with self._answer("GET", "/v1/messages/export", parameters=asked) as response:
-            yield self._lines(response)
+        async with (
+            self._answer("GET", "/v1/messages/export", parameters=asked) as response,
+            aclosing(self._lines(response)) as lines,
+        ):
+            yield lines
 
-    async def _lines(self, response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    async def _lines(self, response: httpx.Response) -> AsyncGenerator[dict[str, Any], None]:
         waiting = b""
         try:
             async for part in response.aiter_bytes():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +63,7 @@ class Search:
         """The cursor of the rest, which has the unavailable nodes too; empty when nothing is left."""
         return ",".join(f"{machine}:{one.cursor}" for machine, one in self.nodes.items() if not one.done)
 
-    async def found(self, count: int) -> AsyncIterator[tuple[str, FoundDocument]]:
+    async def found(self, count: int) -> AsyncGenerator[tuple[str, FoundDocument], None]:
         """At most ``count`` messages with their machines, as the nodes find them; each node's in its order."""
         pages: asyncio.Queue[tuple[str, FoundList | NodeError]] = asyncio.Queue()
         size = min(count, _PAGE)

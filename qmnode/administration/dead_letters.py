@@ -1,7 +1,7 @@
 """Dead letters: what could not be delivered or was not received, listed, sent again, or written out."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, aclosing
 
 from qmnode.administration.messages import browse, unit_for
 from qmnode.administration.names import DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS, format_name
@@ -22,11 +22,14 @@ def reason(message: Message) -> str:
         return f"0x{message.message_class:04X}"
 
 
-async def dead_letters(manager: QueueManagerApi) -> AsyncIterator[Message]:
+async def dead_letters(manager: QueueManagerApi) -> AsyncGenerator[Message, None]:
     """All of them, those of transactions last. Each has its original destination and, as class, the reason."""
     for name in DEAD_LETTER_QUEUES:
-        async with await manager.open_queue(format_name(name), Access.PEEK) as queue:
-            async for message in browse(queue):
+        async with (
+            await manager.open_queue(format_name(name), Access.PEEK) as queue,
+            aclosing(browse(queue)) as messages,
+        ):
+            async for message in messages:
                 yield message
 
 

@@ -1,6 +1,6 @@
 """Looking through the messages of a queue, and sending to a queue of either kind."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.pace import Pace
@@ -10,7 +10,7 @@ from qmnode.model.message import Message
 from qmnode.structures.error_codes import ErrorCode
 
 
-async def browse(queue: QueueApi, after: int | None = None) -> AsyncIterator[Message]:
+async def browse(queue: QueueApi, after: int | None = None) -> AsyncGenerator[Message, None]:
     """The messages of an open queue in their order, without taking them; those after a lookup identifier."""
     lookup_identifier, pace = after or 0, Pace()
     seek: Seek = "first" if after is None else "next"

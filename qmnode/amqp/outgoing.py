@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 import structlog
@@ -283,11 +284,12 @@ class OutgoingLink:
     async def _browse(self, limit: int, *, wait: bool) -> list[Message]:
         while True:
             found: list[Message] = []
-            async for message in browse(self._queue, self._seen):
-                found.append(message)
-                self._seen = message.lookup_identifier
-                if len(found) >= limit:
-                    break
+            async with aclosing(browse(self._queue, self._seen)) as messages:
+                async for message in messages:
+                    found.append(message)
+                    self._seen = message.lookup_identifier
+                    if len(found) >= limit:
+                        break
             if found or not wait:
                 return found
             await asyncio.sleep(_LOOK_AGAIN)

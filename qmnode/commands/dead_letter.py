@@ -10,8 +10,17 @@ import typer
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
 from qmnode.commands.groups import Commands
-from qmnode.commands.messages import CountOption, Show, ShowOption, at_output, lookup, print_messages
-from qmnode.commands.output import json_text, print_json, progress, say
+from qmnode.commands.messages import (
+    CountOption,
+    Show,
+    ShowOption,
+    at_output,
+    first,
+    lookup,
+    print_messages,
+    say_part,
+)
+from qmnode.commands.output import print_json, progress, say, write_json
 from qmnode.commands.target import NODE, JsonOption, Node, WideOption
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_text, lookup_text
@@ -37,16 +46,13 @@ def list_dead_letters(
 ) -> None:
     """List dead letters of both queues; the class says why each is one."""
 
-    async def work(manager: RemoteQueueManager) -> list[Message]:
-        found: list[Message] = []
-        async for message in dead_letters(manager):
-            found.append(message)
-            if len(found) == count:
-                break
-        return found
+    async def work(manager: RemoteQueueManager) -> tuple[list[Message], int]:
+        found = await first(dead_letters(manager), count)
+        return found, (await manager.status()).dead_letter_count
 
-    found_letters = node.run(work)
+    found_letters, total = node.run(work)
     print_messages(found_letters, show or at_output(Show.TABLE), as_json, node.body_limits(), wide=wide)
+    say_part(len(found_letters), total)
 
 
 @app.command("retry", epilog="Example: qmnode dead-letter retry 0x400000000000012   or: qmnode dead-letter retry --all")
@@ -105,7 +111,7 @@ def export(
         total = (await manager.status()).dead_letter_count
         with progress("writing") as bar:
             async for message in dead_letters(manager):
-                target.write(json_text(MessageDocument.of(message, BodyForm.BASE64)) + "\n")
+                write_json(MessageDocument.of(message, BodyForm.BASE64), target)
                 count += 1
                 bar(count, max(total, count))
         return count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +29,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from qmnode.local.remote import RemoteQueueManager
 
 receive_app = Commands()
@@ -123,22 +125,48 @@ def peek(
     """Show messages without removing them. Exit code 4: there was none."""
     start = lookup(after) if after else None
 
-    async def work(manager: RemoteQueueManager) -> list[Message]:
+    async def work(manager: RemoteQueueManager) -> tuple[list[Message], int]:
         async with await open_to_read(manager, name, Access.PEEK) as queue:
             if start is None:
                 await queue.peek(timeout)
-            return [message async for message in _first(browse(queue, start), count)]
+            return await _part(manager, name, browse(queue, start), count)
 
-    found = node.run(work)
+    found, total = node.run(work)
     print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits(), wide=wide)
+    say_part(len(found), total)
 
 
-async def _first(messages: AsyncIterator[Message], count: int) -> AsyncIterator[Message]:
-    async for message in messages:
-        yield message
-        count -= 1
-        if not count:
-            return
+async def first(messages: AsyncGenerator[Message, None], count: int) -> list[Message]:
+    """The first messages of many."""
+    found: list[Message] = []
+    async with aclosing(messages):
+        async for message in messages:
+            found.append(message)
+            if len(found) == count:
+                break
+    return found
+
+
+async def _part(
+    manager: RemoteQueueManager, name: str, messages: AsyncGenerator[Message, None], count: int
+) -> tuple[list[Message], int]:
+    """The first messages of a queue, and how many it has: at least one more if there are more."""
+    found = await first(messages, count + 1)
+    if len(found) <= count:
+        return found, len(found)
+    try:
+        total = (await manager.queue(queue_name(name))).message_count
+    except MessageQueuingError as error:
+        if error.code != ErrorCode.MQ_ERROR_ACCESS_DENIED:  # somebody who may read it need not see the rest
+            raise
+        total = 0
+    return found[:count], max(total, len(found))
+
+
+def say_part(shown: int, total: int) -> None:
+    """Say that a listing shows only a part."""
+    if shown < total:
+        say(f"{shown:,} of {total:,}; --count shows more")
 
 
 def lookup(text: str) -> int:
@@ -275,12 +303,13 @@ def journal(
     """
     journal_name = _journal_of(name) if name else MACHINE_JOURNAL
 
-    async def work(manager: RemoteQueueManager) -> list[Message]:
+    async def work(manager: RemoteQueueManager) -> tuple[list[Message], int]:
         async with await manager.open_queue(format_name(journal_name), Access.PEEK) as queue:
-            return [message async for message in _first(browse(queue), count)]
+            return await _part(manager, journal_name, browse(queue), count)
 
-    found = node.run(work)
+    found, total = node.run(work)
     print_messages(found, show or at_output(Show.TABLE), as_json, node.body_limits(), wide=wide)
+    say_part(len(found), total)
 
 
 def _journal_of(name: str) -> str:

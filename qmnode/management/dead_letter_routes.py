@@ -1,6 +1,7 @@
 """Dead letters: list them, send them again, write them out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
@@ -57,11 +58,12 @@ async def list_dead_letters(
     """Of both dead-letter queues. `message_class` says why each is one."""
     limit = min(limit, node.settings.batch)
     size, found = 0, []
-    async for message in dead_letters(node.manager):
-        found.append(message)
-        size += len(message.body)
-        if len(found) >= limit or size > node.settings.request_size:
-            break
+    async with aclosing(dead_letters(node.manager)) as messages:
+        async for message in messages:
+            found.append(message)
+            size += len(message.body)
+            if len(found) >= limit or size > node.settings.request_size:
+                break
     return await MessageList.answer(found, body, node.body_limits)
 
 
@@ -99,12 +101,15 @@ async def export_dead_letters(request: Request, node: Node) -> StreamingResponse
     return StreamingResponse(in_chunks(_lines(first, messages, node.body_limits)), media_type=LINES)
 
 
-async def _lines(first: Message | None, others: AsyncIterator[Message], limits: Limits) -> AsyncIterator[str]:
-    if first is None:
-        return
-    yield await _line(first, limits)
-    async for message in others:
-        yield await _line(message, limits)
+async def _lines(
+    first: Message | None, others: AsyncGenerator[Message, None], limits: Limits
+) -> AsyncGenerator[str, None]:
+    async with aclosing(others):
+        if first is None:
+            return
+        yield await _line(first, limits)
+        async for message in others:
+            yield await _line(message, limits)
 
 
 async def _line(message: Message, limits: Limits) -> str:
@@ -114,14 +119,15 @@ async def _line(message: Message, limits: Limits) -> str:
 _CHUNK: Final = 64 * 1024
 
 
-async def in_chunks(lines: AsyncIterator[str]) -> AsyncIterator[str]:
+async def in_chunks(lines: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
     """The same text in larger parts, since sending each takes a while; others work while it is made."""
     pace, parts, size = Pace(), [], 0
-    async for line in lines:
-        parts.append(line)
-        size += len(line)
-        if size >= _CHUNK:
-            yield "".join(parts)
-            parts, size = [], 0
-        await pace.rest()
-    yield "".join(parts)
+    async with aclosing(lines):
+        async for line in lines:
+            parts.append(line)
+            size += len(line)
+            if size >= _CHUNK:
+                yield "".join(parts)
+                parts, size = [], 0
+            await pace.rest()
+        yield "".join(parts)

@@ -1,5 +1,6 @@
 """Messages: for administrators and tests. Applications use ``qmnode.connect()``, which is many times faster."""
 
+from contextlib import aclosing
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -145,8 +146,11 @@ async def peek_messages(
     """Without taking them, in the order of delivery."""
     limit = min(limit, node.settings.batch)
     size, messages, more = 0, [], False
-    async with await node.open(name, Access.PEEK) as queue:
-        async for message in browse(queue, lookup_of(after) if after else None):
+    async with (
+        await node.open(name, Access.PEEK) as queue,
+        aclosing(browse(queue, lookup_of(after) if after else None)) as found,
+    ):
+        async for message in found:
             messages.append(message)
             size += len(message.body)
             if more := len(messages) >= limit or size > node.settings.request_size:
