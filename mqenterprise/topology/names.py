@@ -53,7 +53,7 @@ def _printable(name: str, what: str) -> None:
 def _common_name(name: str) -> str:
     _printable(name, "a name")
     if not 1 <= utf16_length(name) <= MAXIMUM_COMMON_NAME:
-        raise ValueError(f"a name has 1 to {MAXIMUM_COMMON_NAME} characters, this one has {utf16_length(name)}")
+        raise ValueError(f"a name has 1 to {MAXIMUM_COMMON_NAME} UTF-16 units, this one has {utf16_length(name)}")
     return name
 
 
@@ -61,7 +61,7 @@ def _machine_name(name: str) -> str:
     _printable(name, "a machine name")
     if not 1 <= utf16_length(name) <= MAXIMUM_MACHINE_NAME:
         raise ValueError(
-            f"a machine name has 1 to {MAXIMUM_MACHINE_NAME} characters, this one has {utf16_length(name)}"
+            f"a machine name has 1 to {MAXIMUM_MACHINE_NAME} UTF-16 units, this one has {utf16_length(name)}"
         )
     refused = sorted(_NOT_IN_MACHINE_NAME.intersection(name))
     if refused:
@@ -74,7 +74,7 @@ def _queue_name(name: str) -> str:
     # queues, and the mapping escapes them, so they are accepted here.
     _printable(name, "a queue name")
     if not 1 <= utf16_length(name) <= MAXIMUM_QUEUE_NAME:
-        raise ValueError(f"a queue name has 1 to {MAXIMUM_QUEUE_NAME} characters, this one has {utf16_length(name)}")
+        raise ValueError(f"a queue name has 1 to {MAXIMUM_QUEUE_NAME} UTF-16 units, this one has {utf16_length(name)}")
     refused = sorted({"\\", ";"}.intersection(name))
     if refused:
         raise ValueError(f"a queue name cannot hold {' '.join(refused)} (MS-MQMQ 2.1.1)")
@@ -88,7 +88,7 @@ def _label(text: str) -> str:
         if unicodedata.category(character) in ("Cc", "Cs"):
             raise ValueError(f"a text cannot hold the control character U+{ord(character):04X}")
     if utf16_length(text) > MAXIMUM_LABEL:
-        raise ValueError(f"a text has at most {MAXIMUM_LABEL} characters, this one has {utf16_length(text)}")
+        raise ValueError(f"a text has at most {MAXIMUM_LABEL} UTF-16 units, this one has {utf16_length(text)}")
     return text
 
 

@@ -47,6 +47,7 @@ from qmnode.model.permitted import fault
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text, guid_to_text
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names.direct import cut_utf16
 
 NSERVICEBUS, REBUS = HEADER_FORMATS
 _OURS: Final = "AMQP."
@@ -56,8 +57,8 @@ _SECTIONS: Final = "sections"
 """Values of ``AMQP.body`` beside the names of types: the body has the bytes of the sections, or there is none."""
 _ABSENT: Final = "absent"
 _SUBJECT: Final = "AMQP.subject"
-_LABEL_BYTES: Final = 2 * 249
-"""The label has so many in UTF-16."""
+_LONGEST_LABEL: Final = 249
+"""The longest label, in UTF-16 units."""
 _PRIORITY: Final = "AMQP.priority"
 _FIRST_ACQUIRER: Final = "AMQP.first-acquirer"
 _NO_PRIORITY: Final = 4
@@ -287,10 +288,7 @@ def _read_properties(
 
 def _label(subject: str) -> str:
     """The label for a subject: as much of it as there is room for, without half a surrogate pair."""
-    encoded = subject.encode("utf-16-le")
-    if len(encoded) > _LABEL_BYTES:
-        subject = encoded[:_LABEL_BYTES].decode("utf-16-le", "ignore")
-    return subject.replace("\0", " ")
+    return cut_utf16(subject, _LONGEST_LABEL).replace("\0", " ")
 
 
 def _reply_name(address: str) -> str:

@@ -35,7 +35,7 @@ app = Commands(
 )
 app.add_typer(queue_acl.app, name="acl")
 
-LabelOption = Annotated[str | None, typer.Option(help="Label of the queue, at most 124 characters.")]
+LabelOption = Annotated[str | None, typer.Option(help="Label of the queue, at most 124 UTF-16 units.")]
 JournalingOption = Annotated[
     bool | None, typer.Option("--journaling/--no-journaling", help="Keep copies of received messages.")
 ]

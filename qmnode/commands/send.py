@@ -144,7 +144,7 @@ def send(
             "--header", metavar="NAME=VALUE", help="Header of NServiceBus or Rebus, with --format; may be given again."
         ),
     ] = None,
-    label: Annotated[str, typer.Option(help="Label of the message, at most 249 characters.")] = "",
+    label: Annotated[str, typer.Option(help="Label of the message, at most 249 UTF-16 units.")] = "",
     extension: Annotated[
         bytes | None, typer.Option(parser=_extension, metavar="TEXT|@FILE", help="Bytes of the property Extension.")
     ] = None,

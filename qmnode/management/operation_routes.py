@@ -1,7 +1,7 @@
 """Operations on messages: find them, in one queue or many."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -114,7 +114,7 @@ async def export_messages(
     operations, asker, criteria = operations_of(node), asker_of(request, node), parse_where(where or (), time.time())
     first = await operations.find(asker, queue, criteria, "", _EXPORT_PAGE)  # a mistake is a problem, and no stream
 
-    async def lines() -> AsyncIterator[str]:
+    async def lines() -> AsyncGenerator[str, None]:
         page = first
         while True:
             for one in page["found"]:

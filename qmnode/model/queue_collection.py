@@ -479,7 +479,7 @@ def check_properties(properties: QueueProperties) -> None:
         elif name in _QUOTAS and not (isinstance(value, int) and 0 <= value <= 0xFFFFFFFF):
             fault = "KB, from 0 to 0xFFFFFFFF"
         elif name == "label" and not (isinstance(value, str) and utf16_length(value) <= 124 and _is_text(value)):
-            fault = "text of at most 124 characters"
+            fault = "text of at most 124 UTF-16 units (an emoji has two)"
         elif name == "privacy_level" and value not in (0, 1, 2):
             fault = "0 (none), 1 (optional) or 2 (body)"
         elif name == "base_priority" and not (isinstance(value, int) and -0x8000 <= value <= 0x7FFF):

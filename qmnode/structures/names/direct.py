@@ -80,7 +80,14 @@ def _fold_character(character: str) -> str:
 
 def utf16_length(text: str) -> int:
     """Length in 16-bit units, as Windows counts; characters beyond U+FFFF take two."""
-    return len(text) + sum(character > "\uffff" for character in text)
+    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
+
+
+def cut_utf16(text: str, most: int) -> str:
+    """The beginning of a text in at most so many 16-bit units, without half of a character."""
+    if utf16_length(text) <= most:
+        return text
+    return text.encode("utf-16-le", "surrogatepass")[: 2 * most].decode("utf-16-le", "ignore")
 
 
 class Fault(NamedTuple):
@@ -105,7 +112,7 @@ class Part(NamedTuple):
         if match := self.excluded.search(text):
             return Fault(match.start(), f"{self.title} without {self.exclusion}")
         if utf16_length(text) > self.maximum:
-            return Fault(min(self.maximum, len(text)), f"{self.title} of at most {self.maximum} characters")
+            return Fault(len(cut_utf16(text, self.maximum)), f"{self.title} of at most {self.maximum} UTF-16 units")
         return None
 
 
@@ -138,8 +145,8 @@ class NameReader:
         self.text = text
         self.position = 0
         self._error = error
-        if len(text) > maximum:
-            self.fail(f"a name of at most {maximum} characters", maximum)
+        if utf16_length(text) > maximum:
+            self.fail(f"a name of at most {maximum} UTF-16 units", len(cut_utf16(text, maximum)))
 
     def fail(self, expected: str, position: int | None = None) -> NoReturn:
         """Raise the reader's error at ``position``, or where the reader is."""

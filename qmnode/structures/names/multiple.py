@@ -63,7 +63,7 @@ class MultipleElementFormatName:
     def parse(cls, text: str) -> "MultipleElementFormatName":
         """The value of one or more format names with commas between. Raises FormatNameError."""
         if len(text) > MAX_ELEMENTS * (MAX_NAME_LENGTH + len(SEPARATOR)) or text.count(SEPARATOR) >= MAX_ELEMENTS:
-            raise FormatNameError(text, 0, f"at most {MAX_ELEMENTS} format names of {MAX_NAME_LENGTH} characters")
+            raise FormatNameError(text, 0, f"at most {MAX_ELEMENTS} format names of {MAX_NAME_LENGTH} UTF-16 units")
         elements: list[FormatName] = []
         position = 0
         for part in text.split(SEPARATOR):
