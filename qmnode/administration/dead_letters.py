@@ -77,8 +77,9 @@ async def chosen(
     if lookup_identifiers is not None:
         return list(lookup_identifiers)[:limit]
     found: list[int] = []
-    async for message in dead_letters(manager):
-        if len(found) == limit:
-            break
-        found.append(message.lookup_identifier)
+    async with aclosing(dead_letters(manager)) as messages:
+        async for message in messages:
+            if len(found) == limit:
+                break
+            found.append(message.lookup_identifier)
     return found

@@ -56,9 +56,7 @@ class Acknowledgments:
                 distrust.missed(Kind.ORDER_ACK, connection.address, now)
             if not number:
                 return
-        result, sequence = self._outgoing.take_order_ack(
-            author, body.tx_sequence_id, number, now, self._network.time()
-        )
+        result, sequence = self._outgoing.take_order_ack(author, body.tx_sequence_id, number, now, self._network.time())
         if result is AckResult.FORGED:
             distrust.missed(Kind.ORDER_ACK, connection.address, now)
             if received.author == connection.session.remote:

@@ -219,7 +219,9 @@ def move_to_connector(queue: OutgoingQueue, site: Guid) -> None:
         lookup_identifier, value = entry
         queue.remove(lookup_identifier, value)
         if value[SOURCE] == context.identifier:
-            if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:  # nobody acknowledges it: it has reached the end of its way here
+            if (
+                value[FLAGS] & RecordFlag.POSITIVE_JOURNAL
+            ):  # nobody acknowledges it: it has reached the end of its way here
                 context.outcomes.add_to_journal(context.queues.journal, lookup_identifier, value)
         else:  # it waited for its machine, which has a timeout of its own
             value = with_prefix(value, expires=expiry(value_of_packet(value[PREFIX_SIZE:], 0, transit=True)))

@@ -136,7 +136,7 @@ class Identities:
         return self._topology is not None and self._topology.may_pass_on(neighbour, source)
 
     def answers_for(self, author: Guid, destination: Guid) -> Guid:
-        """The queue manager in whose place the author of an acknowledgment answers: itself, or the ``destination`` whose
+        """The queue manager for which the author of an acknowledgment answers: itself, or the ``destination`` whose
         connector it is. A foreign system acknowledges nothing: its messages end at a connector queue.
         """
         if author != destination and self._topology is not None and self._topology.is_connector(author, destination):

@@ -8,6 +8,7 @@ import structlog
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.message import Message
+from qmnode.model.outcomes import acknowledgment as administration_message
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
 from qmnode.model.positions import LANE_SHIFT
@@ -63,13 +64,13 @@ class Notices:
         """Send an administration acknowledgment, 3.1.7.15."""
         self._manager.outcomes.send_internally(
             acknowledgment.queue,
-            Message(
+            administration_message(
+                acknowledgment.message_class,
                 acknowledgment.body,
-                message_class=acknowledgment.message_class,
-                correlation_identifier=acknowledgment.correlation_id,
-                response_queue_format_name=acknowledgment.response_queue,
-                recoverable=acknowledgment.recoverable,
-                time_to_reach_queue=self._manager.settings.transfer.notice_lifetime,
+                acknowledgment.correlation_id,
+                acknowledgment.response_queue,
+                acknowledgment.repeated,
+                self._manager.settings.transfer.notice_lifetime,
             ),
             self._manager.context.notices.account(acknowledgment.correlation_id[:16]),
         )

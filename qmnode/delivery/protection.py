@@ -95,7 +95,7 @@ class Protection:
         """End a message that must not leave unencrypted: 3.1.7.1.5.1."""
         if lookup_identifier in queue.locked:
             value = queue.unlock(lookup_identifier).value
-            queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION)
+            queue.delete(lookup_identifier, value, MessageClass.MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT)
             self._network.state.write_lazily()
 
     def _packet(self, value: bytes, destination: Guid, now: int) -> bytes:

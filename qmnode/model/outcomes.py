@@ -5,7 +5,7 @@ message whose receivers keep failing is moved aside. They share one batch with t
 separate a message from its copy.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -142,6 +142,36 @@ _ACKNOWLEDGED_BY: Final = {
 }
 
 
+class Repeated(NamedTuple):
+    """The properties of a message that its administration acknowledgments have too.
+
+    MS-MQQB 3.1.7.15 copies neither label nor application value. With them an application tells its answers apart, and
+    with one priority "arrived" stays before "received".
+    """
+
+    label: str
+    app_specific: int
+    priority: int
+    body_type: int
+    recoverable: bool
+
+
+def acknowledgment(
+    message_class: int, body: bytes, identifier: bytes, destination: str, repeated: Repeated, lifetime: int
+) -> Message:
+    """The administration acknowledgment (MS-MQQB 3.1.7.15) for the message with an ``identifier`` that was sent to
+    ``destination``. ``lifetime``: seconds in which it must reach its queue.
+    """
+    return Message(
+        body,
+        message_class=message_class,
+        correlation_identifier=identifier,
+        response_queue_format_name=destination,
+        time_to_reach_queue=lifetime,
+        **repeated._asdict(),
+    )
+
+
 class Outcomes:
     """Performs the actions that a message requested for when it leaves its queue."""
 
@@ -237,17 +267,13 @@ class Outcomes:
         negative = is_negative_acknowledgment(message_class)
         self.send_internally(
             several or message.administration_queue_format_name,
-            Message(
+            acknowledgment(
+                message_class,
                 message.body if negative and not message.privacy_level else b"",
-                label=message.label,
-                message_class=message_class,
-                correlation_identifier=message.identifier,
-                response_queue_format_name=message.destination_queue_format_name,
-                time_to_reach_queue=self._context.settings.transfer.notice_lifetime,
-                recoverable=message.recoverable,
-                priority=message.priority,
-                body_type=message.body_type,
-                app_specific=message.app_specific,
+                message.identifier,
+                message.destination_queue_format_name,
+                Repeated(message.label, message.app_specific, message.priority, message.body_type, message.recoverable),
+                self._context.settings.transfer.notice_lifetime,
             ),
             self._context.notices.account(message.identifier[:16]),
             message.sent_time if self._is_own(message) else None,

@@ -232,6 +232,12 @@ class SendingDescriptor(QueueApi):
         if queue.authentication or queue.privacy_level != _OPTIONAL:
             self._check_demands(message, authenticated=put_signature is not None)
         asked = message.__dict__
+        if message.privacy_level and self.destination.is_unencryptable:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
+                f"a message to {self.format_name} cannot be encrypted: a direct name does not say whose public key to "
+                "use; send to a PRIVATE= or PUBLIC= name of the directory",
+            )
         if asked.get("acknowledgements_requested"):
             for field in ADMINISTRATION_QUEUES:
                 if named := asked.get(field):

@@ -88,6 +88,7 @@ from qmnode.structures.packet_view import (
     pack_transaction_header,
     packs_headers,
     places_of,
+    privacy_level_of,
 )
 
 _NAMES_KEPT: Final = 64
@@ -99,8 +100,8 @@ class Destination:
     """The destination of messages: the parts that are equal in all packets sent through an open queue."""
 
     __slots__ = (
-        "_addressings", "_names", "_own", "_version", "address", "flags", "name", "security", "sender", "source",
-        "transit",
+        "_addressings", "_names", "_own", "_version", "address", "flags", "is_direct", "name", "security", "sender",
+        "source", "transit",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +116,7 @@ class Destination:
         messages name the names that other machines can use; without it, names stay as they are.
         """
         self.transit = transit
+        self.is_direct = isinstance(format_name, DirectFormatName)
         self._own = own
         self._version = 0
         self.source = source
@@ -130,6 +132,11 @@ class Destination:
         """The SecurityHeader with that SID."""
         self._names: dict[str, tuple[int, bytes]] = {}
         self._addressings: dict[tuple[Shape, bool], Addressing | None] = {}
+
+    @property
+    def is_unencryptable(self) -> bool:
+        """Whether no message to here can be encrypted: a direct name of another machine names no queue manager."""
+        return self.transit and self.is_direct
 
     def name_sender(self, identifier: bytes) -> None:
         """Have unsigned messages name this SID as their sender, and no other (MS-MQDMPR 3.1.1.12)."""
@@ -164,6 +171,8 @@ class Destination:
     def _addressing(self, packet: Packet, places: Places, transactional: bool) -> Addressing | None:
         if not is_addressable(packet, places):
             return None
+        if self.is_unencryptable and privacy_level_of(packet, places.properties):
+            return None  # it is refused with the reason
         return Addressing(packet, places, self, transactional, self._renamed(packet, places))
 
     def _renamed(self, packet: Packet, places: Places) -> tuple[int, bytes] | None:
@@ -569,7 +578,7 @@ def _label_bytes(label: str) -> bytes:
     except UnicodeEncodeError:
         raise _bad_value("the label has half of a surrogate pair, which is no text") from None
     if len(encoded) > 2 * (MAXIMUM_LABEL + 1):
-        raise _bad_value(f"a label of {len(encoded) // 2 - 1} characters: a label has at most {MAXIMUM_LABEL}")
+        raise _bad_value(f"a label of {len(encoded) // 2 - 1}: a label has at most {MAXIMUM_LABEL} UTF-16 units")
     return encoded
 
 

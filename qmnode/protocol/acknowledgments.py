@@ -6,9 +6,11 @@ and puts them into an outgoing queue, in the same batch as the messages that the
 
 from typing import Final, NamedTuple
 
+from qmnode.model.outcomes import Repeated
 from qmnode.protocol.disposition import WITHOUT_BODY
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
+from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
@@ -42,7 +44,7 @@ class AdministrationAcknowledgment(NamedTuple):
     """MessageIdentifier of the acknowledged message."""
     response_queue: str
     """The destination of the acknowledged message, to identify its queue to the reader."""
-    recoverable: bool
+    repeated: Repeated
     body: bytes
     """The body of the acknowledged message, for negative acknowledgments of messages that are not encrypted."""
 
@@ -111,7 +113,13 @@ def administration_acknowledgment(
         queue=administration_queues(message, admin_kind),
         correlation_id=header.source_queue_manager + header.message_id.to_bytes(_MESSAGE_ID_SIZE, "little"),
         response_queue=format_name(header.destination_queue, UserFlags.DQ.get(header.flags), header),
-        recoverable=UserFlags.DM.get(header.flags) == 1,
+        repeated=Repeated(
+            message.message_properties_header.label,
+            message.message_properties_header.application_tag,
+            BaseFlags.PR.get(message.base_header.flags),
+            message.message_properties_header.body_type,
+            UserFlags.DM.get(header.flags) == 1,
+        ),
         body=b"" if without_body else bytes(message.message_properties_header.message_body),
     )
 

@@ -23,6 +23,10 @@ class MessageClass(IntEnum):
     MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED = 0x8005
     MQMSG_CLASS_NACK_BAD_SIGNATURE = 0x8006
     MQMSG_CLASS_NACK_BAD_ENCRYPTION = 0x8007
+    # NackCouldNotEncrypt of MS-MQDMPR 3.1.1.12. MS-MQMQ has no number for it; Microsoft's System.Messaging has
+    # (Acknowledgment.CouldNotEncrypt). It names none of the other classes without a number: a changed GUID of the
+    # source, and a receive time-out at the sender. They are not used.
+    MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT = 0x8008
     MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q = 0x8009
     MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG = 0x800A
     # A scan of the specification prints CRYPTQ here; its own text below the enumeration says CRYPTO.

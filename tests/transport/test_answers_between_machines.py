@@ -72,3 +72,28 @@ async def test_an_acknowledgment_names_a_queue_of_this_machine_for_others(shop: 
     )
     arrived = await (await shop.bob.open_queue(r"DIRECT=OS:.\private$\admin")).receive(timeout=60)
     assert arrived.response_queue_format_name == rf"DIRECT=OS:ALICE.{DOMAIN}\private$\plain"
+
+
+async def test_all_acknowledgments_of_a_message_are_alike(shop: Pair) -> None:
+    """At another machine as here: label, application value and priority are the message's, so none overtakes."""
+    for destination, node in ((shop.direct("BOB", PLAIN), shop.bob), (f"DIRECT=OS:{PLAIN}", shop.alice)):
+        for label, number, priority in (("order 7", 7, 6), ("🚀", 0xFFFFFFFF, 0), ("", 0, 3)):
+            out = await shop.alice.open_queue(destination, Access.SEND)
+            await out.send(
+                Message(
+                    b"order",
+                    label=label,
+                    app_specific=number,
+                    priority=priority,
+                    acknowledgements_requested=3,
+                    administration_queue_format_name=r"DIRECT=OS:.\private$\admin",
+                )
+            )
+            await (await node.open_queue(f"DIRECT=OS:{PLAIN}")).receive(timeout=60)
+            answers = await shop.alice.open_queue(r"DIRECT=OS:.\private$\admin")
+            came = [await answers.receive(timeout=60) for _ in range(2)]
+            assert [one.message_class for one in came] == [
+                MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE,
+                MessageClass.MQMSG_CLASS_ACK_RECEIVE,
+            ]
+            assert {(one.label, one.app_specific, one.priority) for one in came} == {(label, number, priority)}

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from qmnode import Access, Message, QueueManager
+from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue as DirectoryQueue
 from qmnode.directory.port import QueueManager as DirectoryQueueManager
 from qmnode.directory.port import equals
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
+from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import PrivacyLevel
 from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.lab.waiting import eventually
@@ -143,3 +144,31 @@ async def test_nothing_leaves_in_clear_that_cannot_be_encrypted(enterprise: Ente
     failures = [one for one in history if one.status is ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE]
     assert [bool(one.error & 0x80000000) for one in failures] == [True]
     assert failures[0].addresses == (enterprise.addresses["BOB"],)
+
+
+async def test_a_message_that_could_not_be_encrypted_says_so(enterprise: Enterprise) -> None:
+    alice, bob = enterprise.nodes["ALICE"], enterprise.nodes["BOB"]
+    name = await private_name(bob, PLAIN)
+    stripped = yaml.safe_load(enterprise.file.read_text())
+    for entry in stripped["queue_managers"]:
+        entry.pop("public_encryption_key_list", None)
+    enterprise.file.write_text(yaml.safe_dump(stripped))
+    out = await alice.open_queue(name, Access.SEND)
+    await out.send(Message(b"secret", recoverable=True, privacy_level=ADVANCED, negative_journaling_requested=True))
+    dead = await alice.open_queue(r"DIRECT=OS:.\SYSTEM$;DEADLETTER")
+    assert (await dead.receive(timeout=60)).message_class == MessageClass.MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT
+
+
+async def test_encryption_for_a_direct_name_is_refused_at_once(enterprise: Enterprise) -> None:
+    alice, bob = enterprise.nodes["ALICE"], enterprise.nodes["BOB"]
+    for name in (r"DIRECT=OS:bob\private$\q", r"DIRECT=TCP:127.9.9.9\private$\q", r"DIRECT=OS:bob\public"):
+        out = await alice.open_queue(name, Access.SEND)
+        for level in (PrivacyLevel.ENHANCED, ADVANCED):
+            with pytest.raises(MessageQueuingError, match="cannot be encrypted"):
+                await out.send(Message(b"secret", privacy_level=level))
+            with pytest.raises(MessageQueuingError, match="cannot be encrypted"):
+                await out.send_many([Message(b"clear"), Message(b"secret", privacy_level=level)])
+        assert not alice.names.find(name).message_count
+    await bob.create_queue(r".\private$\here")
+    here = await bob.open_queue(r"DIRECT=OS:.\private$\here", Access.SEND)
+    await here.send(Message(b"stays here", privacy_level=ADVANCED))
