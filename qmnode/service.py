@@ -147,6 +147,7 @@ class Service:
                 rooms.push_async_callback(directory.close)
             opening = QueueManager.open(self.settings.data, self.settings, directory=directory)
             self.manager = opening.begin()
+            self.manager.ready = False
             rooms.push_async_callback(self.manager.close)
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)
@@ -172,7 +173,7 @@ class Service:
             await self._start_bridges(rooms)
             gc.freeze()  # A collection would hold the loop to look at modules and routes, which stay until the end.
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
-            self.ready = True
+            self.ready = self.manager.ready = True
             notify_service_manager("READY=1\nSTATUS=")
             log.info(
                 "ready", computer_name=self.manager.computer_name, data=str(self.settings.data), pid=os.getpid(),

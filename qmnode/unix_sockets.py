@@ -13,6 +13,8 @@ from qmnode.structures.error_codes import ErrorCode
 _CREDENTIALS: Final = struct.Struct("3I")
 _SO_PEERGROUPS: Final = 59
 """SO_PEERGROUPS of asm-generic/socket.h, which the module socket has no name for."""
+_LONGEST_PATH: Final = 107
+"""Bytes of sun_path in unix(7), without the zero at its end."""
 _GROUPS_SIZE: Final = 1024
 """Bytes that Python reads of a socket option at most."""
 
@@ -22,7 +24,15 @@ def bind_unix_socket(path: Path, mode: int) -> socket.socket:
 
     The socket of a killed node is replaced. MQ_ERROR_SERVICE_NOT_AVAILABLE if somebody answers on it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_socket_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+            f"the folder {path.parent} for the socket {path.name} cannot be made ({error.strerror}): set local.socket "
+            "and management.socket to a folder that this user may write",
+        ) from error
     if path.is_socket():
         _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -37,6 +47,15 @@ def bind_unix_socket(path: Path, mode: int) -> socket.socket:
     finally:
         os.umask(before)
     return listener
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise MQ_ERROR_SERVICE_NOT_AVAILABLE if no socket can have this path, as it is too long."""
+    if (size := len(os.fsencode(path))) > _LONGEST_PATH:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
+            f"{path} has {size} bytes, and the path of a socket at most {_LONGEST_PATH}: name a shorter folder",
+        )
 
 
 def _clear(path: Path) -> None:

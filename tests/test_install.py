@@ -107,6 +107,80 @@ def test_a_target_asks_for_the_packages_of_its_group(tmp_path: Path, target: str
     assert unwanted not in done.stderr.split()
 
 
+class Machine:
+    """A machine on which a package is missing, and whose apt-get answers as a test says."""
+
+    def __init__(self, folder: Path, apt_get: str) -> None:
+        self.folder = folder
+        for name, script in {
+            "dpkg-query": "exit 1",
+            "id": "echo 0",
+            "apt-get": apt_get,
+            "debconf-set-selections": ":",
+        }.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+
+    def packages(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Install the packages of the demo."""
+        given = {"PATH": f"{self.folder}:{os.environ['PATH']}", "PYTHON": sys.executable, "APT_PAUSE": "0"}
+        given["POLICY_RC_D"] = str(self.folder / "policy-rc.d")
+        command = [PROJECT / ".ci/packages", "demo"]
+        return subprocess.run(command, env=os.environ | given | environment, capture_output=True, text=True)
+
+
+LOCKS = (
+    "/var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)",
+    "/var/lib/apt/lists/lock. It is held by process 99 (apt-get)",
+    "/var/cache/apt/archives/lock. It is held by process 7 (packagekitd)",
+)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_set_up_waits_for_the_lock_of_another_program_and_names_it(tmp_path: Path, lock: str) -> None:
+    told = tmp_path / "calls"
+    machine = Machine(
+        tmp_path,
+        f'echo x >>{told}; [ $(wc -l <{told}) -gt 3 ] || {{ echo "E: Could not get lock {lock}" >&2; exit 100; }}',
+    )
+    done = machine.packages()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Waiting up to 300 s for apt's lock") == 1 and lock.partition("It is ")[2] in done.stderr
+    assert not (tmp_path / "policy-rc.d").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("E: Could not get lock /var/lib/dpkg/lock. It is held by process 1 (dpkg)", "still taken after 0 s"),
+        ("E: Failed to fetch http://deb.debian.org/ Temporary failure resolving", "check the network"),
+        ("E: You don't have enough free space in /var/cache/apt/archives/.", "free some space"),
+        ("E: Unable to locate package slapd", "sources.list"),
+        ("E: Broken packages", "apt says above"),
+    ],
+)
+def test_a_step_of_the_set_up_that_fails_is_named_with_what_to_do(tmp_path: Path, said: str, advice: str) -> None:
+    done = Machine(tmp_path, f'echo "{said}" >&2; exit 100').packages(APT_PATIENCE="0")
+    assert done.returncode != 0
+    assert "The step 'Debian packages' failed" in done.stderr and advice in done.stderr
+
+
+@pytest.mark.parametrize(("python", "advice"), [("no-such-python", "there is no"), ("old-python", "is Python 3.9")])
+def test_another_python_is_named_with_what_to_do(tmp_path: Path, python: str, advice: str) -> None:
+    machine = Machine(tmp_path, "exit 0")
+    if python == "old-python":
+        (tmp_path / python).write_text("#!/bin/sh\necho 3.9\n")
+        (tmp_path / python).chmod(0o755)
+    done = machine.packages(PYTHON=python)
+    assert done.returncode == 1 and "The step 'Python' failed" in done.stderr and advice in done.stderr
+
+
+def test_python_packages_that_cannot_be_installed_end_with_the_step_and_what_to_do(installer: ModuleType) -> None:
+    for step, advice in (("Python packages", "mirror"), ("virtual environment", "python3.11-venv")):
+        said = installer.failure(step)
+        assert f"The step '{step}' failed" in said and (advice in said or "free some space" in said)
+
+
 def test_a_target_prints_how_long_it_took_and_that_the_machine_was_not_quiet() -> None:
     clock = PROJECT / ".ci/clock"
     began, total, idle, stolen = map(int, subprocess.run([clock], capture_output=True, text=True).stdout.split())

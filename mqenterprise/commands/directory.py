@@ -35,6 +35,7 @@ def _embedded(state: Path | None) -> EmbeddedDirectory:
 
 @app.command()
 def up(
+    context: typer.Context,
     state: State = None,
     host: Annotated[str, typer.Option(help="Name or address that clients connect to.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port for LDAP over TLS.")] = 6360,
@@ -50,12 +51,36 @@ def up(
             wanted = EmbeddedSettings(root=root, host=host, port=port, names=tuple(name or ()))
         except ValueError as error:
             raise DirectoryError(f"--root {root} is not a name of dc= parts such as dc=msmq") from error
+        if embedded.exists:
+            given = [name for name in ("host", "port", "root", "name") if _is_given(context, name)]
+            _check_is_as_wanted(embedded, wanted, given)
         embedded.create(wanted)
         embedded.start()
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             directory.prepare()
         typer.echo(f"directory {embedded.settings.root} answers on {embedded.url(embedded.settings)}")
         typer.echo(f"its clients trust {embedded.paths.authority}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _check_is_as_wanted(embedded: EmbeddedDirectory, wanted: EmbeddedSettings, given: list[str]) -> None:
+    """Raise DirectoryError if an option would make the existing directory another one, which it cannot."""
+    for name in given:
+        present, asked = _values(embedded.settings, name), _values(wanted, name)
+        if asked - present:
+            raise DirectoryError(
+                f"--{name} {', '.join(sorted(asked))}: the directory in {embedded.paths.state} exists with "
+                f"{', '.join(sorted(present)) or 'none'}, which is chosen when it is created: leave the option out, or "
+                "name another folder with --state"
+            )
+
+
+def _values(settings: EmbeddedSettings, name: str) -> set[str]:
+    return set(settings.names) if name == "name" else {str(getattr(settings, name))}
 
 
 @app.command()
@@ -143,10 +168,13 @@ def admit_(
     computer: Annotated[str, typer.Argument(help="NetBIOS name of the node's computer.")],
     output: Annotated[Path, typer.Option(help="Folder for the settings and the password that the node binds with.")],
     directory_file: DirectoryFile = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Also admit a computer that has no queue manager in the directory yet.")
+    ] = False,
 ) -> None:
     """Give a computer's node an identity in the directory, with which it can write its own objects and no others."""
     with opened(directory_file) as directory:
-        node = admit(directory, computer, output)
+        node = admit(directory, computer, output, new=new)
         typer.echo(f"{node.full_path} may bind with {output / SETTINGS_FILE}")
         others = hash_clear_passwords(directory.connection)
         if others:

@@ -12,6 +12,7 @@ import yaml
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.names import name_of, parent_of, split_dn
 from qmnode.directory.port import QueueManager
+from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory
@@ -21,13 +22,23 @@ PASSWORD_FILE = "directory.password"  # noqa: S105  a file's name
 AUTHORITY_FILE = "directory-ca.pem"
 
 
-def admit(directory: EnterpriseDirectory, computer: str, folder: Path) -> QueueManager:
-    """Make sure that a computer has a queue manager in the directory, and write what its node needs into a folder.
+def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: bool = True) -> QueueManager:
+    """Give the queue manager of a computer an account, and write what its node needs into a folder.
+
+    ``new``: make a queue manager for a computer that has none in the directory.
 
     Each time the password is a new one: the files of an earlier admission are worth nothing afterwards (on Active
     Directory after the hour for which it accepts the password before). Raises :class:`DirectoryError`.
     """
     found = directory.queue_managers.find(computer)
+    if found is None and not new:
+        known = directory.queue_managers.list(attributes=("computer_name",))
+        near = nearest(computer, [one.computer_name for one in known])
+        hint = f"did you mean {near!r}? " if near else ""
+        raise DirectoryError(
+            f"there is no queue manager on a computer {computer!r} in the directory: {hint}Declare the machine and "
+            "apply the declaration, or admit it with --new, which makes one"
+        )
     if found is None:
         found = directory.queue_managers.add(QueueManager(computer_name=computer))
     else:

@@ -92,9 +92,14 @@ class EmbeddedDirectory:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         return f"ldaps://{host}:{settings.port}"
 
+    @property
+    def exists(self) -> bool:
+        """Whether it was created."""
+        return (self.paths.state / "directory.json").exists()
+
     def create(self, settings: EmbeddedSettings) -> None:
         """Make the state folder: keys, configuration and an empty database. An existing one is left as it is."""
-        if (self.paths.state / "directory.json").exists():
+        if self.exists:
             return
         self._folders()
         now = datetime.datetime.now(datetime.UTC)

@@ -74,6 +74,10 @@ TRUSTEES: Final = {
 ``user:alice``, ``uid:1000``, ``group:ops`` and ``gid:50``."""
 
 
+_OF_WINDOWS: Final = (BUILTIN_USERS, LOCAL_SYSTEM)
+"""SIDs that callers have only where a directory puts them into these."""
+
+
 class Change(StrEnum):
     """A change of somebody's rights."""
 
@@ -225,11 +229,29 @@ def _named(rule: AccessRule, names: dict[str, str | None]) -> AccessRule:
     return rule if name is None else replace(rule, name=name or None, known=bool(name))
 
 
+async def _check_denied(manager: QueueManagerApi, who: str, sid: Sid) -> None:
+    """Refuse the denial of an account that no caller can be. While the directory does not answer, nobody knows that."""
+    if sid in _OF_WINDOWS:
+        nobody = not (await manager.status()).directory
+    elif sid in TRUSTEES.values():
+        nobody = False
+    else:
+        nobody = (await manager.account_names([str(sid)])).get(str(sid)) == ""
+    if nobody:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ILLEGAL_USER,
+            f"a denial for {who} would deny nobody: no caller of this node can be {sid}. Name a user or group that is "
+            "known here, or one of everyone, anonymous, authenticated-users, local and network",
+        )
+
+
 async def change_access(
     manager: QueueManagerApi, name: str, change: Change, who: str, rights: Iterable[str]
 ) -> QueueAccessList:
-    """Allow, deny or remove rights; the list as it is then."""
+    """Allow, deny or remove rights; the list as it is then. MQ_ERROR_ILLEGAL_USER for a denial that matches nobody."""
     sid, mask = trustee(who), mask_of(rights)
+    if change is Change.DENY:
+        await _check_denied(manager, who, sid)
     security = changed(await manager.queue_security(name), change, sid, mask)
     await manager.set_queue(name, security=security)
     return await show_access(manager, name)

@@ -24,6 +24,7 @@ from qmnode.model.api import (
 from qmnode.security.queue_policy import parsed
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import QueueKind
 
 if TYPE_CHECKING:
     from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
     from qmnode.security.principals import Principal
-    from qmnode.structures.sid import Sid
+from qmnode.structures.sid import Sid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -199,6 +200,12 @@ class GuardedQueueManager(QueueManagerApi):
         if owner is not None:
             self._check_owner("create_queue", pathname, owner)
         name = self.manager.names.path(pathname)
+        if name.kind is QueueKind.PUBLIC and not name.subqueue and not self.manager.published.has_directory:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_NO_DS,
+                f"{pathname} would be a public queue, and this node has no directory to publish it in: create it as "
+                f".\\private$\\{name.queue}, or set directory.name",
+            )
         if name.subqueue and (parent := self.manager.names.by_path(type(name)(name.computer, name.queue, name.kind))):
             self._require("create_queue", parent, QueueAccess.MQSEC_WRITE_MESSAGE)
             self.manager.context.queues.check_subqueues(parent)

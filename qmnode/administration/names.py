@@ -6,6 +6,8 @@ r"""How operators name queues: as Message Queuing does, and shorter where nothin
 
 from typing import Final
 
+from qmnode.structures.names.addresses import from_address
+
 DEAD_LETTERS: Final = r".\SYSTEM$;DEADLETTER"
 TRANSACTIONAL_DEAD_LETTERS: Final = r".\SYSTEM$;DEADXACT"
 MACHINE_JOURNAL: Final = r".\SYSTEM$;JOURNAL"
@@ -17,7 +19,8 @@ def is_format_name(text: str) -> bool:
 
 
 def queue_name(text: str) -> str:
-    """The path name that an operator means, or the format name as it is."""
+    """The path name that an operator means, or the format name as it is. Addresses of other systems are understood."""
+    text = from_address(text) or text
     if is_format_name(text):
         return text
     first, separator, _ = text.partition("\\")

@@ -57,7 +57,8 @@ def init(
 ) -> None:
     """Make a node: a configuration, and a message store with an identity. Overwrites nothing."""
     from qmnode.node import QueueManager
-    from qmnode.settings.node import read_settings
+    from qmnode.settings.node import computer_name_fault, read_settings
+    from qmnode.unix_sockets import check_socket_path
 
     if config.exists():
         say(f"{config} exists already: qmnode run --config {config}")
@@ -65,6 +66,9 @@ def init(
     if data.exists() and any(data.iterdir()):
         say(f"{data} is not empty: name a new directory with --data")
         raise typer.Exit(1)
+    check_socket_path(run_directory.absolute() / "management.sock")
+    if computer_name and (fault := computer_name_fault(computer_name)):
+        raise typer.BadParameter(fault, param_hint="--computer-name")
     text = _CONFIGURATION.format(
         data=_yaml(data.absolute()),
         computer_name=f"computer_name: {_yaml(computer_name)}\n" if computer_name else "",

@@ -52,6 +52,8 @@ def allow(name: QueueName, user: User, rights: Rights, node: Node = NODE, as_jso
 def deny(name: QueueName, user: User, rights: Rights, node: Node = NODE, as_json: JsonOption = False) -> None:
     """Deny rights to an account or group, even if other entries grant them."""
     _change(Change.DENY, name, user, rights, node, as_json)
+    if user.lower() == "authenticated-users":
+        say("unsigned messages from other machines still come in: their senders are anonymous, not authenticated users")
 
 
 @app.command(epilog="Example: qmnode queue acl remove orders everyone full-control")

@@ -11,6 +11,8 @@ from typing import Final
 
 from qmnode.errors import ConfigurationError, MessageQueuingError
 
+_OPEN_FILES: Final = 256
+"""Open files with which a node can serve: about 60 for its store and its sockets, and some for each connection."""
 _SLOW_STOP: Final = 20.0
 """Seconds until the log says what holds up a stop. systemd kills the process after 60 (TimeoutStopSec)."""
 
@@ -28,6 +30,7 @@ def run_node(config: Path | None) -> int:
 
     try:
         settings = read_settings(config)
+        _check_open_files()
         configure_log(settings.log)
         forbid_core_dumps()
         keep_freed_memory()
@@ -41,6 +44,22 @@ def run_node(config: Path | None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _check_open_files() -> None:
+    """Raise ConfigurationError if this process may open too few files to serve."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
+        most = min(hard, _OPEN_FILES) if hard != resource.RLIM_INFINITY else _OPEN_FILES
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most == _OPEN_FILES:
+            return
+        raise ConfigurationError(
+            f"this process may open {most} files, and a node needs {_OPEN_FILES} for its store, its sockets and a few "
+            "connections: raise the limit, with 'ulimit -n 4096' in a shell or LimitNOFILE= in the service's unit"
+        )
 
 
 def _tell_what_holds_up_the_stop() -> None:

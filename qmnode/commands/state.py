@@ -12,6 +12,7 @@ _NODE: Final = (
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
+    "ready", "directory",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -56,6 +57,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "tls_mode": found.get("tls_mode") or None,
         "plain_peers": found.get("plain_peers") or [],
         "bridges": found.get("bridges") or [],
+        "ready": found.get("ready", True),
+        "directory": found.get("directory", ""),
         **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links", "settings_read")},
     }
     for name in ("quota", "journal_quota"):
@@ -83,6 +86,7 @@ def _print(node: dict[str, Any]) -> None:
             "plain_peers": ", ".join(node["plain_peers"]) or "none",
             "amqp_port": node["amqp_port"] or "closed",
             "bridges": "; ".join(map(_bridge_text, node["bridges"])) or "none",
+            "directory": node["directory"] or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
     )

@@ -14,7 +14,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def status(
     socket: SocketOption = None,
     config: ConfigOption = None,
-    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a node that is starting.")] = 0.0,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait until every door of a starting node answers.")
+    ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of the running node.

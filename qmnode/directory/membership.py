@@ -34,6 +34,7 @@ from qmnode.structures.names.multiple import parse_single_format_name
 log = structlog.get_logger(__name__)
 
 _TROUBLE = "directory"
+_MEMBERSHIP = "membership"
 LOOK = 5.0
 """Seconds between checks for a newly started timer; any call that finds the directory down starts one."""
 
@@ -196,6 +197,13 @@ class Membership:
                 log.warning("alias in a distribution list is no format name", list=str(name), reason=str(error))
         return found
 
+    def _not_joined(self, reason: str) -> None:
+        if self._directory.offline:  # it may have joined before, and the node says already that the directory is down
+            self._manager.directory_state = "not confirmed"
+            return
+        self._manager.directory_state = "not joined"
+        self._manager.troubles[_MEMBERSHIP] = f"{self._manager.computer_name} has not joined the directory: {reason}"
+
     async def _settle(self) -> None:
         manager = self._manager
         mine = QueueManager(computer_name=manager.computer_name, identifier=manager.identifier)
@@ -203,10 +211,16 @@ class Membership:
             known = await settle_identity(self._directory, mine, drained=manager.is_drained)
         except DirectoryOperationError as error:
             log.warning("not joined yet", computer_name=manager.computer_name, reason=error.sentence)
+            self._not_joined(
+                f"{error.sentence.rstrip('.')}. It must be in the directory under this name, and log in as it"
+            )
             return
         except IdentityChanged as error:
             log.error("not joined", computer_name=manager.computer_name, reason=str(error))
+            self._not_joined(str(error))
             return
+        manager.troubles.pop(_MEMBERSHIP, None)
+        manager.directory_state = "joined"
         assert known.identifier is not None
         if known.identifier != manager.identifier:
             manager.adopt_identifier(known.identifier)

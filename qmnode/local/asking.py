@@ -47,12 +47,20 @@ def _reason(path: Path, error: OSError) -> str:
 def ask(path: Path, method: str, wait: float = 0.0) -> Any:
     """The answer of the queue manager to a method without arguments, as plain values.
 
-    For ``wait`` seconds a node that does not answer yet is asked again. MQ_ERROR_SERVICE_NOT_AVAILABLE after that.
+    For ``wait`` seconds a node is asked again that does not answer yet, or says of its status that it is not ready.
+    MQ_ERROR_SERVICE_NOT_AVAILABLE after that.
     """
     deadline = time.monotonic() + wait
     while True:
         try:
-            return _ask(path, method)
+            answer = _ask(path, method)
+            if not wait or not isinstance(answer, dict) or answer.get("ready", True):
+                return answer
+            if time.monotonic() >= deadline:
+                raise MessageQueuingError(
+                    _UNREACHABLE,
+                    f"the node on {path} still starts after {wait:g} s: its log says what it waits for",
+                )
         except MessageQueuingError as error:
             if error.code is not _UNREACHABLE or time.monotonic() >= deadline:
                 raise

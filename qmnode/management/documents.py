@@ -259,6 +259,10 @@ class NodeDocument(Document):
     amqp_links: int = Field(default=0, description="Links of programs to queues over AMQP")
     bridges: list[BridgeDocument] = Field(default=[], description="Bridges to AMQP peers, by name")
     event_loop: str = Field(default="", description="What the node runs on: asyncio or uvloop")
+    ready: bool = Field(default=True, description="Whether every door that the settings open answers")
+    directory: str = Field(
+        default="", description="joined; not joined; not confirmed: it does not answer; empty without one"
+    )
 
     @classmethod
     def of(cls, status: NodeStatus, version: str) -> Self:

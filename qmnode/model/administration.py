@@ -64,6 +64,10 @@ class NodeStatus:
     """The bridges to AMQP peers, by name."""
     event_loop: str = ""
     """The event loop that the node runs on: ``asyncio`` or ``uvloop``."""
+    ready: bool = True
+    """Whether every door that the settings open answers; a node that starts answers for its status before that."""
+    directory: str = ""
+    """``joined``, ``not joined``, or ``not confirmed`` while it is down, for a node with a directory."""
 
 
 @dataclass(slots=True)

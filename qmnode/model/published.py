@@ -61,6 +61,11 @@ class PublishedQueues:
         self._context = context
         self._directory = directory
 
+    @property
+    def has_directory(self) -> bool:
+        """Whether there is a directory, which may be down; False in a workgroup."""
+        return self._directory is not None
+
     async def publish(self, pathname: str, properties: dict[str, Any]) -> Guid:
         """Create Directory Object (3.1.7.1.18): the identifier of a new public queue."""
         if self._directory is None:

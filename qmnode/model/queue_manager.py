@@ -88,6 +88,10 @@ class QueueManager(QueueManagerApi):
         self.sequence = context.sequence
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
+        self.ready = True
+        """Whether every door that the settings open answers."""
+        self.directory_state = ""
+        """``joined``, ``not joined``, or ``not confirmed`` while it is down, for a node with a directory."""
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
         self.settings_read = 0.0
         """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did."""
@@ -328,6 +332,8 @@ class QueueManager(QueueManagerApi):
             amqp_links=self.amqp.links,
             bridges=tuple(replace(bridge) for _, bridge in sorted(self.amqp.bridges.items())),
             event_loop=loop_name(),
+            ready=self.ready,
+            directory=self.directory_state,
         )
 
     def _cut_off(self, count: int) -> list[str]:

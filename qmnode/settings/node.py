@@ -1,10 +1,11 @@
 """The settings of a node: each default with its section, or its reason."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import ConfigurationError as ConfigurationError
@@ -156,6 +157,13 @@ class BodySettings(_Settings):
         return Limits(self.nodes, self.depth, self.octets)
 
 
+def computer_name_fault(name: str) -> str | None:
+    """Why a computer cannot have this name, or None."""
+    if re.fullmatch(r"[\w-][\w.-]{0,62}", name):
+        return None
+    return f"{name!r:.80} is no name of a computer: use up to 63 letters, digits, hyphens and underscores"
+
+
 class Settings(_Settings):
     """All settings of a queue manager node."""
 
@@ -180,6 +188,13 @@ class Settings(_Settings):
     """
     export: ExportSettings = ExportSettings()
     bodies: BodySettings = BodySettings()
+
+    @field_validator("computer_name")
+    @classmethod
+    def _is_a_computer(cls, name: str) -> str:
+        if name and (fault := computer_name_fault(name)):
+            raise ValueError(fault)
+        return name
 
 
 class LocalSettings(_Settings):

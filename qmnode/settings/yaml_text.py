@@ -1,10 +1,8 @@
 """Reads the YAML of operators. A name that is there twice is refused: YAML's libraries silently take the last."""
 
-from typing import Any, Final
+from typing import Any
 
 import yaml
-
-_Base: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DuplicateNameError(yaml.constructor.ConstructorError):
@@ -23,7 +21,7 @@ class DuplicateNameError(yaml.constructor.ConstructorError):
 
 def read_yaml(text: str) -> Any:
     """The single document of a text as plain data. Raises ``yaml.YAMLError``, for a duplicate DuplicateNameError."""
-    loader = _Base(text)
+    loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
         if root is None:
@@ -36,7 +34,7 @@ def read_yaml(text: str) -> Any:
 
 def refuse_duplicate_names(text: str) -> None:
     """Raise as ``read_yaml`` does; the values may have tags of other readers."""
-    if (root := yaml.compose(text, _Base)) is not None:
+    if (root := yaml.compose(text, yaml.SafeLoader)) is not None:
         _refuse_duplicates(root)
 
 

@@ -41,6 +41,10 @@ async def _write_kept(store: Store, path: Path) -> None:
 
 
 def _write(store: Store, path: Path) -> None:
+    if path.resolve().is_relative_to(store.path.resolve()):
+        raise StoreError(
+            f"{path} is in the folder of the store itself: a backup goes beside it, best onto another disk"
+        )
     if path.exists():
         raise StoreError(f"{path} exists already: a backup goes into a new directory")
     # Inside a directory that is private from its first moment: RocksDB makes its own with the umask's permissions.

@@ -8,16 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import qmnode
 from qmnode.commands.quick import quick
+from qmnode.errors import MessageQueuingError
 from qmnode.local.asking import ask
 from qmnode.management.documents import NodeDocument, QuotaDocument
 from qmnode.version import program_version
 from tests.commands.conftest import Command
 from tests.lab.nodes import NodeProcess, launch
+from tests.lab.waiting import holds
 
 _PROGRAM = "from qmnode.cli import main; main()"
 
@@ -90,15 +93,35 @@ def node_that_loads(library: str, folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 @pytest.mark.parametrize("library", ["fastapi", "cryptography"])
-def test_status_is_answered_while_a_library_is_loaded(tmp_path: Path, library: str) -> None:
+async def test_status_is_answered_while_a_library_is_loaded_and_says_that_the_node_is_not_ready(
+    tmp_path: Path, library: str, command: Command
+) -> None:
     with node_that_loads(library, tmp_path) as (socket, _):
-        assert ask(socket, "status", wait=120)["computer_name"] == "ALPHA"
+        assert (await status_while_starting(socket))["computer_name"] == "ALPHA"
+        answer = await asyncio.to_thread(command, "status", "--socket", socket, "--wait", "0.2")
+        assert answer.code == 3 and "still starts after 0.2 s" in answer.err
+
+
+async def status_while_starting(socket: Path) -> dict[str, Any]:
+    """The status of a node as soon as it gives one, which is before its other doors answer."""
+    found: dict[str, Any] = {}
+
+    async def answers() -> bool:
+        try:
+            found.update(await asyncio.to_thread(ask, socket, "status"))
+        except MessageQueuingError:
+            return False
+        return True
+
+    await holds(answers, 120, "the node answers for its status")
+    assert found["ready"] is False
+    return found
 
 
 async def test_calls_wait_for_what_is_loaded_after_the_socket_answers(tmp_path: Path) -> None:
     name = r".\private$\orders"
     with node_that_loads("cryptography", tmp_path) as (socket, pipe):
-        await asyncio.to_thread(ask, socket, "status", wait=120)
+        await status_while_starting(socket)
         async with qmnode.connect(socket) as manager:
             calls = [asyncio.create_task(manager.create_queue(name)), asyncio.create_task(manager.queue(name))]
             assert (await manager.status()).queue_count == 0
@@ -166,5 +189,5 @@ def test_status_waits_for_a_node_that_starts(tmp_path: Path) -> None:
         node.terminate()
         node.wait(60)
     assert asked.returncode == 0
-    assert json.loads(printed)["computer_name"] == "ALPHA"
+    assert (json.loads(printed)["computer_name"], json.loads(printed)["ready"]) == ("ALPHA", True)
     assert node.returncode == 0

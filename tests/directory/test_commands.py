@@ -227,7 +227,7 @@ class TestAdmission:
         directory.queue_managers.add(QueueManager(computer_name=other))
         given = tmp_path / "node"
 
-        answer = run("directory", "admit", computer, "--output", given, "--directory", settings_file)
+        answer = run("directory", "admit", computer, "--new", "--output", given, "--directory", settings_file)
 
         assert answer.returncode == 0, answer.stderr
         assert stat.S_IMODE((given / "directory.password").stat().st_mode) == 0o600
@@ -235,6 +235,18 @@ class TestAdmission:
             as_node.queues.add(Queue(pathname=f"{computer}\\orders"))
             with pytest.raises(AccessRefused):
                 as_node.queues.add(Queue(pathname=f"{other}\\orders"))
+
+    def test_a_misspelt_computer_is_not_admitted_and_leaves_nothing_in_the_directory(
+        self, directory: EnterpriseDirectory, settings_file: Path, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        computer = fresh_name("NODE")
+        directory.queue_managers.add(QueueManager(computer_name=computer))
+        wrong = f"{computer}X"
+
+        answer = run("directory", "admit", wrong, "--output", tmp_path / "node", "--directory", settings_file)
+
+        assert answer.returncode == 1 and f"did you mean '{computer}'?" in answer.stderr and "--new" in answer.stderr
+        assert directory.queue_managers.find(wrong) is None and not (tmp_path / "node").exists()
 
     @pytest.mark.one_server(reason="Active Directory accepts the password before for an hour")
     def test_a_second_admission_ends_the_first(
@@ -286,9 +298,11 @@ class TestAdmission:
                 directory.connection.modify(parent_of(str(node.full_path)), [change])
 
             answer = run(
-                "directory", "admit", fresh_name("NODE"), "--output", tmp_path / "new", "--directory", settings
+                "directory", "admit", fresh_name("NODE"), "--new", "--output", tmp_path / "new", "--directory", settings
             )
-            again = run("directory", "admit", fresh_name("NODE"), "--output", tmp_path / "new", "--directory", settings)
+            again = run(
+                "directory", "admit", fresh_name("NODE"), "--new", "--output", tmp_path / "new", "--directory", settings
+            )
             stored = {name: stored_passwords(directory, node) for name, node in nodes.items()}
 
         assert "2 passwords of other nodes lay in clear and are hashed now" in answer.stdout, answer.stderr
@@ -301,7 +315,7 @@ class TestAdmission:
                     assert as_node.queue_managers.find(name) is not None
 
     def test_a_name_that_no_computer_can_have_is_refused(self, settings_file: Path, tmp_path: Path) -> None:
-        arguments = ("--output", tmp_path, "--directory", settings_file)
+        arguments = ("--new", "--output", tmp_path, "--directory", settings_file)
 
         refused = run("directory", "admit", "a-name-of-more-than-fifteen", *arguments)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from qmnode.structures.names.addresses import from_address
 from qmnode.structures.names.direct import (
     MAX_NAME_LENGTH,
     DirectFormatName,
@@ -94,6 +95,8 @@ def parse_single_format_name(text: str) -> FormatName:
             name = kind.read(reader)
             reader.finish()
             return name
+    if (meant := from_address(text)) is not None:
+        reader.fail(f"{meant}, for which this address of another system stands", 0)
     reader.fail(
         "DIRECT=, PUBLIC=, PRIVATE=, MACHINE=, CONNECTOR=, DL= or MULTICAST=; "
         r"the path name .\private$\orders is opened as DIRECT=OS:.\private$\orders"

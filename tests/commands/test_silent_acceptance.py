@@ -1,0 +1,119 @@
+"""What was taken in silence and had no effect, or failed later, is refused at once with what to do."""
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qmnode.administration.names import queue_name
+from qmnode.errors import MessageQueuingError
+from qmnode.settings.node import read_settings
+from qmnode.structures.names import parse_format_name
+from qmnode.structures.names.direct import QueueNameError
+from qmnode.unix_sockets import bind_unix_socket
+from tests.commands.conftest import Command
+from tests.lab.nodes import COMMAND, NodeProcess
+
+
+@pytest.mark.parametrize("name", ["my host!", "two words", "x" * 64, r"ho\st", "a:b", "-?", "tab\there"])
+def test_a_name_that_no_computer_can_have_is_refused_by_init_and_in_settings(
+    command: Command, tmp_path: Path, name: str
+) -> None:
+    answer = command("init", "--config", tmp_path / "n.yaml", "--data", tmp_path / "d", "--computer-name", name)
+    assert answer.code == 2 and "no name of a computer" in answer.err and not list(tmp_path.iterdir())
+    (tmp_path / "node.yaml").write_text(f"computer_name: {name!r}\n".replace("\\\\", "\\"))
+    with pytest.raises(Exception, match="no name of a computer"):
+        read_settings(tmp_path / "node.yaml")
+
+
+def test_init_refuses_a_folder_in_which_no_socket_fits(command: Command, tmp_path: Path) -> None:
+    far = tmp_path / ("f" * 100)
+    answer = command("init", "--config", tmp_path / "n.yaml", "--data", tmp_path / "d", "--run-directory", far)
+    assert answer.code != 0 and "at most 107" in answer.err and not list(tmp_path.iterdir())
+
+
+def test_a_folder_for_sockets_that_cannot_be_made_is_named_with_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MessageQueuingError, match=r"local\.socket"):
+        bind_unix_socket(tmp_path / "file" / "run" / "node.sock", 0o600)
+
+
+@pytest.mark.parametrize("inside", ["copy", "deep/er/copy", "."])
+def test_a_backup_into_the_folder_of_the_store_is_refused(
+    node: NodeProcess, command: Command, tmp_path: Path, inside: str
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(node.folder / "store")
+    for folder in (node.folder / "store", link):
+        answer = command("backup", folder / inside)
+        assert answer.code == 1 and "folder of the store itself" in answer.err
+    assert not (node.folder / "store" / "copy").exists()
+
+
+@pytest.mark.parametrize("name", ["orders", r".\orders", "Orders 2"])
+def test_no_public_queue_is_made_by_a_node_that_has_no_directory(
+    node: NodeProcess, command: Command, name: str
+) -> None:
+    answer = command("queue", "create", name, "--public")
+    assert answer.code == 1 and "MQ_ERROR_NO_DS" in answer.err and "private$" in answer.err
+    assert "orders" not in command("queue", "list", "--kind", "public").out.lower()
+
+
+@pytest.mark.parametrize("who", ["S-1-5-21-1-2-3-1104", "S-1-5-21-9-9-9-512", "users", "system", "S-1-5-21-7-7-7-513"])
+def test_a_denial_that_matches_nobody_is_refused(queue: str, command: Command, who: str) -> None:
+    before = command("queue", "acl", "show", queue).out
+    answer = command("queue", "acl", "deny", queue, who, "send-message")
+    assert answer.code == 1 and "MQ_ERROR_ILLEGAL_USER" in answer.err and "deny nobody" in answer.err
+    assert command("queue", "acl", "show", queue).out == before
+    assert command("queue", "acl", "remove", queue, who, "send-message").code == 0
+
+
+def test_a_denial_for_authenticated_users_says_whom_it_does_not_reach(queue: str, command: Command) -> None:
+    answer = command("queue", "acl", "deny", queue, "authenticated-users", "send-message")
+    assert answer.code == 0 and "their senders are anonymous" in answer.err
+    assert command("send", queue, "x").code == 1, "a local application is an authenticated user"
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (r"FormatName:DIRECT=OS:host\private$\orders", r"DIRECT=OS:host\private$\orders"),
+        (r"formatname:PUBLIC=4d36e96e-e325-11ce-bfc1-08002be10318", "PUBLIC=4d36e96e-e325-11ce-bfc1-08002be10318"),
+        ("net.msmq://host.example/private/orders", r"DIRECT=OS:host.example\private$\orders"),
+        ("NET.MSMQ://localhost/private/orders", r"DIRECT=OS:.\private$\orders"),
+        ("net.msmq://host/orders", r"DIRECT=OS:host\orders"),
+        (r"msmq.formatname:DIRECT=TCP:10.0.0.1\private$\orders", r"DIRECT=TCP:10.0.0.1\private$\orders"),
+        ("msmq://host/orders", r"DIRECT=OS:host\private$\orders"),
+        (r"msmq:DIRECT=OS:host\private$\orders", r"DIRECT=OS:host\private$\orders"),
+        ("msmq:orders", r".\private$\orders"),
+        ("net.msmq://", r".\private$\net.msmq://"),
+        ("orders", r".\private$\orders"),
+    ],
+)
+def test_addresses_of_other_systems_are_understood(address: str, name: str) -> None:
+    assert queue_name(address) == name
+
+
+@pytest.mark.parametrize("address", [r"FormatName:DIRECT=OS:h\q", "net.msmq://h/private/q", "msmq://h/q"])
+def test_programs_get_the_name_to_use_for_an_address_of_another_system(address: str) -> None:
+    with pytest.raises(QueueNameError, match=r"DIRECT=OS:h\\"):
+        parse_format_name(address)
+
+
+def test_a_message_sent_to_an_address_of_wcf_arrives(node: NodeProcess, queue: str, command: Command) -> None:
+    assert command("send", f"net.msmq://localhost/private/{queue}", "from WCF").code == 0
+    assert command("receive", queue).out == "from WCF\n"
+
+
+def test_a_node_that_may_open_few_files_says_what_it_needs(tmp_path: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    config = tmp_path / "node.yaml"
+    config.write_text(f"data: {tmp_path / 'store'}\n")
+    command = [*COMMAND, "run", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=few, env=os.environ, check=False)
+    assert done.returncode == 2 and "64 files" in done.stderr and "ulimit -n" in done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "store").exists()
