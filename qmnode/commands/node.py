@@ -160,6 +160,9 @@ def restore(
 ) -> None:
     """Copy a backup to where a node will start on it: into an empty directory, or one that is not there.
 
+    The store is as it was when the backup was made. Messages that were received since then come again: those in the
+    backup, and those that their senders still keep.
+
     The node will know that it runs on a copy, and skip the message identifiers that the original may have given out
     since. Never run the original beside it. Run this as the node's user, who then owns the files.
     """
@@ -170,7 +173,11 @@ def restore(
         count = restore_backup(directory, target, bar)
     if as_json:
         print_json({"data": str(target), "bytes": count})
-    say(f"{size_text(count)} restored to {target}")
+    say(f"{size_text(count)} restored to {target}, as it was when the backup was made")
+    say(
+        "messages that were received since then are there again, and senders may deliver again what they still keep: "
+        "receivers need to know repeats (docs/exactly-once.md)"
+    )
 
 
 @verify_app.command(epilog="Example: qmnode verify --data /var/lib/qmnode")
