@@ -30,7 +30,7 @@ from qmnode.shares.parties import Kind as PartyKind
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
 from qmnode.structures.envelope import Packet
-from qmnode.structures.guid import guid_to_text
+from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import FormatName
 from qmnode.structures.packet_view import PRIORITY_AT
@@ -397,11 +397,15 @@ class Arrivals:
         if admission.final_acks_received:
             each(admission.final_acks_received, partial(network.acknowledgments.take_final_ack, connection))
         if admission.administration:
-            each(admission.administration, notices.administration)
+            payer = partial(network.neighbours.payer, connection)
+            each(
+                admission.administration,
+                lambda one: notices.administration(one, payer(Guid(one.correlation_id[:16]))),
+            )
         if admission.final_acks:
             each(admission.final_acks, notices.final)
         if admission.traces:
-            each(admission.traces, notices.trace)
+            each(admission.traces, lambda one: notices.trace(one, network.neighbours.payer(connection, one.source)))
         if admission.stopped or admission.disowned or admission.contested or admission.future:
             each((admission,), partial(self._report_distrust, connection))
         recorder = self._manager.recorder

@@ -14,7 +14,6 @@ import structlog
 from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
-from qmnode.delivery.transit_queues import TransitQueues
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
@@ -23,13 +22,12 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.quotas import OWN, Account
 from qmnode.model.record import FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, RecordFlag, expiry, with_prefix
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.outcomes import Neighbour
 from qmnode.shares.blocks import block_of
-from qmnode.shares.parties import Party, declared, stranger
+from qmnode.shares.parties import OWN, UNKNOWN, Kind, Party, declared, stranger
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.names import ConnectorFormatName, FormatName
@@ -49,16 +47,17 @@ class Neighbours:
         self._network = network
         self.addresses: MachineAddresses | None = None
         """None if there is no directory."""
-        self._blocks: dict[Guid, str] = {}
-        """The address blocks of strangers: the first from which a session named each queue manager."""
+        self._parties: dict[Guid, Party] = {}
+        """The party of each queue manager that opened a session: a declared one, or else the first."""
 
     def opened(self, connection: "Connection") -> None:
         """A session has opened: find out whether its peer is declared."""
         machine = connection.session.remote
-        block = self._blocks.pop(machine, block_of(connection.address))
-        self._blocks[machine] = block  # moved to the end of the order
-        if len(self._blocks) > _STRANGERS:
-            del self._blocks[next(iter(self._blocks))]
+        party = self.party(connection)
+        before = self._parties.pop(machine, party)
+        self._parties[machine] = before if party.kind is Kind.STRANGER else party  # moved to the end of the order
+        if len(self._parties) > _STRANGERS:
+            del self._parties[next(iter(self._parties))]
         addresses = self._addresses_for(connection)
         if addresses is not None and not addresses.is_fresh(machine):
             addresses.look_up(machine)
@@ -96,14 +95,31 @@ class Neighbours:
         addresses = self._addresses_for(connection)
         return addresses is not None and not addresses.was_asked(connection.session.remote)
 
-    def account_of(self, source: Guid) -> Account:
-        """The account that is charged for notices about messages of a queue manager."""
+    def party_of(self, source: Guid) -> Party:
+        """The party that pays for notices about a stored message of a queue manager."""
         network = self._network
         if source == network.manager.identifier:
             return OWN
         if network.is_in_directory(source):
-            return Account(source.hex(), declared=True)
-        return Account(self._blocks.get(source, ""), declared=False, has_directory=network.has_read_directory)
+            return declared(guid_to_text(source))
+        return self._parties.get(source, UNKNOWN)
+
+    def party_at(self, source: Guid, address: str) -> Party:
+        """The party that pays for acknowledgments to a queue manager, at an address if they go to one."""
+        found = self.party_of(source)
+        if not address or found is OWN:
+            return found
+        addresses = () if self.addresses is None else self.addresses.last(source)
+        is_elsewhere = bool(addresses) and address not in addresses
+        if found.kind is Kind.STRANGER or (is_elsewhere and not self._network.peer_tls.is_plain_peer_at(address)):
+            return stranger(address)
+        return found
+
+    def payer(self, connection: "Connection", source: Guid) -> Party:
+        """The party that pays for notices about messages of ``source`` that a connection has just delivered."""
+        if connection.neighbour.speaks_for(source):
+            return OWN if source == self._network.manager.identifier else declared(guid_to_text(source))
+        return self.party(connection)
 
     def is_address_of_one(self, block: str) -> bool:
         """Whether a declared peer that connected recently has an address in this block."""
@@ -147,7 +163,6 @@ class Forwarding:
         self._topology = topology
         self._strangers = strangers
         self._neighbours = neighbours
-        self._made = TransitQueues(manager)
 
     def is_news(self, messages: Iterable[ReceivedMessage]) -> bool:
         """Whether to read the directory before refusing a message: its queue manager may have joined since."""
@@ -197,7 +212,8 @@ class Forwarding:
             if site is not None:
                 plain, transactional = (connector_queue(self._manager.context, site, kind) for kind in (False, True))
                 return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
-            queue = self._made.find(name, party)
+            found = self._manager.names.outgoing(name)
+            queue = found or self._manager.opening.find(name, Access.SEND, party=party)
         except MessageQueuingError as error:
             log.warning("a message cannot be forwarded", destination=str(name), reason=str(error))
             full = error.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES

@@ -107,7 +107,9 @@ class Network:
         self.protection = Protection(self)
         self.resolver = Resolver()
         self.neighbours = Neighbours(self)
-        manager.context.notices.account_of = self.neighbours.account_of
+        self.notices.party_at = self.neighbours.party_at
+        manager.context.notices.party_of = self.neighbours.party_of
+        manager.context.notices.has_directory = lambda: self.has_read_directory
         self.strangers = self._strangers(None)
         self.forwarding = Forwarding(manager, None, self.strangers, self.neighbours)
         self._astray: Astray | None = None
@@ -185,7 +187,6 @@ class Network:
         only_registered = self.manager.settings.transfer.only_registered_addresses
         self.identities = Identities(identifier, self._topology, addresses, only_registered=only_registered)
         self._astray = Astray(self.manager, self._topology)
-        self.notices.knows = self._topology.knows
         await self._topology.start()
 
     def _strangers(self, topology: Topology | None) -> Strangers:

@@ -27,6 +27,7 @@ from qmnode.protocol.disposition import has_expired
 from qmnode.protocol.incoming_sequences import IncomingSequences, OrderAcknowledgment, Route
 from qmnode.protocol.received import destination_of
 from qmnode.protocol.tracing import TraceReport, sent_report
+from qmnode.shares.parties import UNKNOWN, Party
 from qmnode.structures.envelope import Packet, read_sending_fields
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
@@ -57,11 +58,11 @@ class Notices:
         """Whether this node has a session with itself, so that it learns the end of its own messages that way."""
         self.take_own: Callable[[OrderAcknowledgment | FinalAcknowledgment], None] = lambda acknowledgment: None
         """Processes acknowledgments of messages that this node sent to itself by a name it did not recognise."""
-        self.knows: Callable[[Guid], bool] = lambda machine: False
-        """Whether the directory has a queue manager."""
+        self.party_at: Callable[[Guid, str], Party] = lambda source, address: UNKNOWN
+        """The party that pays for acknowledgments to a queue manager, at an address if they go to one."""
 
-    def administration(self, acknowledgment: AdministrationAcknowledgment) -> None:
-        """Send an administration acknowledgment, 3.1.7.15."""
+    def administration(self, acknowledgment: AdministrationAcknowledgment, party: Party) -> None:
+        """Send an administration acknowledgment, 3.1.7.15, that a party pays for."""
         self._manager.outcomes.send_internally(
             acknowledgment.queue,
             administration_message(
@@ -72,15 +73,15 @@ class Notices:
                 acknowledgment.repeated,
                 self._manager.settings.transfer.notice_lifetime,
             ),
-            self._manager.context.notices.account(acknowledgment.correlation_id[:16]),
+            party,
         )
 
-    def trace(self, report: TraceReport) -> None:
-        """Send a trace report, 3.1.5.8.9."""
+    def trace(self, report: TraceReport, party: Party) -> None:
+        """Send a trace report, 3.1.5.8.9, that a party pays for."""
         self._manager.outcomes.send_internally(
             report.queue,
             Message(report.body, label=report.label, message_class=MessageClass.MQMSG_CLASS_REPORT),
-            self._manager.context.notices.account(report.source),
+            party,
         )
 
     def sent(self, packet: Packet, address: str) -> None:
@@ -95,7 +96,7 @@ class Notices:
             return
         report = sent_report(message, time, address)
         if report is not None:
-            self.trace(report)
+            self.trace(report, self._manager.context.notices.party(report.source))
 
     def order(self, acknowledgment: OrderAcknowledgment) -> None:
         """Send an OrderAck packet, 3.1.7.17."""
@@ -141,10 +142,11 @@ class Notices:
     ) -> None:
         manager, source, route = self._manager, acknowledgment.source, acknowledgment.route
         format_name = order_queue_of(source, route)
-        is_stranger = not route.direct and not self.knows(source)  # any host can claim any source
         try:
             name = parse_single_format_name(format_name)
-            queue = manager.opening.find(name, Access.SEND, for_strangers=is_stranger)
+            queue = manager.opening.find(
+                name, Access.SEND, party=self.party_at(source, route.address if route.direct else "")
+            )
         except (MessageQueuingError, ValueError) as error:
             log.warning("an acknowledgment cannot be sent", destination=format_name, reason=str(error))
             return

@@ -156,7 +156,7 @@ class Strangers:
 
     def _new_queue(self, batch: "_Batch") -> OutgoingQueue | None:
         try:
-            queue = self._manager.opening.find(batch.name, Access.SEND, for_strangers=True)
+            queue = self._manager.opening.find(batch.name, Access.SEND, party=batch.party)
         except MessageQueuingError as error:
             log.warning("a message for an unknown machine cannot wait", destination=str(batch.name), reason=str(error))
             return None

@@ -16,6 +16,7 @@ from qmnode.management.traffic import traffic_metrics
 from qmnode.model.administration import NodeStatus
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
+from qmnode.shares.parties import Kind
 
 
 def _store_failed(status: NodeStatus) -> bool:
@@ -89,6 +90,7 @@ class _Snapshot(Collector):
             troubles.add_metric((warning.partition(":")[0],), 1)
         yield troubles
         yield from self._peers()
+        yield from self._shares()
         yield self._certificate()
         yield self._keys()
         queues = self._context.manager.queue_collection.values()
@@ -114,6 +116,20 @@ class _Snapshot(Collector):
             "When the certificate for other queue managers ends, since 1970 (UTC); 0 if it cannot be read",
             self._context.manager.transport_security.certificate,
         )
+
+    def _shares(self) -> Iterator[Metric]:
+        """The use of each bounded resource by kind of party."""
+        used = GaugeMetricFamily(
+            "qmnode_share_used", "Units of a bounded resource in use (docs/security.md)", labels=("resource", "party")
+        )
+        refused = CounterMetricFamily(
+            "qmnode_share_refused", "Refusals for lack of a bounded resource", labels=("resource", "party")
+        )
+        for account in self._context.manager.context.shares:
+            for kind in Kind:
+                used.add_metric((account.resource.name, kind.value), account.used[kind])
+                refused.add_metric((account.resource.name, kind.value), account.refused[kind])
+        yield from (used, refused)
 
     def _certificate(self) -> Metric:
         return self._expiry(

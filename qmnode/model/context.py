@@ -132,7 +132,7 @@ class Context:
         self.shares = Accountant()
         """The accounts of all bounded resources."""
         self.quotas = Quotas(settings.quotas)
-        self.notices = NoticeBudget(settings.quotas)
+        self.notices = NoticeBudget(settings.quotas, self.shares)
         self.traffic = Traffic(clock)
         self.read_ahead = ReadAhead(settings.read_ahead)
         self.ordinal = Ordinal(store, MESSAGE_IDENTIFIER, 32, settings.storage.identifier_block)

@@ -14,6 +14,9 @@ from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import is_unsupported
 from qmnode.model.sending import asks_for_authentication
 from qmnode.model.transaction import Transaction
+from qmnode.shares.account import Account
+from qmnode.shares.parties import OWN, Party
+from qmnode.shares.resources import OUTGOING_QUEUES
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
@@ -216,6 +219,9 @@ class Opening:
         """Base priorities of public queues elsewhere, from their look-up to the creation of their outgoing queues."""
         self._full_since = 0.0
         """When no unused outgoing queue was found."""
+        self._for_others: list[tuple[OutgoingQueue, Party, float]] = []
+        """Outgoing queues that others pay for, since the start."""
+        self._released_at = 0.0
 
     async def open_queue(self, format_name: str, access: Access, share: Share, caller: object) -> QueueApi:
         """Open Queue for any format name."""
@@ -332,11 +338,10 @@ class Opening:
                 ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name}: {caller} has no right of {rights.name}"
             )
 
-    def find(self, name: FormatName, access: Access, *, for_strangers: bool = False, caller: object = None) -> Queue:
+    def find(self, name: FormatName, access: Access, *, party: Party = OWN, caller: object = None) -> Queue:
         """Find the queue to open: a local one, or an outgoing one, which is created if necessary.
 
-        ``for_strangers``: a message from another machine names it. At most half of the outgoing queues are created that
-        way.
+        ``party`` pays for an outgoing queue that is created: the peer whose message names it.
         """
         context = self._context
         if is_unsupported(name):
@@ -349,11 +354,11 @@ class Opening:
             queue = context.names.outgoing(name)
             if queue is None and access is Access.SEND:
                 self._check_outward(name, access, caller)
-                queue = self._create_outgoing(name, for_strangers)
+                queue = self._create_outgoing(name, party)
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
                 queue = None  # outgoing queues are only read with the administrative access
         if queue is None:
-            if for_strangers or not context.names.is_local(name):
+            if party is not OWN or not context.names.is_local(name):
                 raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue {name}")
             raise context.names.not_found(str(name))
         if queue.queue_type is QueueType.SYSTEM and queue.is_internal:
@@ -391,16 +396,46 @@ class Opening:
         context.store.durable()
         return context.queues.subqueue(owner, path.subqueue)
 
-    def _check_room(self, for_strangers: bool = False) -> None:
+    def _account(self) -> Account:
+        """The account of outgoing queues that others pay for: half of them must be left for local applications."""
+        return self._context.shares.open(OUTGOING_QUEUES, self._context.settings.quotas.outgoing_queues / 2)
+
+    def _check_share(self, party: Party) -> None:
+        """Raise if a peer has its share of outgoing queues in use."""
+        account = self._account()
+        if account.room(party) < 1:
+            self._release_unused(account)
+        if not account.admits(party):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"{party.name} has its share of outgoing queues in use, of quotas.outgoing_queues",
+            )
+
+    def _release_unused(self, account: Account) -> None:
+        """Charge no longer for queues that are empty or deleted, unless just created: those get their messages with
+        the batch.
+        """
+        now = self._context.clock.time()
+        if 0 <= now - self._released_at < _FULL:
+            return
+        self._released_at, made, self._for_others = now, self._for_others, []
+        for one in made:
+            queue, party, at = one
+            if 0 <= now - at < _FULL or not (queue.deleted or queue.is_unused()):
+                self._for_others.append(one)
+            else:
+                account.give_back(party)
+
+    def _check_room(self, party: Party = OWN) -> None:
         """Make room for one more outgoing queue: at the limit, the oldest unused one is deleted."""
+        if party is not OWN:
+            self._check_share(party)
         limit = self._context.settings.quotas.outgoing_queues
-        if for_strangers:  # requests for acknowledgments must leave queues for local applications
-            limit -= limit // 2
         queues = self._context.names.all_outgoing()
         if len(queues) < limit:
             return
         now = self._context.clock.time()
-        if for_strangers and 0 <= now - self._full_since < _FULL:
+        if party is not OWN and 0 <= now - self._full_since < _FULL:
             raise _full(limit)
         unused = next((one for one in queues if isinstance(one, OutgoingQueue) and one.is_unused()), None)
         if unused is None:
@@ -408,9 +443,9 @@ class Opening:
             raise _full(limit)
         self._context.queues.forget(unused)
 
-    def _create_outgoing(self, name: FormatName, for_strangers: bool) -> OutgoingQueue:
+    def _create_outgoing(self, name: FormatName, party: Party) -> OutgoingQueue:
         context = self._context
-        self._check_room(for_strangers)
+        self._check_room(party)
         now = int(context.clock.time())
         queue = OutgoingQueue(
             context,
@@ -422,6 +457,9 @@ class Opening:
             create_time=now,
             modify_time=now,
         )
+        if party is not OWN:
+            self._account().charge(party)
+            self._for_others.append((queue, party, context.clock.time()))
         context.queues.add(queue)
         context.store.put_queue(queue.queue_id, queue.definition())
         context.store.durable()

@@ -14,7 +14,7 @@ from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.model.packet import received_message, with_class
 from qmnode.model.positions import LANE_SHIFT
-from qmnode.model.quotas import OWN, Account, EnqueueStatus
+from qmnode.model.quotas import EnqueueStatus
 from qmnode.model.record import (
     FLAGS,
     NEGATIVE_JOURNAL,
@@ -29,7 +29,7 @@ from qmnode.model.record import (
     with_prefix,
 )
 from qmnode.model.serialization import Destination, serialize
-from qmnode.shares.parties import Kind
+from qmnode.shares.parties import OWN, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import (
     INSECURE_NACKS,
@@ -275,7 +275,7 @@ class Outcomes:
                 Repeated(message.label, message.app_specific, message.priority, message.body_type, message.recoverable),
                 self._context.settings.transfer.notice_lifetime,
             ),
-            self._context.notices.account(message.identifier[:16]),
+            self._context.notices.party(message.identifier[:16]),
             message.sent_time if self._is_own(message) else None,
         )
 
@@ -284,10 +284,10 @@ class Outcomes:
         return message.source_machine_identifier == self._context.identifier
 
     def send_internally(
-        self, format_name: str, message: Message, account: Account = OWN, named_at: int | None = None
+        self, format_name: str, message: Message, party: Party = OWN, named_at: int | None = None
     ) -> None:
         """Send a notice of the queue manager about a message (MS-MQQB 3.1.7.15). It is dropped if that fails, or if the
-        ``account`` of its cause has no room.
+        ``party`` that causes it has no room.
 
         ``named_at`` is the time at which an application of this machine named the queue and was asked for its right to
         send there (:func:`check_told`). A queue here that somebody else named takes a notice only as it would take a
@@ -300,15 +300,19 @@ class Outcomes:
         except MessageQueuingError:
             return
         names = elements(name)
-        if message.body and is_negative_acknowledgment(message.message_class) and not account.may_have_body(len(names)):
+        if (
+            message.body
+            and is_negative_acknowledgment(message.message_class)
+            and not self._context.notices.may_have_body(party, len(names))
+        ):
             message = message.copy(body=b"")
         for one in names:
-            self._send_one(one, message, account, named_at)
+            self._send_one(one, message, party, named_at)
 
-    def _send_one(self, name: FormatName, message: Message, account: Account, named_at: int | None) -> None:
+    def _send_one(self, name: FormatName, message: Message, party: Party, named_at: int | None) -> None:
         context = self._context
         try:
-            queue = context.opening.find(name, Access.SEND, for_strangers=True)
+            queue = context.opening.find(name, Access.SEND, party=party)
         except MessageQueuingError as error:
             if error.code is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
                 log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
@@ -325,19 +329,18 @@ class Outcomes:
             log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
             return
         size = len(value) - PREFIX_SIZE
-        kind = Kind.OWN if account is OWN else Kind.DECLARED if account.declared else Kind.STRANGER
-        if not context.quotas.has_room(queue, len(value), context.quotas.limit_of(kind)):
+        if not context.quotas.has_room(queue, len(value), context.quotas.limit_of(party.kind)):
             return
-        if not context.notices.admits(account, size, context.quotas.limit):
+        if party is not OWN and not context.notices.account.admits(party, size):
             log.warning(
                 "an acknowledgment or report is not sent: too many wait, see quotas.notices and "
                 "quotas.notices_per_neighbour",
-                destination=str(name), neighbour=account.name or "unknown", dropped=context.notices.dropped,
+                destination=str(name), neighbour=party.name, dropped=sum(context.notices.account.refused.values()),
             )  # fmt: skip
             return
-        if account is not OWN:
+        if party is not OWN:
             value = with_prefix(value, flags=value[FLAGS] | NOTICE)
-            context.notices.entered(queue.queue_id, account, size)
+            context.notices.entered(queue.queue_id, party, size)
         queue.arrive(7 - message.priority << LANE_SHIFT | context.sequence.next(), value)
 
     def _takes_notice(self, queue: "Queue", named_at: int | None) -> bool:

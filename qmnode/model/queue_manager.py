@@ -110,7 +110,7 @@ class QueueManager(QueueManagerApi):
     def apply_settings(self, settings: Settings) -> None:
         """Apply settings that may change while the queue manager runs: the quotas and the poison policy."""
         self.quotas.apply(settings.quotas)
-        self.context.notices.settings = settings.quotas
+        self.context.notices.apply(settings.quotas)
         self.outcomes.poison.settings = settings.poison
 
     # Initialization, 3.1.3

@@ -10,13 +10,14 @@ go when their lifetime ends.
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.settings.node import QuotaSettings
-from qmnode.shares.parties import Kind
-from qmnode.shares.resources import QUOTA
+from qmnode.shares.account import Accountant
+from qmnode.shares.parties import OWN, UNKNOWN, Kind, Party
+from qmnode.shares.resources import NOTICES, QUOTA
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 
@@ -101,93 +102,55 @@ _PART_OF_NEIGHBOUR: Final = 32
 """those of one neighbour a thirty-second."""
 
 
-class Account(NamedTuple):
-    """The account of the neighbour that causes a notice."""
+class NoticeBudget:
+    """Counts the bytes of waiting notices by the party that causes them, and by queue."""
 
-    name: str
-    """The name of the account, one for each neighbour."""
-    declared: bool
-    """Whether the directory has the source of the message."""
-    has_directory: bool = True
-    """Whether there is a directory, and it has answered since the start; otherwise no neighbour can be declared."""
+    def __init__(self, settings: QuotaSettings, shares: Accountant) -> None:
+        self._shares = shares
+        self.apply(settings)
+        self.party_of: Callable[[Guid], Party] = lambda source: OWN
+        """The party that pays for notices about messages of a queue manager. Set by the network."""
+        self.has_directory: Callable[[], bool] = lambda: False
+        """Whether there is a directory that has answered since the start. Set by the network."""
+        self._queues: dict[int, dict[Party, int]] = {}
 
-    def may_have_body(self, queues: int) -> bool:
+    def apply(self, settings: QuotaSettings) -> None:
+        """Apply other limits, also to what waits already."""
+        quota = _bytes(settings.queue_manager_quota)
+        total = min(settings.notices * _KB, quota / _PART_OF_QUOTA)
+        each = min(settings.notices_per_neighbour * _KB, quota / _PART_OF_NEIGHBOUR)
+        self.account = self._shares.open(NOTICES, total, each)
+
+    def party(self, source: bytes) -> Party:
+        """``party_of`` for the bytes of an identifier."""
+        return self.party_of(Guid(source)) if len(source) == len(ZERO_GUID) else UNKNOWN
+
+    def may_have_body(self, party: Party, queues: int) -> bool:
         """Whether the notice for a refused message may include its body, for this number of queues. A stranger who
         could have it sent to sixteen queues would make the node store sixteen times the bytes that it sent.
         """
-        return self.declared or (not self.has_directory and queues == 1)
+        return party.kind is not Kind.STRANGER or (not self.has_directory() and queues == 1)
 
-
-OWN: Final = Account("", declared=True)
-"""Messages of this machine's applications, whose notices are charged to no neighbour."""
-
-
-class NoticeBudget:
-    """Counts the bytes of waiting notices by account and queue."""
-
-    def __init__(self, settings: QuotaSettings) -> None:
-        self.settings = settings
-        self.account_of: Callable[[Guid], Account] = lambda source: OWN
-        """The account of a source queue manager. Set by the network."""
-        self._accounts: dict[str, int] = {}
-        self._queues: dict[int, dict[str, int]] = {}
-        self._strangers = 0
-        self._names_of_strangers: set[str] = set()
-        self.used = 0
-        """Bytes of all waiting notices."""
-        self.dropped = 0
-        """Notices dropped for lack of space."""
-
-    def account(self, source: bytes) -> Account:
-        """``account_of`` for the bytes of an identifier; a missing source has an account of no neighbour."""
-        return self.account_of(Guid(source)) if len(source) == len(ZERO_GUID) else Account("", declared=False)
-
-    def admits(self, account: Account, size: int, quota: float) -> bool:
-        """Whether a notice may wait. ``quota`` is that of the queue manager, in bytes."""
-        if account is OWN:
-            return True
-        total = min(self.settings.notices * _KB, quota / _PART_OF_QUOTA)
-        each = min(self.settings.notices_per_neighbour * _KB, quota / _PART_OF_NEIGHBOUR)
-        fits = self.used + size <= total and self._accounts.get(account.name, 0) + size <= each
-        if fits and not account.declared and account.has_directory:
-            fits = self._strangers + size <= total / 2  # the other half is for known neighbours
-        self.dropped += not fits
-        return fits
-
-    def entered(self, queue: int, account: Account, size: int) -> None:
+    def entered(self, queue: int, party: Party, size: int) -> None:
         """Charge a notice that was put into a queue."""
-        name = account.name
-        if not account.declared:
-            self._names_of_strangers.add(name)
-            self._strangers += size
         held = self._queues.setdefault(queue, {})
-        held[name] = held.get(name, 0) + size
-        self._accounts[name] = self._accounts.get(name, 0) + size
-        self.used += size
+        held[party] = held.get(party, 0) + size
+        self.account.charge(party, size)
 
     def left(self, queue: int, size: int) -> None:
-        """Release a notice that left its queue, from the account with the oldest notice there."""
+        """Release a notice that left its queue, from the party with the oldest notice there."""
         held = self._queues.get(queue)
         while held and size > 0:
-            name = next(iter(held))
-            part = min(size, held[name])
+            party = next(iter(held))
+            part = min(size, held[party])
             size -= part
-            self._give_back(name, part)
-            held[name] -= part
-            if not held[name]:
-                del held[name]
+            self.account.give_back(party, part)
+            held[party] -= part
+            if not held[party]:
+                del held[party]
         if held is not None and not held:
             del self._queues[queue]
 
     def forget(self, queue: int) -> None:
         """Release all notices of a queue that was emptied at once or deleted."""
         self.left(queue, sum(self._queues.get(queue, {}).values()))
-
-    def _give_back(self, name: str, size: int) -> None:
-        self.used -= size
-        self._accounts[name] -= size
-        if name in self._names_of_strangers:
-            self._strangers -= size
-        if not self._accounts[name]:
-            del self._accounts[name]
-            self._names_of_strangers.discard(name)

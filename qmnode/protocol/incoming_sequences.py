@@ -34,7 +34,7 @@ from qmnode.settings.protocol import TransferSettings
 from qmnode.shares.account import Accountant, Table
 from qmnode.shares.parties import Party, declared, stranger
 from qmnode.shares.resources import INCOMING_SEQUENCES
-from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 
 FLAG_COUNT: Final = 32
 """The number of bits of RecoverableMsgAckFlags."""
@@ -219,7 +219,7 @@ class IncomingSequence:
     @property
     def party(self) -> Party:
         """The party that pays for its place."""
-        return stranger(self.bringer) if self.bringer else declared(self.source.hex())
+        return stranger(self.bringer) if self.bringer else declared(guid_to_text(self.source))
 
     def turn(self, sequence_id: int, number: int, previous: int) -> Turn:
         """Where a message stands, 3.1.5.8.6. Changes nothing."""

@@ -27,7 +27,7 @@ from qmnode.shares.account import Accountant, Table
 from qmnode.shares.parties import UNKNOWN, Kind, Party, declared
 from qmnode.shares.resources import HISTORY_PAGES, HISTORY_SOURCES
 from qmnode.structures.envelope import Packet
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import Guid, guid_to_text
 
 PAGE_SHIFT: Final = 10
 PAGE_SIZE: Final = 1 << PAGE_SHIFT
@@ -233,7 +233,7 @@ class MessageIdHistory:
         for time, key, value in pages:
             source, number = Guid(key[:16]), _NUMBER.unpack_from(key, 16)[0]
             bits, block = value[_TIME.size :][: len(_FULL)], value[_TIME.size + len(_FULL) :]
-            party = Party(Kind.STRANGER, block.decode()) if block else declared(source.hex())
+            party = Party(Kind.STRANGER, block.decode()) if block else declared(guid_to_text(source))
             entry = self._sources.get(source)
             if entry is None:
                 entry = self._list_source(source, party)

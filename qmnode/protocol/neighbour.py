@@ -5,7 +5,7 @@ from hashlib import blake2b
 from typing import Final
 
 from qmnode.shares.parties import declared, stranger
-from qmnode.structures.guid import Guid
+from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.packet_view import IDENTIFIER, NAMES_AT
 
 _SOURCES: Final = 4_096
@@ -26,7 +26,7 @@ class Brought:
         """Empty if the neighbour is known to speak for the source; else its address."""
         self.is_own = is_own
         """Whether the messages claim this queue manager as their source."""
-        self.party = stranger(bringer) if bringer else declared(source.hex())
+        self.party = stranger(bringer) if bringer else declared(guid_to_text(source))
         """The party that pays for what is remembered of them."""
         self.history_source = source
         """The source under which their identifiers are remembered: a stranger's claims get a source of their own."""

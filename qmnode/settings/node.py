@@ -65,8 +65,8 @@ class QuotaSettings(_Settings):
     """The part of them that one neighbour causes: 16 MiB, at most 1/32 of QueueManagerQuota. An extension."""
     outgoing_queues: int = Field(default=10_000, ge=0)
     """Outgoing and connector queues, each created on the first message to it. An extension. Messages from elsewhere,
-    which name queues for their acknowledgments, create at most half of them. So do passing messages, at most three
-    eighths for a declared neighbour, one in 20 for a stranger, and one in four for all strangers.
+    which pass or want answers, create at most half of them: three eighths for a declared neighbour, one in 20 for a
+    stranger, and one in four for all strangers.
     """
     subqueues: int = Field(default=1_000, ge=1)
     """Subqueues of one queue, which every sender to it may make. An extension."""

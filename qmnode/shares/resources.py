@@ -79,12 +79,12 @@ UNKNOWN_MACHINE_BYTES: Final = Resource(
     times_free=1.0,
     peer=1 / 8,
 )
-TRANSIT_QUEUES: Final = Resource(
-    "transit_queues",
-    "outgoing queues that passing messages create: half of all outgoing queues",
+OUTGOING_QUEUES: Final = Resource(
+    "outgoing_queues",
+    "outgoing queues for messages of others: for messages that pass, and for answers; half of all outgoing queues",
     "places",
     "quotas.outgoing_queues",
-    "the messages wait at the peer",
+    "passing messages wait at the peer; answers are not sent",
     block=1 / 8,
     evicted="queues that are empty",
 )
@@ -107,4 +107,11 @@ HELD_BYTES: Final = Resource(
     reserve=5 / 8,
     block=3 / 16,
     evicted="incomplete packets of the same peer that do not grow",
+)
+NOTICES: Final = Resource(
+    "notices",
+    "waiting acknowledgments and trace reports that messages of others cause",
+    "bytes",
+    "quotas.notices",
+    "its acknowledgments and reports are not sent",
 )

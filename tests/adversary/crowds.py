@@ -18,7 +18,7 @@ from qmnode.directory.file import FileDirectory
 from qmnode.settings.security import SecuritySettings, TlsMode
 from qmnode.structures.guid import guid_to_text
 from tests.adversary import wire
-from tests.adversary.lab import outgoing, waiting
+from tests.adversary.lab import waiting
 from tests.adversary.peer import Peer
 from tests.forwarding.enterprise import Directory, Machine
 from tests.lab.waiting import eventually
@@ -26,6 +26,7 @@ from tests.security.certificates import tls_of
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, loopback_address, settings_of
 
 CROWDS = ("one", "ten", "network")
+ADMIN = r".\private$\admin"
 COUNT = 10
 """Messages of each honest party."""
 PROMPT = 20.0
@@ -120,7 +121,8 @@ class Crowded:
             async with await node.open_queue(name, Access.SEND) as out:
                 for number in range(COUNT):
                     await out.send(Message(b"%s %d" % (sender.encode(), number)), transaction="single")
-        await eventually(lambda: all(not waiting(node) for node in senders.values()), "all is acknowledged")
+        others = [node for node in senders.values() if node is not target]
+        await eventually(lambda: not any(map(waiting, others)), "all is acknowledged")
         found: list[bytes] = []
         async with await target.open_queue(f"DIRECT=OS:{TRANSACTIONAL}", Access.RECEIVE) as inward:
             count = (await target.queue(TRANSACTIONAL)).message_count
@@ -129,8 +131,22 @@ class Crowded:
         for sender in senders:
             own = [body for body in found if body.startswith(sender.encode())]
             assert own == [b"%s %d" % (sender.encode(), number) for number in range(COUNT)]
-        (sealed,) = [one for one in self.nodes["SEALED"].network.connections() if not one.incoming]
-        assert sealed.encrypted
+        assert all(one.encrypted for one in self.nodes["SEALED"].network.connections() if not one.incoming)
+
+    async def acknowledged(self, name: str) -> int:
+        """The acknowledgments that come for messages of an honest machine, each with a new administration queue."""
+        node, plain = self.nodes[name], await self.target.queue(PLAIN)
+        await node.create_queue(ADMIN)
+        admin = rf"DIRECT=TCP:{self.machines[name].listens}\private$\admin"
+        async with await node.open_queue(
+            f"PRIVATE={guid_to_text(self.target.identifier)}\\{plain.private_queue_number:08x}", Access.SEND
+        ) as out:
+            for _ in range(COUNT):
+                message = Message(b"answer me", acknowledgements_requested=0x01, administration_queue_format_name=admin)
+                await out.send(message)
+        answers = node.names.find(ADMIN)
+        await eventually(lambda: answers.message_count == COUNT, "all acknowledgments are here")
+        return answers.message_count
 
     async def new_session(self) -> float:
         """How long a new session takes."""
@@ -167,6 +183,3 @@ async def crowded(folder: Path, crowd: str, **parts: dict[str, object]) -> Async
         for name in ("FRIEND", "SEALED"):
             await lab.start(name)
         yield lab
-
-
-__all__ = ["COUNT", "CROWDS", "Crowded", "crowded", "outgoing"]

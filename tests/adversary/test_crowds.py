@@ -8,8 +8,8 @@ import pytest
 
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
-from tests.adversary.crowds import CROWDS, Crowded, crowded
-from tests.adversary.lab import HIGHEST
+from tests.adversary.crowds import COUNT, CROWDS, Crowded, crowded
+from tests.adversary.lab import HIGHEST, outgoing
 from tests.adversary.peer import Peer, session
 from tests.lab.waiting import eventually
 from tests.transport.conftest import TRANSACTIONAL
@@ -124,4 +124,32 @@ async def test_invented_sources_push_nobody_out_of_the_history(tmp_path: Path, c
         await lab.start("FRIEND")
         await lab.honest()
         await eventually(lambda: len(lab.target.network.accepted) <= 4)
+    print(f"{crowd}: a new session took {waited:.3f} s")
+
+
+@attack(
+    Area.RESOURCES,
+    can="name another administration queue in each message, at addresses where nobody is, from one address, from ten "
+    "of different blocks, or from one /64",
+    promised="declared machines get the acknowledgments that they ask for",
+)
+@pytest.mark.parametrize("crowd", CROWDS)
+async def test_answers_to_strangers_leave_outgoing_queues_for_answers_to_others(tmp_path: Path, crowd: str) -> None:
+    async with crowded(tmp_path, crowd, quotas={"outgoing_queues": 40}) as lab:
+        plain = wire.direct(rf"{lab.direct}\private$\plain")
+
+        def asking(number: int) -> bytes:
+            admin = wire.direct(rf"TCP:192.0.2.{number % 250}\private$\answers{number}")
+            return wire.UserMessage(
+                source=wire.identifier(), message_id=number + 1, queue=plain, asks=wire.ACK_ARRIVAL, admin=admin
+            ).packet()
+
+        async def say(peer: Peer, stranger: int) -> None:
+            await peer.say(*(asking(100 * stranger + number) for number in range(40)))
+
+        waited = await lab.attack(say)
+        assert 1 <= len(outgoing(lab.target)) <= 10
+        await lab.honest()
+        answered = [await lab.acknowledged(name) for name in ("FRIEND", "SEALED")]
+        assert answered == [COUNT, COUNT]
     print(f"{crowd}: a new session took {waited:.3f} s")

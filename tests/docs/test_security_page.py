@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.docs.shares_table import with_table
+
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs/security.md"
 WITHOUT = {"In short", "Who can reach what", "How a node decides whom to believe", "The attacks that the tests play"}
@@ -66,3 +68,8 @@ def test_each_named_test_exists() -> None:
 def _is_there(file: str, name: str) -> bool:
     path = TESTS / file if "/" in file else TESTS / "adversary" / file
     return path.is_file() and re.search(rf"def {name}\(", path.read_text(encoding="utf-8")) is not None
+
+
+def test_the_table_of_shares_is_that_of_the_rows() -> None:
+    page = PAGE.read_text("utf-8")
+    assert with_table(page) == page, "run python -m tests.docs.shares_table"

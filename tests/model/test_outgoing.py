@@ -8,6 +8,7 @@ import pytest
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.settings.node import QuotaSettings, Settings
+from qmnode.shares.parties import declared
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 from tests.model.conftest import FakeClock, Node
@@ -158,7 +159,8 @@ async def test_acknowledgments_for_anybody_leave_half_of_the_outgoing_queues(tmp
     node = Node(tmp_path / "node", clock, settings)
     qm = await node.start()
     for number in range(100):
-        qm.outcomes.send_internally(rf"DIRECT=TCP:192.0.2.{number}\private$\q", Message(b"acknowledgment"))
+        name, party = rf"DIRECT=TCP:192.0.2.{number}\private$\q", declared(str(number))
+        qm.outcomes.send_internally(name, Message(b"acknowledgment"), party)
     waiting = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     assert [queue.message_count for queue in waiting] == [1] * 5
     qm.outcomes.send_internally(waiting[0].pathname, Message(b"another"))
@@ -176,13 +178,13 @@ async def test_when_outgoing_queues_are_emptied_acknowledgments_find_one_again(
     qm = await node.start()
     names = [rf"DIRECT=TCP:192.0.2.{number}\private$\q" for number in range(3)]
     for name in names:
-        qm.outcomes.send_internally(name, Message(b"acknowledgment"))
+        qm.outcomes.send_internally(name, Message(b"acknowledgment"), declared(name))
     (first,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     entry = first.take()
     assert entry is not None
     first.remove(*entry)
     clock.advance(2)
-    qm.outcomes.send_internally(names[2], Message(b"acknowledgment"))
+    qm.outcomes.send_internally(names[2], Message(b"acknowledgment"), declared(names[2]))
     (second,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     assert second.pathname == names[2]
     await qm.close()
