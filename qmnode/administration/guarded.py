@@ -199,6 +199,8 @@ class GuardedQueueManager(QueueManagerApi):
         owner = _owner_in(properties.get("security", b""))
         if owner is not None:
             self._check_owner("create_queue", pathname, owner)
+        if not self.principal.administrator:
+            self.manager.queue_collection.check_queues((owner or self.principal.user).write())
         name = self.manager.names.path(pathname)
         if name.kind is QueueKind.PUBLIC and not name.subqueue and not self.manager.published.has_directory:
             raise MessageQueuingError(

@@ -20,8 +20,10 @@ from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, Se
 
 log = structlog.get_logger(__name__)
 
-_WRITE_LIMIT: Final = 4 * 1024 * 1024
+_WRITE_LIMIT: Final = 64 * 1024
 """Bytes of answers that may wait for a slow client before its requests are no longer read."""
+_READ: Final = 16 * 1024
+"""Bytes of requests that are read at a time: thousands of the smallest would stop the event loop for long."""
 _ATTEMPTS: Final = 100
 _LINGER: Final = 5.0
 """Seconds that a client has to read the last data of a connection."""
@@ -41,6 +43,8 @@ class ServerLimits:
     """Context handles of an association."""
     bind_timeout: float = 15.0
     """Seconds until a connection must have bound, and until an incomplete PDU must be complete."""
+    answer_timeout: float = 60.0
+    """Seconds until a client must have read some of the answers that keep its requests from being read."""
     acceptor: AcceptorLimits = field(default_factory=AcceptorLimits)
 
 
@@ -131,7 +135,7 @@ class RpcServer:
         self._servers = []
 
 
-class RpcConnection(asyncio.Protocol):
+class RpcConnection(asyncio.BufferedProtocol):
     """The connection of one client."""
 
     def __init__(self, server: RpcServer) -> None:
@@ -150,6 +154,9 @@ class RpcConnection(asyncio.Protocol):
         """Bytes of answers that have not been passed to the transport."""
         self._room = asyncio.Event()
         self._pdus = 0
+        self._buffer = bytearray(_READ)
+        self._stuck: asyncio.TimerHandle | None = None
+        """Ends the connection if its client reads nothing for long."""
 
     # The connection
 
@@ -180,12 +187,16 @@ class RpcConnection(asyncio.Protocol):
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
         self._timer = self._loop.call_later(limits.bind_timeout, self._too_slow)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """The buffer for the next bytes."""
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
         """Process received bytes and start their calls."""
         acceptor = self._acceptor
         if acceptor.closed:
             return
-        for event in acceptor.receive(data):
+        for event in acceptor.receive(bytes(memoryview(self._buffer)[:count])):
             self._happened(event)
         if acceptor.closed:
             log.info("closing a connection of remote procedure calls", peer=self.peer, reason=acceptor.reason)
@@ -218,19 +229,35 @@ class RpcConnection(asyncio.Protocol):
         self._transport.abort()
 
     def pause_writing(self) -> None:
-        """Stop reading requests: the client does not read its answers."""
+        """Stop reading requests: the client does not read its answers. It is to read some within a time."""
         self._transport.pause_reading()
+        self._await_reader(self._transport.get_write_buffer_size())
+
+    def _await_reader(self, unread: int) -> None:
+        self._stuck = self._loop.call_later(self.server.limits.answer_timeout, self._end_if_stuck, unread)
+
+    def _end_if_stuck(self, before: int) -> None:
+        unread = self._transport.get_write_buffer_size()
+        if unread < before:
+            self._await_reader(unread)
+        else:
+            log.info("a client of remote procedure calls reads nothing: its connection is closed", peer=self.peer)
+            self.abort("its answers are not read")
 
     def resume_writing(self) -> None:
         """Read requests again: the client reads its answers."""
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
         self._transport.resume_reading()
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the calls of a disconnected client, and run down the handles that only it had."""
         self._acceptor.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._stuck):
+            if timer is not None:
+                timer.cancel()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -312,6 +339,8 @@ class RpcConnection(asyncio.Protocol):
             if self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
                 await self._wait_for_room()
             response = await handler(self._who_calls(call.principal), request)
+            if self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
+                await self._wait_for_room()  # one message may satisfy many calls that waited
             stub = response.encode(call.representation)
         except RpcFault as fault:
             log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(fault))

@@ -285,6 +285,7 @@ _MOST_BEHIND: Final = 32 * 1024 * 1024
 """Bytes of messages for a slow application, before its receives leave the next ones in their queues."""
 _CANCEL: Final = int(Kind.CANCEL)
 _RECEIVE: Final = int(Kind.RECEIVE)
+_PEEK: Final = int(Kind.PEEK)
 MAXIMUM_CALLS: Final = 8192
 """Calls of one connection under way before its next ones are no longer read."""
 log = structlog.get_logger(__name__)
@@ -366,6 +367,9 @@ class LocalConnection(asyncio.BufferedProtocol):
         self._unstarted = 0
         """Tasks of calls that have not taken their first step."""
         self._answers: list[Packet] = []
+        self._unsent = 0
+        """Bytes of answers that have not been handed to the transport."""
+        self._room = asyncio.Event()
         self._greeted = False
         self._paused = False
         self._writable = True
@@ -448,6 +452,7 @@ class LocalConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Let answers be written again."""
         self._writable = True
+        self._room.set()
         self._adjust_reading()
         self._receives.begin()
 
@@ -457,6 +462,12 @@ class LocalConnection(asyncio.BufferedProtocol):
             return False
         behind = 0 if self._writable else self._transport.get_write_buffer_size()
         return self._receives.held + behind < _MOST_BEHIND
+
+    async def _wait_for_room(self) -> None:
+        """Wait while the application does not read: the answers of its calls would all be held in memory."""
+        while self._unsent + self._transport.get_write_buffer_size() >= _MOST_BEHIND:
+            self._room.clear()
+            await self._room.wait()
 
     def _adjust_reading(self) -> None:
         paused = not self._writable or len(self._tasks) + len(self._receives) >= MAXIMUM_CALLS
@@ -555,7 +566,11 @@ class LocalConnection(asyncio.BufferedProtocol):
         try:
             if not self.server.completed.is_set() and not _asks_for_status(call):
                 await self.server.completed.wait()
+            if self._unsent >= _WRITE_LIMIT or not self._writable:
+                await self._wait_for_room()
             kind, parts = await self.methods.perform(call)
+            if call.kind == _PEEK and not self._writable:  # one message may satisfy thousands of peeks that waited
+                await self._wait_for_room()
         except asyncio.CancelledError:
             if self._transport.is_closing():
                 raise
@@ -575,9 +590,12 @@ class LocalConnection(asyncio.BufferedProtocol):
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._flush)
         self._answers += parts
+        self._unsent += sum(map(len, parts))
 
     def _flush(self) -> None:
         answers, self._answers = self._answers, []
+        self._unsent = 0
+        self._room.set()
         if answers and not self._transport.is_closing():
             write_parts(self._transport, answers)
             self._receives.sent()

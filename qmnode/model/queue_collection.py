@@ -434,6 +434,22 @@ class QueueCollection(dict[int, Queue]):
                 f"{queue.pathname} has {limit} subqueues (quotas.subqueues): delete those that are no longer used",
             )
 
+    def check_queues(self, owner: bytes) -> None:
+        """Raise MQ_ERROR_INSUFFICIENT_RESOURCES if a user who is no administrator may create no further queue."""
+        limit = self._context.settings.quotas.queues_per_user
+        if len(self) < limit:
+            return
+        owned = sum(
+            one.queue_type in (QueueType.PRIVATE, QueueType.PUBLIC) and owner_of(one.security) == owner
+            for one in self.values()
+        )
+        if owned >= limit:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"this user has {limit} queues (quotas.queues_per_user): delete those that are no longer used, or let "
+                "an administrator create more",
+            )
+
     def forget(self, queue: Queue) -> None:
         """Remove an empty queue from the collection."""
         if self._context.network is not None and isinstance(queue, OutgoingQueue):
@@ -456,6 +472,12 @@ class QueueCollection(dict[int, Queue]):
             queue.touched = False
             if not queue.deleted:
                 context.store.put_counters(queue.queue_id, queue.counters())
+
+
+def owner_of(security: bytes) -> bytes:
+    """The owner's SID in a self-relative SECURITY_DESCRIPTOR (MS-DTYP 2.4.6); empty if it has none."""
+    place = int.from_bytes(security[4:8], "little")
+    return security[place : place + 8 + 4 * security[place + 1]] if place else b""
 
 
 _FLAGS: Final = ("journaling", "authentication", "transactional")

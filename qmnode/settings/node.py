@@ -68,6 +68,8 @@ class QuotaSettings(_Settings):
     which pass or want answers, create at most half of them: three eighths for a declared neighbour, one in 20 for a
     stranger, and one in four for all strangers.
     """
+    queues_per_user: int = Field(default=1_000, ge=1)
+    """Private and public queues of one user who is no administrator. An extension."""
     subqueues: int = Field(default=1_000, ge=1)
     """Subqueues of one queue, which every sender to it may make. An extension."""
     message_ids: int = Field(default=1_000_000, ge=1_000)

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from qmnode import Access, Message, MessageQueuingError, QueueManager
+from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.dcerpc.server import RpcServer, ServerLimits, service
+from qmnode.local import values
+from qmnode.local.frames import PROTOCOL_VERSION, RECEIVE_HEAD, Kind, frame
+from qmnode.local.server import LocalServer
+from qmnode.model.api import QueueType
+from qmnode.remote_read.remoteread import REMOTE_READ
+from qmnode.security.principals import Principals
+from qmnode.settings.node import LocalSettings, QuotaSettings, Settings
+from qmnode.settings.security import SecuritySettings
+from qmnode.structures.guid import new_guid
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.beside import KIB, MIB, MOST, OPEN, Besieged, besieged, drip, signed
-from tests.lab.waiting import until
+from tests.lab.waiting import eventually, until
+from tests.remote_read.raw_client import RawClient, request_pdu
 from tests.transport.conftest import loopback_address
 
 pytestmark = pytest.mark.servers
@@ -89,3 +103,82 @@ async def holds(lab: Besieged, size: int) -> bool:
     """Whether the node stores so many bytes."""
     async with await lab.node.connect() as manager:
         return (await manager.status()).quota_used > size
+
+
+@attack(
+    Area.RESOURCES,
+    can="as a local application, peek at large messages hundreds of times at once, and read no answer",
+    promised="a connection holds 40 MiB of answers at most: other calls wait until the application reads",
+)
+async def test_an_application_that_reads_no_answers_is_answered_no_further(tmp_path: Path) -> None:
+    name = r".\private$\large"
+    async with QueueManager.open(tmp_path / "store") as manager:
+        server = LocalServer(manager, LocalSettings(socket=tmp_path / "node.sock"))
+        await server.start()
+        await manager.create_queue(name)
+        async with await manager.open_queue(f"DIRECT=OS:{name}", Access.SEND) as out:
+            await out.send(Message(bytes(4 * MIB - 64 * KIB)))
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        writer.write(frame(Kind.HELLO, 0, values.encode({"version": PROTOCOL_VERSION})))
+        opened = ["manager", 0, "open_queue", [f"DIRECT=OS:{name}", int(Access.RECEIVE), 0], {}]
+        writer.write(frame(Kind.CALL, 1, values.encode(opened)))
+        await eventually(lambda: any(one.methods._handles for one in server.connections))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"".join(frame(Kind.PEEK, 2 + one, RECEIVE_HEAD.pack(1, 0, 1, 0.0)) for one in range(100)))
+        (connection,) = server.connections
+        await eventually(lambda: connection._unsent == 0 and len(connection._tasks) > 80)
+        assert connection._transport.get_write_buffer_size() < 40 * MIB
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        whole = 0
+        while whole < 100 * (4 * MIB - 64 * KIB):
+            whole += len(await reader.read(MIB))
+        await eventually(lambda: not connection._tasks)
+        writer.close()
+        await server.stop()
+
+
+@attack(
+    Area.DOORS,
+    can="make remote procedure calls without authentication that all fault, over many connections, and read no answer",
+    promised="a connection holds 64 KiB of answers and one read of requests, and ends if nothing is read for a minute",
+)
+async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
+    server = RpcServer([service(REMOTE_READ, {})], limits=ServerLimits(answer_timeout=0.5))
+    await server.start("127.0.0.1", 0)
+    requests = b"".join(request_pdu(3, b"", 2 + number, context=77) for number in range(4_000))
+    async with AsyncExitStack() as stack:
+        for _ in range(3):
+            client = await stack.enter_async_context(RawClient("127.0.0.1", server.port))
+            await client.bind(REMOTE_READ)
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            for _ in range(20):
+                client.writer.write(requests)
+        most = 0
+
+        def have_ended() -> bool:
+            nonlocal most
+            sizes = [one._transport.get_write_buffer_size() for one in server.connections]
+            most = max(most, *sizes, 0)
+            return not server.connections
+
+        await eventually(have_ended, "the connections end")
+        assert 0 < most < 256 * KIB
+    await server.stop()
+
+
+@attack(
+    Area.RESOURCES,
+    can="as a user of the socket's group, create queues without end",
+    promised="a user who is no administrator has a limit of queues, and an error names it; it holds after a restart",
+)
+async def test_a_user_has_a_limit_of_queues(tmp_path: Path) -> None:
+    settings = Settings(quotas=QuotaSettings(queues_per_user=5))
+    user, other = (Principals(SecuritySettings()).of_unix_user(number, frozenset()) for number in (12_345, 12_346))
+    for _ in range(2):
+        async with QueueManager.open(tmp_path, settings) as manager:
+            guarded = GuardedQueueManager(manager, user)
+            with pytest.raises(MessageQueuingError, match="queues_per_user"):
+                for _ in range(6):
+                    await guarded.create_queue(rf".\private$\{new_guid().hex()}")
+            await GuardedQueueManager(manager, other).create_queue(rf".\private$\{new_guid().hex()}")
+            assert len(await manager.queues([QueueType.PRIVATE])) <= 7
