@@ -24,6 +24,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from qmnode.bodies.keys import MOST_ALIKE, KeyHashes
+
 MAXIMUM_DEPTH: Final = 32
 """The deepest nesting of values that is decoded."""
 MAXIMUM_ITEMS: Final = 20_000
@@ -289,9 +291,12 @@ class Decoder:
         if count % 2 or count > end - self.position:
             raise CodecError(f"a map of {count} keys and values")
         found: dict[Any, Any] = {}
+        hashes = KeyHashes()
         for _ in range(count // 2):
             key = self._value(depth + 1)
             try:
+                if type(key) is not str and not hashes.admits(key):
+                    raise CodecError(f"a map with more than {MOST_ALIKE} keys that have one hash")
                 found[key] = self._value(depth + 1)
             except TypeError:
                 raise CodecError("a map with a key that is a list or a map") from None

@@ -26,6 +26,7 @@ from cproton import (
     pn_incref,
     pn_link_advance,
     pn_link_recv,
+    pn_link_remote_properties,
     pn_link_send,
 )
 from proton import Collector, Data, Delivery, Disposition, Event, EventType, Link, Receiver, Sender
@@ -38,6 +39,20 @@ _HEAD: Final = struct.Struct(">IBBH")
 _PROTOCOL: Final = b"AMQP"
 _TYPES: Final[dict[int, EventType]] = EventType.TYPES
 _ACCEPTED: Final = int(Delivery.ACCEPTED)
+
+
+def decoded(data: Any) -> Any:
+    """What the engine's ``Data`` holds, None if nothing. Read by this package's decoder: that of the engine's Python
+    interface hashes keys of maps as their sender likes. CodecError if it cannot be read.
+    """
+    data.rewind()
+    return Decoder(bytes(data.encode())).value() if data.next() is not None else None
+
+
+def remote_properties(link: Link) -> dict[Any, Any]:
+    """The properties that the peer gives a link. CodecError if they cannot be read."""
+    found = decoded(Data(pn_link_remote_properties(link._impl)))
+    return found if isinstance(found, dict) else {}
 
 
 class PlainDelivery(Delivery):  # type: ignore[misc]

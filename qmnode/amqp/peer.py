@@ -25,7 +25,18 @@ from qmnode.amqp.conditions import (
     of_endpoint,
 )
 from qmnode.amqp.coordinator import CoordinatorLink
-from qmnode.amqp.engine import ATTACH, FLOW, discard, frame, frames, key_of, link_key, next_event
+from qmnode.amqp.engine import (
+    ATTACH,
+    FLOW,
+    decoded,
+    discard,
+    frame,
+    frames,
+    key_of,
+    link_key,
+    next_event,
+    remote_properties,
+)
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
@@ -272,13 +283,13 @@ class Peer:
             self._open(link)
             return CoordinatorLink(self._host, link, number)
         _check_terminus(target)
-        properties = link.remote_properties or {}  # before the queue is open: these may be no text
+        properties = remote_properties(link)  # before the queue is open: these may be no text
         queue = await self._open_queue(target.address, Access.SEND, link)
-        transactional = properties.get(symbol(TRANSACTIONAL)) is True
+        transactional = properties.get(TRANSACTIONAL) is True
         if isinstance(queue, OpenQueueDescriptor):
             transactional |= queue.queue.transactional
         try:
-            arrival = arrival_limit(properties.get(symbol(ARRIVAL)), queue)
+            arrival = arrival_limit(properties.get(ARRIVAL), queue)
             if arrival is not None:
                 await self._host.arrivals.start()
         except (RefusedError, MessageQueuingError):
@@ -425,6 +436,4 @@ def _symbols(data: Any) -> set[str]:
 
 
 def _has_filter(source: Any) -> bool:
-    found = source.filter
-    found.rewind()
-    return found.next() is not None and bool(found.get_object())
+    return bool(decoded(source.filter))

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from qmnode.bodies.dates import from_nrbf
+from qmnode.bodies.keys import KeyHashes
 from qmnode.bodies.limits import BodyError, Budget
 
 
@@ -106,11 +107,15 @@ def _queue(members: dict[str, Any]) -> list[Any]:
 
 
 def _mapping(pairs: list[tuple[Any, Any]]) -> Any:
-    """A dictionary if the keys are distinct scalars; otherwise pairs."""
-    if all(isinstance(key, (str, int, float, UUID, Decimal)) for key, _ in pairs):
-        found = dict(pairs)
-        if len({str(key) for key in found}) == len(pairs):
-            return found
+    """A dictionary if the keys are distinct scalars, and not many have one hash; otherwise pairs."""
+    are_scalars = all(isinstance(key, (str, int, float, UUID, Decimal)) for key, _ in pairs)
+    hashes = KeyHashes()
+    if (
+        are_scalars
+        and len({str(key) for key, _ in pairs}) == len(pairs)
+        and all(hashes.admits(key) for key, _ in pairs)
+    ):
+        return dict(pairs)
     return [{"key": key, "value": value} for key, value in pairs]
 
 
