@@ -13,7 +13,7 @@ from proton import Collector, Connection, Endpoint, Event, ProtonException, Term
 
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
-from qmnode.amqp.codec import Described, UInt
+from qmnode.amqp.codec import CodecError, Described, UInt
 from qmnode.amqp.conditions import (
     DECODE,
     INTERNAL,
@@ -51,7 +51,7 @@ _LINKS: Final = 2
 """Links of a session for whose messages its window has room. The window counts frames, however small they are."""
 _SHORTEST_IDLE: Final = 0.1
 """Seconds of the shortest idle time-out of a peer: the node sends it two empty frames in each."""
-MALFORMED: Final = (UnicodeDecodeError, ProtonException, RecursionError)
+MALFORMED: Final = (UnicodeDecodeError, CodecError, ProtonException, RecursionError)
 """The engine's errors for values of a peer that it takes and cannot give out, such as text that is not UTF-8."""
 _TOPICS: Final = frozenset(("topic", "temporary-topic"))
 """Capabilities of a source or target that is no queue."""
