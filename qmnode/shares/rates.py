@@ -9,18 +9,22 @@ _REMEMBERED: Final = 4096
 class Rate:
     """Allows ``limit`` units per second on average, with bursts of one second's worth."""
 
-    __slots__ = ("_last", "_limit", "_tokens")
+    __slots__ = ("_last", "_limit", "_tokens", "free_at")
 
     def __init__(self, limit: float, now: float) -> None:
         self._limit = limit
         self._tokens = limit
         self._last = now
+        self.free_at = 0.0
+        """When all that was used is paid for; in the past if it is."""
 
     def take(self, count: float, now: float) -> float:
         """Charge units that were used. Return the seconds for which to take nothing more; 0 for none."""
         self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
         self._last = now
-        return max(0.0, -self._tokens / self._limit)
+        wait = max(0.0, -self._tokens / self._limit)
+        self.free_at = now + wait
+        return wait
 
     def is_rested(self, now: float) -> bool:
         """Whether nothing of the last second's use is left to remember."""

@@ -97,8 +97,8 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_alarm", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_judged", "_loop", "_own_buffer",
-        "_processing", "_rate", "_rates", "_read_paused", "_transport", "_uncharged", "_unsettled_limit",
+        "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_judged", "_loop",
+        "_own_buffer", "_processing", "_rate", "_rates", "_read_paused", "_transport", "_uncharged", "_unsettled_limit",
         "_waits_for_rate", "address", "charged", "encrypted", "established", "fed", "heard", "initiator",
         "local_address", "local_port", "neighbour", "on_lost", "on_writable", "payer", "port", "received_bytes",
         "sent_bytes", "session", "unsettled_bytes", "writable",
@@ -165,6 +165,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether bytes were read there, and little has come behind them."""
         self._read_paused = False
         self._waits_for_rate = False
+        self._deferred: tuple[bytes, int] | None = None
+        """Bytes that were read when the address block had used too much, and their number; without bytes they are in
+        the buffer of the session.
+        """
         self._uncharged = 0
         """Messages that the rate has yet to count."""
         self._processing = False
@@ -202,20 +206,39 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         """Feed received bytes to the session."""
         self.received_bytes += count
+        now, rate = self._loop.time(), self._rate
+        if self._deferred is not None:  # The transport had read on before it paused.
+            self._feed_deferred(now)
+        elif rate is not None and now < rate.free_at:
+            self._defer(count, rate.free_at - now)
+            return
+        self._feed(_SHARED.view[:count], count, now)
+
+    def _defer(self, count: int, wait: float) -> None:
+        """Keep bytes until the address block has paid for what it sent: reading them would cost others their turns."""
+        self._deferred = (bytes(_SHARED.view[:count]) if self._own_buffer is None else b""), count
+        self._wait_for_rate(wait)
+        self.process()
+
+    def _feed_deferred(self, now: float) -> None:
+        assert self._deferred is not None
+        (data, count), self._deferred = self._deferred, None
+        self._feed(data, count, now)
+
+    def _feed(self, data: memoryview | bytes, count: int, now: float) -> None:
         session = self.session
         self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
-        before = session.received_count
-        self.fed = now = self._loop.time()
+        before, cost = session.received_count, session.received_cost
+        self.fed = now
         self._follows_large = self._own_buffer is not None or (self._follows_large and count < _BEGIN)
         if self._own_buffer is None:
-            session.receive_data(_SHARED.view[:count], now)
+            session.receive_data(data, now)
         else:
             self._own_buffer = None
             session.receive_filled(count, now)
-        brought = session.received_count - before
-        if brought:
+        if session.received_count != before:
             self.heard = now
-            self._uncharged += brought
+            self._uncharged += session.received_cost - cost
             if self._uncharged >= _CHARGED_TOGETHER:
                 self._take_rate()
         self._holds = session.incomplete() > SMALL
@@ -225,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         """Report to the session that the transport connection broke or was closed."""
         if self._rate is not None:
             self._rate.take(self._uncharged, self._loop.time())
-        self._transport = self._own_buffer = None
+        self._transport = self._own_buffer = self._deferred = None
         if self.charged and not self._is_judged:
             self._held.hold(self, 0)
         if self.on_lost is not None:
@@ -330,6 +353,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self.writable and not self.initiator:
             behind = True
         held = self.unsettled_bytes + OF_EACH * unsettled if unsettled else self.session.incomplete()
+        if self._deferred is not None:
+            held += len(self._deferred[0])
         if held > SMALL or self.charged:
             if held != self.charged:
                 self._held.hold(self, held)
@@ -345,13 +370,23 @@ class Connection(asyncio.BufferedProtocol):
         assert self._rate is not None
         count, self._uncharged = self._uncharged, 0
         wait = self._rate.take(count, self._loop.time())
-        if wait > 0.0 and not self._waits_for_rate:
+        if wait > 0.0:
+            self._wait_for_rate(wait)
+
+    def _wait_for_rate(self, wait: float) -> None:
+        if not self._waits_for_rate:
             self._waits_for_rate = True
             self._loop.call_later(wait, self._rate_recovered)
 
     def _rate_recovered(self) -> None:
         self._waits_for_rate = False
-        self.process()
+        now, rate = self._loop.time(), self._rate
+        if rate is not None and now < rate.free_at and self._transport is not None:
+            self._wait_for_rate(rate.free_at - now)  # Another connection of the block was first.
+        elif self._deferred is not None and self._transport is not None:
+            self._feed_deferred(now)
+        else:
+            self.process()
 
 
 _LINGER: Final = 5.0
