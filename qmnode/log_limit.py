@@ -20,8 +20,13 @@ class LogLimit:
     Errors always come through, and so does the audit: what is changed, with who changed it.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, lines: int = LINES, interval: float = INTERVAL
+    ) -> None:
+        """``lines`` of one event about one address, and four times as many of one event, in each ``interval``."""
         self._clock = clock
+        self._lines = lines
+        self._interval = interval
         self._began = clock()
         self._counts: dict[tuple[str, str], int] = {}
         self._left_out: dict[str, int] = {}
@@ -31,12 +36,12 @@ class LogLimit:
         if method in ("error", "critical", "exception") or "who" in event:
             return event
         now = self._clock()
-        if now - self._began >= INTERVAL:
+        if now - self._began >= self._interval:
             self._began = now
             self._counts.clear()
         kind = str(event.get("event", ""))
         about = kind, str(event.get("address", ""))
-        if self._is_over(about, LINES) or (about[1] and self._is_over((kind, ""), LINES * _ALL)):
+        if self._is_over(about, self._lines) or (about[1] and self._is_over((kind, ""), self._lines * _ALL)):
             if kind in self._left_out or len(self._left_out) < _KEPT:
                 self._left_out[kind] = self._left_out.get(kind, 0) + 1
             raise structlog.DropEvent

@@ -6,11 +6,13 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from qmnode.log_limit import LogLimit
 from qmnode.settings.node import ConfigurationError
+from qmnode.shares.blocks import block_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+UNKNOWN_LINES: Final = 10
+"""Entries about requests without a valid token from one address block in a minute, and four times as many of all."""
+_MINUTE: Final = 60.0
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -28,6 +33,7 @@ class AuditLog:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._file = -1
+        self._unknown = LogLimit(lines=UNKNOWN_LINES, interval=_MINUTE)
         self.reopen()
 
     def reopen(self) -> None:
@@ -52,6 +58,19 @@ class AuditLog:
         except OSError as error:
             # The change has been made: it must be known somewhere.
             log.error("the audit log cannot be written", reason=str(error), **entry)
+
+    def write_unknown(self, entry: dict[str, Any], address: str) -> None:
+        """Write down an attempt of an unknown caller, unless there were many: nobody fills the disk without a token.
+
+        The next entry has the number of those that were left out (``left_out_before``).
+        """
+        line: dict[str, Any] = {"event": "unknown caller", "address": block_of(address)}
+        try:
+            self._unknown(None, "info", line)
+        except structlog.DropEvent:
+            return
+        left_out = line.get("left_out_before")
+        self.write(entry if left_out is None else entry | {"left_out_before": left_out})
 
     def close(self) -> None:
         """Close the file of the log; later entries are lost."""
@@ -101,14 +120,21 @@ class AuditMiddleware:
             nonlocal answered
             if message["type"] == "http.response.start" and not answered:
                 answered = True
-                self.audit_log.write(_entry(scope, message["status"]))
+                self._write(scope, message["status"])
             await send(message)
 
         try:
             await self.app(scope, receive, answer)
         finally:
             if not answered:
-                self.audit_log.write(_entry(scope, 0))
+                self._write(scope, 0)
+
+    def _write(self, scope: Scope, status: int) -> None:
+        entry = _entry(scope, status)
+        if scope.get("state", {}).get("caller") is None:
+            self.audit_log.write_unknown(entry, str(entry["from"]))
+        else:
+            self.audit_log.write(entry)
 
 
 def _entry(scope: Scope, status: int) -> dict[str, Any]:

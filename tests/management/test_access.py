@@ -10,7 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from qmnode.log_limit import LogLimit
 from qmnode.management import doorway
+from qmnode.management.audit import UNKNOWN_LINES, AuditLog
 from qmnode.management.tokens import Role, Tokens
 from qmnode.settings.node import ConfigurationError
 from tests.management.conftest import (
@@ -252,6 +254,30 @@ async def test_the_audit_log_has_no_bodies_and_no_secrets_and_is_private(managed
     assert len(managed.audited()) == 4
 
 
+async def test_requests_without_a_token_fill_no_audit_log(managed: Managed) -> None:
+    async with managed.tcp(None) as stranger, managed.tcp(OPERATOR) as client:
+        for _ in range(100):
+            assert (await stranger.post("/v1/queues", json={"name": "x"})).status_code == 401
+        for number in range(15):
+            await client.post("/v1/queues", json={"name": f"own{number}"})
+    entries = managed.audited()
+    assert sum(entry["who"] is None for entry in entries) == UNKNOWN_LINES
+    assert sum(entry["who"] == "alice" for entry in entries) == 15
+
+
+def test_the_next_entry_says_how_many_attempts_were_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, now = AuditLog(tmp_path / "audit.log"), [0.0]
+    monkeypatch.setattr(log, "_unknown", LogLimit(lambda: now[0], UNKNOWN_LINES, 60.0))
+    for number in range(1_000):
+        log.write_unknown({"number": number}, f"2001:db8::{number:x}")  # of one block
+    now[0] = 61.0
+    log.write_unknown({"number": 1_000}, "2001:db8::1")
+    log.close()
+    entries = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    assert len(entries) == UNKNOWN_LINES + 1
+    assert entries[-1]["left_out_before"] == 1_000 - UNKNOWN_LINES
+
+
 async def test_a_rotated_audit_log_is_begun_again(managed: Managed, client: httpx.AsyncClient) -> None:
     (managed.folder / "audit.log").rename(managed.folder / "audit.log.1")
     managed.server.reload()
@@ -260,8 +286,6 @@ async def test_a_rotated_audit_log_is_begun_again(managed: Managed, client: http
 
 
 def test_a_name_cannot_end_a_line_of_the_audit_log_nor_keep_it_from_being_written(tmp_path: Path) -> None:
-    from qmnode.management.audit import AuditLog
-
     log = AuditLog(tmp_path / "audit.log")
     for name in ("half \ud800", "line\u2028paragraph\u2029next\u0085", "\x9b31mred", "\n{}"):
         log.write({"target": name})
@@ -273,8 +297,6 @@ def test_a_name_cannot_end_a_line_of_the_audit_log_nor_keep_it_from_being_writte
 
 
 def test_an_audit_log_that_cannot_be_written_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
-    from qmnode.management.audit import AuditLog
-
     with pytest.raises(ConfigurationError, match="cannot be written"):
         AuditLog(tmp_path / "none" / "audit.log")
 
