@@ -42,8 +42,8 @@ _ACCEPTED: Final = int(Delivery.ACCEPTED)
 
 
 def decoded(data: Any) -> Any:
-    """What the engine's ``Data`` holds, None if nothing. Read by this package's decoder: that of the engine's Python
-    interface hashes keys of maps as their sender likes. CodecError if it cannot be read.
+    """The value in ``Data`` of the engine, or None. This package's decoder reads it: that of the engine's Python
+    interface takes maps with any number of keys of one hash. Raises CodecError.
     """
     data.rewind()
     return Decoder(bytes(data.encode())).value() if data.next() is not None else None

@@ -406,7 +406,7 @@ class MessageReader:
         self.recoverable_received = 0
         """RecoverableMessageReceivedCount without its wrap-around."""
         self.extra_cost = 0
-        """What messages cost beyond one unit each: lists of names and signatures, in units of an ordinary message."""
+        """The cost of lists of names and of signatures, beyond one unit for each message."""
         self._destination = DestinationName(Guid(b""), 0, b"")
         self._queue = b""
         self._shape: _Shape | None = None

@@ -170,7 +170,7 @@ class Session:
 
     @property
     def received_cost(self) -> int:
-        """What the received messages cost to read, in units of an ordinary one."""
+        """The cost of reading the received messages, in units of an ordinary one."""
         return self._receive.received + self._receive.extra_cost
 
     def unsettled(self) -> int:
