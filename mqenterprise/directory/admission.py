@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from mqenterprise.directory.authority import write_anew
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.names import name_of, parent_of, split_dn
 from qmnode.directory.port import QueueManager
@@ -48,12 +48,12 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
     password = f"{secrets.token_urlsafe(32)}aA1-"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(folder / PASSWORD_FILE, password + "\n")
+        write_anew(folder / PASSWORD_FILE, f"{password}\n".encode(), 0o600)
         settings = directory.connection.settings
         if settings.ca_file is not None:
-            (folder / AUTHORITY_FILE).write_bytes(settings.ca_file.read_bytes())
+            write_anew(folder / AUTHORITY_FILE, settings.ca_file.read_bytes(), 0o644)
         text = yaml.safe_dump(_settings(directory, found), sort_keys=False)
-        _write(folder / SETTINGS_FILE, text)
+        write_anew(folder / SETTINGS_FILE, text.encode("utf-8"), 0o600)
     except OSError as error:
         raise DirectoryError(f"the settings cannot be written to {folder}: {error.strerror}") from error
     directory.queue_managers.set_password(found, password)
@@ -81,12 +81,3 @@ def _settings(directory: EnterpriseDirectory, node: QueueManager) -> dict[str, A
         "ca_file": AUTHORITY_FILE if settings.ca_file is not None else None,
     }
     return {name: value for name, value in named.items() if value}
-
-
-def _write(path: Path, content: str) -> None:
-    """Write a file that only its owner reads; the old content stays until the new one is whole."""
-    partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(content)
-    partial.replace(path)

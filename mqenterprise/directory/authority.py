@@ -33,8 +33,8 @@ class Issued:
 
     def save(self, certificate: Path, key: Path) -> None:
         """Write both as PEM, the key for its owner only."""
-        _replace(certificate, self.certificate.public_bytes(serialization.Encoding.PEM), 0o644)
-        _replace(
+        write_anew(certificate, self.certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+        write_anew(
             key,
             self.key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -43,8 +43,8 @@ class Issued:
         )
 
 
-def _replace(path: Path, content: bytes, mode: int) -> None:
-    """Write a file whole; a link that somebody put in its place is replaced, not followed."""
+def write_anew(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file in the place of another, whole; links and files that others put there are never written to."""
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     opened = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(opened, "wb") as file:

@@ -226,10 +226,20 @@ class EmbeddedDirectory:
         self._hand_over()
 
     def _folders(self) -> None:
-        self.paths.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._own_folder(self.paths.state)
         self.paths.state.chmod(0o700)
         for folder in (self.paths.configuration, self.paths.data, self.paths.tls, self.paths.run):
-            folder.mkdir(exist_ok=True, mode=0o700)
+            self._own_folder(folder)
+
+    @staticmethod
+    def _own_folder(folder: Path) -> None:
+        """Make a folder. DirectoryError for one of another account, which could read and replace what is put there."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        slapd = {pwd.getpwnam(_account()).pw_uid} if os.geteuid() == 0 else set()
+        if folder.stat().st_uid not in {os.geteuid(), *slapd} or (
+            folder.is_symlink() and folder.lstat().st_uid != os.geteuid()
+        ):
+            raise DirectoryError(f"{folder} belongs to another account: remove it, or choose another --state")
 
     def _configure(self, settings: EmbeddedSettings) -> bool:
         """Write the configuration, unless there is one; a directory of an earlier version gets our access rules."""

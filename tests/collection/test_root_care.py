@@ -24,6 +24,9 @@ from ansible.module_utils import _internal
 from packaging.requirements import Requirement
 
 import qmnode
+from mqenterprise.directory.authority import write_anew
+from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.errors import DirectoryError
 from tests.collection.conftest import COLLECTION, COLLECTIONS, REPOSITORY, ModuleFailed, Modules
 from tests.lab.nodes import NodeProcess, launch
 
@@ -277,6 +280,39 @@ class TestParcels:
         assert done.returncode == 0, done.stderr
         assert (kept / "first.tar.gz").read_bytes() == b"keys" and (lab / "root/secret").read_text() == SECRET
         assert (owner(kept / "first.tar.gz"), (kept / "first.tar.gz").stat().st_mode & 0o777) == ("root", 0o600)
+
+
+class TestControllers:
+    """Commands of an operator, in folders that another account has made."""
+
+    @pytest.mark.parametrize("planted", ["folder", "link"])
+    def test_a_private_directory_is_in_no_folder_of_another_account(self, lab: Path, planted: str) -> None:
+        state = lab / ("daemon/state" if planted == "folder" else "root/state")
+        state.mkdir()
+        if planted == "folder":
+            give(state)
+        else:
+            plant(state / "tls", lab / "daemon")
+
+        with pytest.raises(DirectoryError, match="another account"):
+            EmbeddedDirectory(state).create(EmbeddedSettings())
+
+        assert not list((lab / "daemon").rglob("*.key")) and not list((lab / "daemon").rglob("*.password"))
+
+    def test_the_password_of_a_node_goes_into_no_file_of_another_account(self, lab: Path) -> None:
+        """Somebody has made the file that it would be written to first, and the file that it is moved to."""
+        folder = lab / "daemon"
+        (folder / "directory.password.partial").touch()
+        (folder / "directory.password.partial").chmod(0o666)
+        give(folder / "directory.password.partial")
+        plant(folder / "directory.password", lab / "root/secret")
+
+        write_anew(folder / "directory.password", b"password", 0o600)
+
+        assert (folder / "directory.password.partial").read_bytes() == b""
+        assert (lab / "root/secret").read_text() == SECRET
+        assert (folder / "directory.password").read_bytes() == b"password"
+        assert owner(folder / "directory.password") == "root"
 
 
 def requirements(name: str, found: set[str]) -> set[str]:
