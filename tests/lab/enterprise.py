@@ -261,6 +261,8 @@ class LabEnterprise:
         self._lay_out_desk()
         self._compiled = compiled.for_controller(self.folder / "compiled")
         self.directory = EmbeddedDirectory(self.folder / "directory")
+        self.transcripts: list[str] = []
+        """What each run of a playbook has said."""
         self.declaration = self._located(declaration)
         self.declared = self.desk / "inventory/contoso.yaml"
         self.inventory = self.desk / "inventory/contoso.msmq.yaml"
@@ -325,7 +327,7 @@ class LabEnterprise:
 
     def read_keys_often(self) -> None:
         """Nodes that are rolled out from now on find new keys soon, so that nobody waits for them."""
-        self._set_for_all(queue_manager_settings={"security": {"key_reload_interval": KEY_RELOAD_INTERVAL}})
+        self.set_for_all(queue_manager_settings={"security": {"key_reload_interval": KEY_RELOAD_INTERVAL}})
 
     def let_operate(self) -> None:
         """Nodes that are rolled out from now on open their management API to the operator, and permit that token to
@@ -336,7 +338,7 @@ class LabEnterprise:
         file.touch(0o600)
         file.write_text(token)
         digest = hashlib.sha256(token.encode()).hexdigest()
-        self._set_for_all(
+        self.set_for_all(
             queue_manager_management_listen=f"{{{{ queue_manager_listen or ansible_host }}}}:{MANAGEMENT_PORT}",
             queue_manager_tokens=[{"name": "operator", "role": "administer", "sha256": digest}],
             queue_manager_key_rotation=True,
@@ -381,7 +383,8 @@ class LabEnterprise:
         """How the operator reaches the nodes, once :meth:`let_operate` has opened them."""
         return self.desk / "nodes.yaml"
 
-    def _set_for_all(self, **variables: object) -> None:
+    def set_for_all(self, **variables: object) -> None:
+        """Set variables of all nodes in the inventory."""
         file = self.inventory.parent / "group_vars/queue_managers.yaml"
         file.parent.mkdir(exist_ok=True)
         known = yaml.safe_load(file.read_text()) if file.exists() else {}
@@ -459,9 +462,9 @@ class LabEnterprise:
             command, env=environment, capture_output=True, text=True, timeout=limit, check=False, cwd=PROJECT,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        return Played(
-            done.returncode, done.stdout + done.stderr, json.loads(stats.read_text()) if stats.exists() else {}
-        )
+        said = done.stdout + done.stderr
+        self.transcripts.append(said)
+        return Played(done.returncode, said, json.loads(stats.read_text()) if stats.exists() else {})
 
     @property
     def releases(self) -> Path:

@@ -10,6 +10,7 @@ import yaml
 
 from tests.lab import releases
 from tests.lab.enterprise import PROJECT, LabEnterprise
+from tests.playbooks.secrecy import plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,11 +41,13 @@ def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterato
     enterprise = LabEnterprise(declared | {"foreign_sites": [], "users": [], "queues": queues})
     try:
         enterprise.start()
+        plant(enterprise)
         releases.give(enterprise)
         enterprise.play("provision", declared=str(enterprise.declared)).ok()
         # A session that broke is tried again soon, so that the test ends soon.
         retry = {"transfer": {"retry_interval": 1, "retry_maximum": 5}}
-        enterprise.play("rollout", queue_manager_settings=retry, routing_server_more_settings=retry).ok()
+        settings = {"queue_manager_settings": retry, "routing_server_more_settings": retry}
+        enterprise.play("rollout", "-vvv", "--diff", **settings).ok()
         releases.keep(enterprise.hosts.folder)
         yield enterprise
     finally:
@@ -59,6 +62,7 @@ def small() -> Iterator[LabEnterprise]:
         enterprise.start()
         variables = enterprise.host_variables(SMALL[1])
         variables.write_text(yaml.safe_dump(yaml.safe_load(variables.read_text()) | {"queue_manager_amqp": True}))
+        plant(enterprise)
         yield enterprise
     finally:
         enterprise.close()

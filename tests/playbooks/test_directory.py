@@ -151,11 +151,16 @@ def test_a_check_tells_what_will_be_done_and_does_nothing(servers: Servers) -> N
     assert not servers.path(ONE).exists()
     assert not servers.state.exists()
 
-    done, said = servers.play("--diff")
+    done, said = servers.play("-vvv", "--diff")
 
     assert done == foretold > 0
     assert (servers.state / "admin.password").read_text().strip() not in said
     assert "PRIVATE KEY" not in said
+    for host in servers.real.lab.hosts.values() if servers.real else ():
+        journal = host.do("journalctl", "--no-pager", "--all", "--output=verbose").stdout
+        assert "Invoked with" in journal
+        assert (servers.state / "admin.password").read_text().strip() not in journal
+        assert "PRIVATE KEY" not in journal
 
 
 def test_again_nothing_is_changed(servers: Servers) -> None:

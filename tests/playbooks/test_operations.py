@@ -24,6 +24,7 @@ from qmnode import Access, Message, MessageQueuingError, QueueType
 from tests.lab.aws import ENVIRONMENT
 from tests.lab.enterprise import PROJECT, LabEnterprise, Played
 from tests.playbooks.conftest import rolled_out
+from tests.playbooks.secrecy import assert_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ def in_s3(running: LabEnterprise, moto: Moto, monkeypatch: pytest.MonkeyPatch) -
 def play_thrice(enterprise: LabEnterprise, playbook: str, *arguments: str, **variables: object) -> Played:
     """Checked, run and run again; what the run itself said."""
     foretold = enterprise.play(playbook, "--check", "--diff", *arguments, **variables).ok()
-    done = enterprise.play(playbook, "--diff", *arguments, **variables).ok()
+    done = enterprise.play(playbook, "-vvv", "--diff", *arguments, **variables).ok()
     assert changes(foretold) == changes(done) != {}
     again = enterprise.play(playbook, *arguments, **variables).ok()
     assert changes(again) == {}, again.said
@@ -296,6 +297,10 @@ class TestBackup:
 
         assert qmnode_guid(await identifier(in_s3, SHOP)) != twin
         assert await receive(in_s3, SHOP, "orders", 1) == [b"waits"]
+
+
+def test_no_secret_is_in_what_was_said_and_in_the_logs_of_the_hosts(running: LabEnterprise) -> None:
+    assert_kept(running)
 
 
 class TestMove:

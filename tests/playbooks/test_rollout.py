@@ -18,6 +18,7 @@ import yaml
 
 import qmnode
 from tests.lab.enterprise import PLAYBOOKS, PROJECT
+from tests.playbooks.secrecy import assert_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ class TestRollOut:
         assert "computer_name: AMS-SHOP" in foretold.said
         assert not small.hosts.path(SHOP, "/etc/qmnode").exists()
         assert not small.releases.exists()
-        done = small.play("rollout").ok()
+        done = small.play("rollout", "-vvv", "--diff").ok()
         # The parcel that a release travels in is there for a moment only, and not foretold.
         assert done.changed == foretold.changed + len(done.stats.keys() - {"localhost"})
 
@@ -151,7 +152,7 @@ class TestRollOut:
 
         # The keys are rotated with its login. Begun again, as after a cut, the rotation finds them new.
         begun = datetime.now(UTC).isoformat(timespec="seconds")
-        assert small.play("rotate_keys", "--limit", SHOP, rotation_begun=begun).ok().changed == 1
+        assert small.play("rotate_keys", "-vvv", "--limit", SHOP, rotation_begun=begun).ok().changed == 1
         assert small.play("rotate_keys", "--limit", SHOP, rotation_begun=begun).ok().changed == 0
 
     def test_a_rotation_begins_at_a_moment_that_was(self, small: LabEnterprise) -> None:
@@ -161,6 +162,9 @@ class TestRollOut:
         assert "rotation_begun is" in refused.said
         assert "Traceback" not in refused.said
         assert refused.changed == 0
+
+    def test_no_secret_is_in_what_was_said_and_in_the_logs_of_the_hosts(self, small: LabEnterprise) -> None:
+        assert_kept(small)
 
 
 class TestFaults:
