@@ -129,8 +129,8 @@ async def test_trace_reports_have_a_budget_and_a_finite_life(tmp_path: Path, own
             await peer.say(*traced)
         budget = bob.context.notices
         assert (await bob.queue(PLAIN)).message_count == 100
-        assert 0 < budget.used <= 8 * 1024
-        assert budget.dropped > 50
+        assert 0 < sum(budget.account.used.values()) <= 8 * 1024
+        assert sum(budget.account.refused.values()) > 50
         (queue,) = [one for one in bob.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
         lives = {expiry(queue.value_of(one)) for lane in queue.lanes if lane is not None for one, _ in lane.scan(0, {})}
         assert lives and max(lives) < NEVER and max(lives) - time.time() <= 4 * 86400 + 5
