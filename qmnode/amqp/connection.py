@@ -15,6 +15,7 @@ from qmnode.amqp.principals import Principal
 from qmnode.amqp.sasl import Attempt, SaslServer, SaslState
 from qmnode.amqp.transactions import Transactions
 from qmnode.errors import MessageQueuingError
+from qmnode.shares.parties import UNKNOWN, declared, stranger
 
 if TYPE_CHECKING:
     from qmnode.amqp.door import AmqpDoor
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _WRITE_BUFFER: Final = 256 * 1024
+_LONGEST_ATTACH: Final = 8 * 1024
+"""Bytes of the largest frame that attaches a link. The engine needs more memory than that for what is in it."""
 _GOODBYE: Final = 2.0
 """Seconds for the last frames to a peer, before the connection is cut."""
 
@@ -37,7 +40,7 @@ class AmqpConnection(asyncio.Protocol):
         """The address block that it came from."""
         self.manager, self.settings, self.place = door.manager, door.settings, door.place
         self.counts, self.arrivals, self.returned = door.counts, door.arrivals, door.returned
-        self.transactions = Transactions(door.manager, door.settings.transactions)
+        self.transactions = Transactions(door.manager, door.settings.transactions, self._take_in_transactions)
         self.held_bytes = 0
         self.closed = False
         self.writable = True
@@ -46,7 +49,9 @@ class AmqpConnection(asyncio.Protocol):
         self._peer: Peer | None = None
         self._certificate = ""
         self._address = ""
-        self._partial = 0
+        self._partial = self._attached = 0
+        self.party = UNKNOWN
+        """The party that its memory is charged to."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._tick: asyncio.TimerHandle | None = None
@@ -116,8 +121,10 @@ class AmqpConnection(asyncio.Protocol):
         if peer is not None:
             await peer.close()
         await self.transactions.abort_all()
-        self.door.partial -= self._partial
-        self._partial = 0
+        for account, held in ((self.door.partial, self._partial), (self.door.attached, self._attached)):
+            if held:
+                account.give_back(self.party, held)
+        self._partial = self._attached = 0
 
     # SASL
 
@@ -150,6 +157,7 @@ class AmqpConnection(asyncio.Protocol):
             )  # fmt: skip
         else:
             self.principal = principal
+            self.party = declared(f"AMQP {principal.name}") if principal.name else stranger(self._address)
             self._peer = Peer(self)
         self._send_sasl()
         if self._peer is not None:
@@ -266,7 +274,23 @@ class AmqpConnection(asyncio.Protocol):
 
     def take_partial(self, size: int) -> None:
         """Count bytes of a message that is not whole, or no longer."""
-        self._partial += size
-        self.door.partial += size
-        if size > 0 and self.door.partial > self.settings.partial_bytes:
+        if size > 0 and not self.door.partial.take(self.party, size):
             raise RefusedError(RESOURCE_LIMIT, "too many messages have begun and are not whole: try again later")
+        if size < 0:
+            self.door.partial.give_back(self.party, -size)
+        self._partial += size
+
+    def _take_in_transactions(self, size: int) -> bool:
+        if size > 0:
+            return self.door.in_transactions.take(self.party, size)
+        self.door.in_transactions.give_back(self.party, -size)
+        return True
+
+    def take_attached(self, size: int) -> bool:
+        """Count the bytes of a frame that attaches a link, or no longer; False if there are too many."""
+        if size > 0 and not (size <= _LONGEST_ATTACH and self.door.attached.take(self.party, size)):
+            return False
+        if size < 0:
+            self.door.attached.give_back(self.party, -size)
+        self._attached += size
+        return True

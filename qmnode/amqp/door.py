@@ -20,6 +20,7 @@ from qmnode.amqp.returned import Returned
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.settings.node import NodeSettings
 from qmnode.shares.blocks import block_of
+from qmnode.shares.resources import AMQP_ATTACHED_BYTES, AMQP_PARTIAL_BYTES, AMQP_TRANSACTION_BYTES
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
 from qmnode.transport.listener import listening_sockets
@@ -47,8 +48,10 @@ class AmqpDoor:
         self.counts = manager.amqp
         self.arrivals = Arrivals(manager, settings.transport.address or next(iter(settings.addresses), ""))
         self.returned = Returned()
-        self.partial = 0
-        """Bytes of messages that have begun and are not whole."""
+        shares = manager.context.shares
+        self.partial = shares.open(AMQP_PARTIAL_BYTES, self.settings.partial_bytes)
+        self.in_transactions = shares.open(AMQP_TRANSACTION_BYTES, self.settings.transaction_bytes)
+        self.attached = shares.open(AMQP_ATTACHED_BYTES, self.settings.attached_bytes)
         self.port = 0
         self._servers: list[asyncio.Server] = []
         self.connections: set[AmqpConnection] = set()

@@ -126,7 +126,7 @@ class IncomingLink:
             self._under_way += 1
             self._storing += 1
             if delivery.remote_state == TRANSACTIONAL:
-                self._host.spawn(self._send_in_transaction(delivery, message))
+                self._host.spawn(self._send_in_transaction(delivery, message, len(data)))
             elif self._arrival is not None:
                 self._host.spawn(self._send_to_the_end(delivery, message, self._arrival))
             else:
@@ -195,11 +195,11 @@ class IncomingLink:
         self._end(delivery, refused)
         self._replenish()
 
-    async def _send_in_transaction(self, delivery: Delivery, message: Sent) -> None:
+    async def _send_in_transaction(self, delivery: Delivery, message: Sent, size: int) -> None:
         identifier = transaction_of(delivery.remote.data)
         refused = None
         try:
-            await message.into(self._queue, self._host.transactions.find(identifier))
+            await message.into(self._queue, self._host.transactions.hold(identifier, size))
         except RefusedError as error:
             refused = error
         except MessageQueuingError as error:

@@ -57,6 +57,9 @@ class Host(Protocol):
     def take_partial(self, size: int) -> None:
         """Count bytes of a message that is not whole, or no longer. RefusedError if there are too many."""
 
+    def take_attached(self, size: int) -> bool:
+        """Count the bytes of a frame that attaches a link, or no longer; False if there are too many."""
+
 
 class Sent(NamedTuple):
     """A message that a queue is to take."""

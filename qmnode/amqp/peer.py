@@ -5,6 +5,7 @@ The engine does the framing, the sessions' windows and the links' credit. The li
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from proton import Collector, Connection, Endpoint, Event, ProtonException, Term
 
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
+from qmnode.amqp.attaches import Attaches
 from qmnode.amqp.codec import CodecError, Described, UInt
 from qmnode.amqp.conditions import (
     DECODE,
@@ -81,6 +83,11 @@ class Peer:
         self._ending: dict[Any, asyncio.Task[None]] = {}
         """By their keys, the links that the peer has ended and the engine still has."""
         self._last_number = 0
+        self._sizes = Attaches()
+        self._attach_sizes: deque[int] = deque()
+        """Of frames that the engine has not turned into links yet, the opening of the connection first."""
+        self._is_full = False
+        """Whether a frame was refused, and with it all that follow."""
         self._attached = 0
         """Links that the engine has, those that were refused included."""
         self._handlers: dict[Any, Callable[[Any], None]] = {
@@ -104,6 +111,18 @@ class Peer:
 
     def receive(self, data: bytes) -> None:
         """Pass received bytes to the engine, and handle its events."""
+        if self._is_full:
+            return
+        for size in self._sizes.sizes(data):
+            if size > self._host.settings.frame_size:
+                break  # the engine refuses it
+            self._attach_sizes.append(size)
+            if not self._host.take_attached(size):
+                self._is_full = True
+                self.refuse(
+                    RefusedError(RESOURCE_LIMIT, "too much is named in links: detach some, or use shorter names")
+                )
+                return
         view = memoryview(data)
         while len(view):
             capacity = self._transport.capacity()
@@ -190,6 +209,8 @@ class Peer:
     def _connection_opened(self, event: Any) -> None:
         connection = event.connection
         self.is_open = True
+        if self._attach_sizes:
+            self._attach_sizes.popleft()  # counts until the connection ends
         if 0 < (wanted := self._transport.remote_idle_timeout) < _SHORTEST_IDLE:
             raise RefusedError(
                 NOT_ALLOWED, f"an idle time-out of {wanted * 1000:.0f} ms: the least is {_SHORTEST_IDLE * 1000:.0f} ms"
@@ -240,6 +261,7 @@ class Peer:
     def _link_opened(self, event: Any) -> None:
         link = event.link
         self._attached += 1
+        link.size = self._attach_sizes.popleft() if self._attach_sizes else 0
         limit = self._host.settings.links
         if self._attached > 2 * limit:
             raise RefusedError(RESOURCE_LIMIT, f"a connection has at most {limit} links")
@@ -381,6 +403,7 @@ class Peer:
             return
         del self._ending[key_of(link)]
         self._attached -= 1
+        self._host.take_attached(-getattr(link, "size", 0))
         if not link.state & Endpoint.LOCAL_CLOSED:
             link.close()
         link.free()

@@ -65,8 +65,11 @@ def transaction_of(state: Any) -> bytes | None:
 class Transactions:
     """The transactions of one connection that have not ended."""
 
-    def __init__(self, manager: QueueManagerApi, limit: int) -> None:
+    def __init__(self, manager: QueueManagerApi, limit: int, take: Callable[[int], bool]) -> None:
+        """``take`` counts bytes of messages sent in transactions, or no longer; False if there are too many."""
         self._manager = manager
+        self._take = take
+        self._sizes: dict[bytes, int] = {}
         self._limit = limit
         self._last = 0
         self._open: dict[bytes, TransactionApi] = {}
@@ -98,11 +101,21 @@ class Transactions:
         if identifier is not None and identifier in self._open:
             self._doomed.setdefault(identifier, reason)
 
+    def hold(self, identifier: bytes | None, size: int) -> TransactionApi:
+        """An open transaction that a message of this size is sent in: the node keeps it in memory. RefusedError."""
+        unit = self.find(identifier)
+        if not self._take(size):
+            raise RefusedError(RESOURCE_LIMIT, "transactions hold too many bytes: discharge some, or send less in each")
+        self._sizes[identifier or b""] = self._sizes.get(identifier or b"", 0) + size
+        return unit
+
     def at_end(self, identifier: bytes | None, party: Callable[[bool], None]) -> None:
         """Call back when an open transaction has ended: True if it is committed."""
         self._parties.setdefault(identifier or b"", []).append(party)
 
     def _ended(self, identifier: bytes, committed: bool) -> None:
+        if size := self._sizes.pop(identifier, 0):
+            self._take(-size)
         for party in self._parties.pop(identifier, ()):
             party(committed)
 

@@ -58,6 +58,9 @@ class AmqpSettings(BaseModel):
     """Transactions of one connection that have not ended."""
     transaction_timeout: float = Field(default=300.0, gt=0)
     """A transaction that takes longer is rolled back."""
+    transaction_bytes: Bytes = Field(default=256 * _MIB, ge=_MIB)
+    """Bytes of the messages that all clients have sent in transactions that have not ended. Over its share of them, a
+    client's message is refused, and its transaction can only be rolled back."""
     message_size: Bytes = Field(default=5 * _MIB, ge=1024)
     """Bytes of a message in AMQP. Message Queuing has 4 MiB for the body."""
     frame_size: Bytes = Field(default=64 * 1024, ge=512, le=16 * _MIB)
@@ -69,8 +72,11 @@ class AmqpSettings(BaseModel):
     held_bytes: Bytes = Field(default=32 * _MIB, ge=1)
     """Bytes of them of one connection. One message it may have, however large."""
     partial_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
-    """Bytes of messages that all connections have begun to send and not completed. Over it, the connection that goes
-    on is closed."""
+    """Bytes of messages that all connections have begun to send and not completed. Over its share of them, a client's
+    connection is closed."""
+    attached_bytes: Bytes = Field(default=4 * _MIB, ge=64 * 1024)
+    """Bytes of the frames with which the clients of all connections have attached links: names, addresses, properties.
+    Over its share of them, a client's connection is closed."""
     handshake_timeout: float = Field(default=10.0, gt=0)
     """Until then a connection is authenticated and open."""
     idle_timeout: float = Field(default=60.0, ge=1)

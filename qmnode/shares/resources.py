@@ -115,3 +115,28 @@ NOTICES: Final = Resource(
     "quotas.notices",
     "its acknowledgments and reports are not sent",
 )
+AMQP_PARTIAL_BYTES: Final = Resource(
+    "amqp_partial_bytes",
+    "messages over AMQP that have begun and are not whole; who logs in is a declared peer",
+    "bytes",
+    "amqp.partial_bytes",
+    "its connection is closed",
+    block=0.5,
+    times_free=1.0,
+)
+AMQP_ATTACHED_BYTES: Final = Resource(
+    "amqp_attached_bytes",
+    "the frames that open AMQP connections and attach their links, also refused ones",
+    "bytes",
+    "amqp.attached_bytes",
+    "its connection is closed",
+    times_free=1.0,
+)
+AMQP_TRANSACTION_BYTES: Final = Resource(
+    "amqp_transaction_bytes",
+    "messages that AMQP clients have sent in transactions that have not ended",
+    "bytes",
+    "amqp.transaction_bytes",
+    "the message is refused, and the transaction rolled back",
+    times_free=1.0,
+)

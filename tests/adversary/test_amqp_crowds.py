@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from proton import Delivery
+from proton.handlers import MessagingHandler, TransactionHandler
+from proton.reactor import Container
 
 import qmnode.sync
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
 from tests.adversary.attacks import Area, attack
-from tests.adversary.test_amqp_door import attach, flow
-from tests.amqp.conftest import amqp_message, connected, take
-from tests.amqp.raw import BEGIN, OPEN, frame, init, read_all
+from tests.adversary.test_amqp_door import attach, flow, transfer
+from tests.amqp.conftest import amqp_message, connected, in_thread, open_door, take
+from tests.amqp.raw import BEGIN, OPEN, frame, init, performative, read_all
+from tests.amqp.test_transactions import move
 from tests.lab.addresses import free_port
 from tests.lab.nodes import NodeProcess
 from tests.lab.waiting import wait_until
@@ -169,3 +173,113 @@ def test_receivers_without_credit(door: Door) -> None:
         receiver.accept()
     for one in attackers:
         one.close()
+
+
+NAMING = 15
+LINKS = 500
+ROOM = 48 * 1024
+"""Kilobytes by which such attackers may make the node larger while they are connected."""
+
+
+def naming(length: int) -> bytes:
+    """Links to a queue that does not exist, which are refused, and that nobody detaches."""
+    links = (attach("n" * length + str(number), number, "nothing", receives=False) for number in range(LINKS))
+    return OPENED + BEGIN + b"".join(links)
+
+
+@pytest.mark.parametrize("length", [60_000, 7_000])
+@attack(
+    Area.AMQP,
+    can="attach links that are refused, with long names, and detach none",
+    promised="the names of links have a limit over all connections, and an address has a share; the node serves others",
+)
+def test_refused_links_with_long_names(door: Door, length: int) -> None:
+    before = resident(door.node)
+    links = naming(length)
+    attackers = crowd(door, lambda _: links, NAMING)
+    is_served(door)
+    assert resident(door.node) - before < ROOM
+    for one in attackers:
+        one.close()
+    wait_until(lambda: door.connections() == 0, 60, "nothing is left of the attacker's connections")
+
+
+@attack(
+    Area.AMQP,
+    can="attach a link that is refused in each of many sessions, and send messages on it all the same",
+    promised="the node keeps none of their bytes; it serves others",
+)
+def test_messages_on_refused_links(door: Door) -> None:
+    before = resident(door.node)
+    payload = b"x" * 60_000
+    out = bytearray(OPENED)
+    for channel in range(60):
+        out += frame(performative(0x11, [None, 0, 1000, 1000]), channel)
+        out += on(channel, attach("refused", 0, "nothing", receives=False))
+        out += b"".join(on(channel, transfer(0, number, payload)) for number in range(20))
+    attackers = crowd(door, lambda _: bytes(out), NAMING)
+    is_served(door)
+    assert resident(door.node) - before < ROOM
+    for one in attackers:
+        one.close()
+    wait_until(lambda: door.connections() == 0, 60, "nothing is left of the attacker's connections")
+
+
+def on(channel: int, one: bytes) -> bytes:
+    """A frame of channel 0 on another channel."""
+    return one[:6] + channel.to_bytes(2, "big") + one[8:]
+
+
+@attack(
+    Area.AMQP,
+    can="send large messages in transactions that never end",
+    promised="the messages of open transactions have a limit over all connections, and an address has a share of it",
+)
+async def test_transactions_without_an_end(tmp_path: Path) -> None:
+    async with open_door(tmp_path, anonymous=True, transaction_bytes=8 << 20) as door:
+
+        def refusals() -> list[str]:
+            filler = Filler(door.url)
+            Container(filler).run()
+            return filler.refused
+
+        assert await in_thread(refusals) == ["amqp:resource-limit-exceeded"]
+        assert not any(door.door.in_transactions.used.values())
+        await door.send("exact", b"1")
+        assert (await move(door, "commit", size=1)).failures == []
+
+
+class Filler(MessagingHandler, TransactionHandler):  # type: ignore[misc]
+    """Sends in one transaction until a message is refused."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        self.refused: list[str] = []
+        self.sent = 0
+
+    def on_start(self, event: Any) -> None:
+        self.container = event.container
+        self.connection = self.container.connect(self.url, allowed_mechs="ANONYMOUS", reconnect=False)
+        self.sender = self.container.create_sender(self.connection, "exact")
+        self.container.declare_transaction(self.connection, handler=self)
+
+    def on_transaction_declared(self, event: Any) -> None:
+        self.transaction = event.transaction
+        self.more()
+
+    def more(self) -> None:
+        self.sent += 1
+        assert self.sent < 100
+        self.transaction.send(self.sender, amqp_message(b"x" * 500_000))
+
+    def on_delivery(self, event: Any) -> None:
+        delivery = event.delivery
+        if event.link != self.sender or not delivery.updated or self.refused:
+            return
+        if delivery.remote_state == Delivery.REJECTED:
+            self.refused.append(delivery.remote.condition.name)
+            self.connection.close()
+        else:
+            delivery.settle()
+            self.more()

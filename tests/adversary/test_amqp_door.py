@@ -73,7 +73,11 @@ async def assault(door: Door, work: Any) -> Any:
     await still_serves(door)
 
     async def all_gone() -> bool:
-        return door.door.counts.connections == 0 and door.door.counts.links == 0 and door.door.partial == 0
+        return (
+            door.door.counts.connections == 0
+            and door.door.counts.links == 0
+            and not any(door.door.partial.used.values())
+        )
 
     await holds(all_gone, 20, "nothing is left of the attacker's connections")
     return found

@@ -28,6 +28,17 @@ LINES: Final[dict[str, tuple[str, ...]]] = {
         "test_admission.py::test_amqp_without_sasl_is_anonymous_where_that_is_allowed",
         "test_admission.py::test_everything_else_is_turned_away",
     ),
+    # Certificates of users, which the attackers of another folder show
+    "names a queue manager": (
+        "../adversary/test_users_and_machines.py::test_a_queue_managers_certificate_is_no_users",
+        "../adversary/test_users_and_machines.py::test_the_bridge_of_a_node_is_the_user_that_the_settings_say",
+    ),
+    "names none; its extended key usage permits clients alone": (
+        "../adversary/test_users_and_machines.py::test_a_users_certificate_is_no_queue_managers",
+    ),
+    "names none; has no extended key usage": (
+        "../adversary/test_users_and_machines.py::test_certificates_that_servers_may_show_are_taken_until_a_day",
+    ),
     # Addresses
     "`orders`": ("test_sending.py::test_a_queue_has_these_addresses",),
     "`private$\\orders`, `.\\orders`": ("test_sending.py::test_a_queue_has_these_addresses",),
@@ -53,6 +64,10 @@ LINES: Final[dict[str, tuple[str, ...]]] = {
         "test_endings.py::test_nothing_is_lost_by_any_order_of_messages_and_endings",
         "test_endings.py::test_proton_detaches_right_after_settled_messages",
     ),
+    # Limits, which the attackers of another folder show
+    "`amqp.partial_bytes`": ("../adversary/test_amqp_door.py::test_messages_that_never_end",),
+    "`amqp.transaction_bytes`": ("../adversary/test_amqp_crowds.py::test_transactions_without_an_end",),
+    "`amqp.attached_bytes`": ("../adversary/test_amqp_crowds.py::test_refused_links_with_long_names",),
     # End to end
     "the other machine reports that the message is in its queue": (
         "test_arrivals.py::test_a_message_is_accepted_when_it_is_in_the_queue_of_the_other_machine",

@@ -238,7 +238,7 @@ def test_a_state_without_a_transaction_names_none(state: Any) -> None:
 
 
 async def test_a_connection_has_so_many_transactions_and_each_ends_once(door: Door) -> None:
-    transactions = Transactions(door.manager, 2)
+    transactions = Transactions(door.manager, 2, lambda size: True)
     first, second = transactions.declare(), transactions.declare()
     assert first != second
     with pytest.raises(RefusedError, match="resource-limit"):
