@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,19 @@ import structlog
 
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, UInt, ULong, encode
 from qmnode.amqp.conditions import RefusedError
-from qmnode.amqp.mapping import Place, from_amqp
+from qmnode.amqp.mapping import Place, from_amqp, to_amqp
 from qmnode.amqp.principals import Principals
 from qmnode.amqp.sasl import AMQP_HEADER, ANONYMOUS, EXTERNAL, PLAIN, SASL_HEADER, Attempt, SaslServer, SaslState
 from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, write
 from qmnode.amqp.transactions import read_request
 from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Role
+from qmnode.model.packet import received_message
+from qmnode.model.serialization import Destination, serialize
 from qmnode.security.principals import Principals as Callers
 from qmnode.settings.node import NodeSettings
+from qmnode.structures.guid import ZERO_GUID
+from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.sid import Sid
 
 if TYPE_CHECKING:
@@ -31,7 +36,9 @@ if TYPE_CHECKING:
 
     from qmnode.amqp.principals import Principal
 
-PLACE = Place("HERE", lambda name: False, lambda: 1_000_000.0)
+NOW = 1_000_000.0
+PLACE = Place(lambda name: False, lambda: NOW)
+ORDERS = Destination(ZERO_GUID, parse_single_format_name(r"DIRECT=OS:HERE\private$\orders"), transit=False)
 OFFERS = ([PLAIN], [EXTERNAL, PLAIN], [PLAIN, ANONYMOUS], [ANONYMOUS])
 
 
@@ -155,9 +162,14 @@ def check_message(data: bytes) -> None:
     again = parse(written)
     assert (repr(again.body), again.body_kind) == (repr(message.body), message.body_kind)
     try:
-        from_amqp(message, PLACE)
+        sent = from_amqp(message, PLACE)
     except (CodecError, MessageQueuingError):
         return
+    received = to_amqp(received_message(1, serialize(sent, ORDERS, 7, NOW)), "orders", PLACE)
+    if not message.annotations:  # which may give the body another type
+        assert (repr(received.body), received.body_kind) == (repr(message.body), message.body_kind)
+    with suppress(CodecError):
+        parse(write(received))
 
 
 def check_request(data: bytes) -> None:
