@@ -27,6 +27,7 @@ from qmnode.log_limit import LogLimit
 from qmnode.management.audit import AuditLog, audit_entry
 from qmnode.node import QueueManager
 from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, read_settings
+from qmnode.storage.origin import copy_notice
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ class Service:
             opening = QueueManager.open(self.settings.data, self.settings, directory=directory)
             self.manager = opening.begin()
             self.manager.ready = False
+            if (notice := copy_notice(self.manager.store)) is not None:
+                self.manager.troubles["store"] = notice
             rooms.push_async_callback(self.manager.close)
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)

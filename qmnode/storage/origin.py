@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.storage.layout import Family
 
 if TYPE_CHECKING:
+    from qmnode.model.ports import MessageStore
     from qmnode.storage.store import Store
 
 COPY_MARKER: Final = "COPY"
@@ -23,6 +24,9 @@ EVENTS_EXPORTED: Final = "events_exported"
 """The sequential identifier of the last exported event."""
 _EVENT_JUMP: Final = 1 << 40
 _ORIGIN: Final = "origin"
+_COPIED: Final = "copied"
+"""When the store was first started as a copy, and the block of identifiers that it skipped."""
+_NOTICE_TIME: Final = 7 * 86_400
 _MACHINE_ID: Final = Path("/etc/machine-id")
 
 
@@ -38,8 +42,10 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
     if before == here and not copied:
         return
     if copied:
-        skip_identifiers(store)
+        skipped = skip_identifiers(store)
         skip_events(store)
+        if not lost:
+            store.put_meta(_COPIED, b"%d %d %d" % (time.time(), *skipped))
     if copied or before is None:
         new_sequence_time_stamp(store)
     store.put_meta(_ORIGIN, here)
@@ -47,10 +53,25 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
     marker.unlink(missing_ok=True)
 
 
-def skip_identifiers(store: "Store") -> None:
-    """Skip a block of message identifiers after the last known one."""
+def copy_notice(store: "MessageStore") -> str | None:
+    """Return a sentence about a copy that was first started within the last week; None for other stores."""
+    began, last, fresh = map(int, (store.get_meta(_COPIED) or b"0 0 0").split())
+    if not 0 <= time.time() - began < _NOTICE_TIME:
+        return None
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(began))
+    return (
+        f"it is a copy, as of a backup, first started on {when} UTC. Messages of this node with the numbers "
+        f"{last + 1} to {fresh} may exist elsewhere and are unknown here; messages received since the copy was made "
+        "may be received again"
+    )
+
+
+def skip_identifiers(store: "Store") -> tuple[int, int]:
+    """Skip a block of message identifiers after the last known one. Return that, and the last of the block."""
     last = int.from_bytes(store.get_meta(IDENTIFIERS) or b"", "big")
-    store.put_meta(IDENTIFIERS, (last + store.settings.identifier_jump).to_bytes(8, "big"))
+    fresh = last + store.settings.identifier_jump
+    store.put_meta(IDENTIFIERS, fresh.to_bytes(8, "big"))
+    return last, fresh
 
 
 def skip_events(store: "Store") -> None:

@@ -1,6 +1,7 @@
 """What was taken in silence and had no effect, or failed later, is refused at once with what to do."""
 
 import os
+import re
 import resource
 import subprocess
 from pathlib import Path
@@ -14,7 +15,7 @@ from qmnode.structures.names import parse_format_name
 from qmnode.structures.names.direct import QueueNameError
 from qmnode.unix_sockets import bind_unix_socket
 from tests.commands.conftest import Command
-from tests.lab.nodes import COMMAND, NodeProcess
+from tests.lab.nodes import COMMAND, NodeProcess, running_node
 
 
 @pytest.mark.parametrize("name", ["my host!", "two words", "x" * 64, r"ho\st", "a:b", "-?", "tab\there"])
@@ -117,3 +118,16 @@ def test_a_node_that_may_open_few_files_says_what_it_needs(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=few, env=os.environ, check=False)
     assert done.returncode == 2 and "64 files" in done.stderr and "ulimit -n" in done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "store").exists()
+
+
+def test_a_restored_node_says_what_it_does_not_know(node: NodeProcess, command: Command, tmp_path: Path) -> None:
+    backup, folder = tmp_path / "backup", tmp_path / "again"
+    assert command("status", "--json").json["warnings"] == []
+    assert command("backup", backup).code == 0
+    restored = command("restore", backup, "--data", folder / "store")
+    assert restored.code == 0 and "are there again" in restored.err
+    for _ in range(2):  # a restart does not forget it
+        with running_node(folder) as again:
+            (warning,) = command("status", "--socket", again.socket, "--json").json["warnings"]
+        assert warning.startswith("store: it is a copy") and "may be received again" in warning
+        assert re.search(r"numbers \d+ to \d+ may exist elsewhere", warning)
