@@ -51,7 +51,8 @@ def decoded(data: Any) -> Any:
 
 def remote_properties(link: Link) -> dict[Any, Any]:
     """The properties that the peer gives a link. CodecError if they cannot be read."""
-    found = decoded(Data(pn_link_remote_properties(link._impl)))
+    given = pn_link_remote_properties(link._impl)
+    found = decoded(Data(given)) if given else None  # NULL without properties, which the engine would follow
     return found if isinstance(found, dict) else {}
 
 
