@@ -257,6 +257,8 @@ class Network:
 
     def _rerouted(self) -> None:
         """Apply a changed topology: next hops and the role of this node may have changed."""
+        if self.is_in_directory(self.manager.identifier):
+            self.manager.names.enter_directory()
         self.strangers.topology_changed()
         self.peer_tls.topology_changed()
         session = self._session_settings

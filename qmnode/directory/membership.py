@@ -226,5 +226,6 @@ class Membership:
             manager.adopt_identifier(known.identifier)
             log.info("joined under the directory's identifier", computer_name=manager.computer_name)
         self.upkeep.view.queue_manager = known
-        self.settled = manager.names.is_in_directory = True
+        self.settled = True
+        manager.names.enter_directory()
         manager.names.add_own((), qualified=known.qualified_computer_name or "")

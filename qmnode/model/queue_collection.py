@@ -146,6 +146,12 @@ class Names:
             return None if owner is None or owner.parent is not None else owner.journal
         return self._by_path.get(fold(name.local_name))
 
+    def enter_directory(self) -> None:
+        """Name own queues for others by their identifiers from now on: the directory has this machine."""
+        if not self.is_in_directory:
+            self.is_in_directory = True
+            self.version += 1
+
     def is_own(self, computer: str) -> bool:
         """Whether this is one of the names or addresses of this machine, or its identifier."""
         return self._own.has(computer) or own_identifier(computer) == self._context.identifier

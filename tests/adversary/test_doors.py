@@ -118,6 +118,10 @@ async def test_an_interface_has_one_representation(tmp_path: Path, offered: tupl
         assert await accepted(client, offer((NDR_SYNTAX,), first=7, kind=PduType.ALTER_CONTEXT)) == set()
 
 
+TRAP = "127.0.0.77"
+"""Its address, which is none of the node's own."""
+
+
 class Trap:
     """A host of the attacker, which keeps what is sent to it."""
 
@@ -131,7 +135,7 @@ class Trap:
             self.heard += await reader.read(65536)
             writer.close()
 
-        async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(hear, TRAP, 0) as server:
             self.port = server.sockets[0].getsockname()[1]
             yield self
 
@@ -152,7 +156,7 @@ async def read_from(folder: Path, port: int, *listed: str) -> None:
     settings = Settings(computer_name="READING", remote_read=reading)
     async with QueueManager.open(folder / "reading", settings) as manager:
         with pytest.raises(MessageQueuingError):
-            await manager.open_queue(r"DIRECT=OS:127.0.0.1\private$\orders")
+            await manager.open_queue(rf"DIRECT=OS:{TRAP}\private$\orders")
 
 
 @attack(
@@ -163,11 +167,11 @@ async def read_from(folder: Path, port: int, *listed: str) -> None:
 )
 async def test_credentials_are_not_drawn_to_a_host_that_a_user_names(tmp_path: Path) -> None:
     async with Trap().listening() as trap:
-        await read_from(tmp_path, trap.port, "192.0.2.0/24", "127.0.0.1.example")
+        await read_from(tmp_path, trap.port, "192.0.2.0/24", f"{TRAP}.example")
         assert trap.heard and b"NTLMSSP" not in trap.heard
 
 
-@pytest.mark.parametrize("listed", ["127.0.0.0/8", "127.0.0.1"])
+@pytest.mark.parametrize("listed", ["127.0.0.0/8", TRAP])
 async def test_a_host_of_the_settings_is_authenticated_to(tmp_path: Path, listed: str) -> None:
     async with Trap().listening() as trap:
         await read_from(tmp_path, trap.port, "other.example", listed)

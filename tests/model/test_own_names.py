@@ -113,7 +113,7 @@ async def test_a_packet_that_an_application_made_is_named_anew(alpha: QueueManag
 
 
 async def test_in_a_directory_queues_have_the_names_of_the_directory(alpha: QueueManager) -> None:
-    alpha.names.is_in_directory = True
+    alpha.names.enter_directory()
     number = alpha.names.find(r".\private$\answers").private_queue_number
     message = await stored(alpha, r"DIRECT=OS:.\private$\answers")
     assert message.response_queue_format_name == f"PRIVATE={guid_to_text(alpha.identifier)}\\{number:08x}"
@@ -122,7 +122,7 @@ async def test_in_a_directory_queues_have_the_names_of_the_directory(alpha: Queu
 
 
 async def test_a_name_is_looked_up_again_when_a_queue_is_made(alpha: QueueManager) -> None:
-    alpha.names.is_in_directory = True
+    alpha.names.enter_directory()
     async with await alpha.open_queue(IN, Access.SEND) as queue:
         named = []
         for _ in range(2):
