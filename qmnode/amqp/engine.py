@@ -135,8 +135,9 @@ def accept(delivery: Delivery) -> None:
 
 def annotations_of(delivery: Delivery) -> bytes:
     """The annotations of the outcome ``modified`` as AMQP has them; empty if there are none."""
-    data = Data(pn_disposition_annotations(pn_delivery_remote(delivery._impl)))
-    return bytes(data.encode()) if data.encoded_size() else b""
+    given = pn_disposition_annotations(pn_delivery_remote(delivery._impl))
+    data = Data(given) if given else None
+    return bytes(data.encode()) if data is not None and data.encoded_size() else b""
 
 
 def frames(data: bytes) -> Iterator[tuple[int, Described]]:

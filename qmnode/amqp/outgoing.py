@@ -65,8 +65,12 @@ class OutgoingLink:
         self._presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
         self._held: dict[int, tuple[int, int]] = {}
         """Lookup identifier and bytes of each locked message, by delivery tag."""
-        self._in_transactions: dict[int, bool] = {}
-        """Tags of those that are received if a transaction commits; whether the receiver has settled them already."""
+        self._in_transactions: dict[int, ReadOutcome | None] = {}
+        """Tags of those that are received if a transaction commits; their outcomes if it does not, which the receiver
+        may send before the transaction has ended here.
+        """
+        self._decided = 0
+        """Those of them with such an outcome. No message is sent meanwhile, as they may come before it."""
         self._tell_drained = tell_drained
         self._drain_asked = False
         self._drained = 0
@@ -112,8 +116,10 @@ class OutgoingLink:
                 delivery.settle()
             return
         if tag in self._in_transactions:
-            if delivery.settled:
-                self._in_transactions[tag] = True
+            outcome = ReadOutcome.FAILED if delivery.remote_state == TRANSACTIONAL else outcome_of(delivery)
+            if delivery.settled and outcome is not None and self._in_transactions[tag] is None:
+                self._in_transactions[tag] = outcome
+                self._decided += 1
                 delivery.settle()
         elif delivery.remote_state == TRANSACTIONAL:
             self._receive_in_transaction(delivery, tag, found[0])
@@ -154,7 +160,7 @@ class OutgoingLink:
             self._let_go(delivery, tag, settle=False)
             delivery.settle()
             return
-        self._in_transactions[tag] = False
+        self._in_transactions[tag] = None
         self._host.transactions.at_end(identifier, lambda committed: self._transaction_ended(delivery, tag, committed))
         delivery.local.data = [identifier, Described(ulong(ACCEPTED), [])]
         delivery.update(TRANSACTIONAL)
@@ -163,14 +169,16 @@ class OutgoingLink:
         """Settle a message that is received; one whose transaction was rolled back has no outcome again (4.4.2)."""
         if self._closed or self._host.closed:
             return
-        settled = self._in_transactions.pop(tag)
-        if not committed and not settled:
+        outcome = self._in_transactions.pop(tag)
+        if outcome is None and not committed:
             return
-        if not committed:
-            self._queue.end_read(self._held[tag][0], ReadOutcome.FAILED)
-        self._let_go(delivery, tag, settle=False)
-        if not settled:
+        if outcome is None:
             delivery.settle()
+        else:
+            self._decided -= 1
+            if not committed:
+                self._queue.end_read(self._held[tag][0], outcome)
+        self._let_go(delivery, tag, settle=False)
         self._go_on()
 
     def _let_go(self, delivery: Delivery, tag: int, *, settle: bool = True) -> None:
@@ -226,6 +234,7 @@ class OutgoingLink:
         return (
             not (self._closed or host.closed)
             and self._link.credit > 0
+            and not self._decided
             and host.writable
             and len(self._held) < host.settings.prefetch
             and (not host.held_bytes or host.held_bytes < host.settings.held_bytes)

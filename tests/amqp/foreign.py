@@ -87,7 +87,7 @@ def rhea() -> Path:
 
 
 def go() -> Path:
-    return installed("go", "go", "build", "-o", "client", ".")
+    return installed("go", "go", "build", "-o", "client", "main.go")
 
 
 class Broker:

@@ -49,10 +49,41 @@ func cut(ctx context.Context, session *amqp.Session) (*amqp.Conn, *amqp.Session)
 	return connection, session
 }
 
+// settle sends in each settlement mode, and detaches right after settled messages, which are stored.
+func settle(ctx context.Context, session *amqp.Session) {
+	modes := []amqp.SenderSettleMode{amqp.SenderSettleModeSettled, amqp.SenderSettleModeUnsettled, amqp.SenderSettleModeMixed}
+	for _, mode := range modes {
+		sender, err := session.NewSender(ctx, os.Args[2], &amqp.SenderOptions{SettlementMode: mode.Ptr()})
+		check(err)
+		check(sender.Send(ctx, amqp.NewMessage([]byte("mode")), nil))
+		check(sender.Close(ctx))
+	}
+	receiver, err := session.NewReceiver(ctx, os.Args[2], &amqp.ReceiverOptions{Credit: -1})
+	check(err)
+	check(receiver.DrainCredit(ctx, nil))
+	for range modes {
+		check(receiver.IssueCredit(1))
+		message, err := receiver.Receive(ctx, nil)
+		check(err)
+		check(receiver.AcceptMessage(ctx, message))
+		check(receiver.DrainCredit(ctx, nil))
+	}
+	check(receiver.Close(ctx))
+}
+
+// quiet opens a connection that is cut unless the door sends something twice a second.
+func quiet(ctx context.Context) (*amqp.Conn, time.Time) {
+	options := &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous(), IdleTimeout: time.Second}
+	connection, err := amqp.Dial(ctx, os.Args[1], options)
+	check(err)
+	return connection, time.Now()
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	connection, session := open(ctx)
+	settle(ctx, session)
 	sender, err := session.NewSender(ctx, os.Args[2], nil)
 	check(err)
 	bodies := [][]byte{{}, []byte("go"), bytes.Repeat([]byte("x"), 1<<20), bytes.Repeat([]byte("y"), 4_000_000)}
@@ -85,8 +116,13 @@ func main() {
 		check(receiver.Close(ctx))
 	}
 	connection, session = cut(ctx, session)
+	idle, since := quiet(ctx)
 	_, err = session.NewSender(ctx, "nothing", nil)
 	fmt.Println("refused:", err != nil)
 	check(connection.Close())
+	time.Sleep(time.Until(since.Add(2500 * time.Millisecond)))
+	_, err = idle.NewSession(ctx, nil)
+	check(err)
+	check(idle.Close())
 	fmt.Println("done")
 }
