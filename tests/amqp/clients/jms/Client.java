@@ -32,9 +32,12 @@ public class Client {
         try (Connection connection = new JmsConnectionFactory(arguments[0]).createConnection()) {
             connection.start();
             plain(connection);
+            kinds(connection);
+            topics(connection);
             transacted(connection);
             refused(connection);
         }
+        quiet(arguments[0] + "&amqp.idleTimeout=1000");
         String failover = "failover:(" + arguments[0] + ")?failover.nested.jms.username=x";
         for (int credit : new int[] {1, 1000}) {
             String uri = failover + "&jms.prefetchPolicy.all=" + credit;
@@ -104,6 +107,58 @@ public class Client {
         check(((MapMessage) consumer.receive(10000)).getInt("a") == 1, "map");
         check(consumer.receiveNoWait() == null, "more messages than were sent");
         session.close();
+    }
+
+    /** Properties of each type, a text beyond all limits on what is shown, and a reply-to that is a topic. */
+    static void kinds(Connection connection) throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Queue orders = session.createQueue("orders");
+        TextMessage sent = session.createTextMessage("ä".repeat(600_000));
+        sent.setByteProperty("byte", (byte) -7);
+        sent.setShortProperty("short", (short) -300);
+        sent.setLongProperty("long", 7);
+        sent.setFloatProperty("float", 0.1f);
+        sent.setDoubleProperty("double", 0.1);
+        sent.setJMSReplyTo(session.createTopic("news"));
+        session.createProducer(orders).send(sent, javax.jms.DeliveryMode.PERSISTENT, 0, 0);
+        MessageConsumer consumer = session.createConsumer(orders);
+        TextMessage found = (TextMessage) consumer.receive(20000);
+        check(found.getText().equals(sent.getText()), "a text of " + found.getText().length() + " characters");
+        check(found.getByteProperty("byte") == -7 && found.getShortProperty("short") == -300, "byte and short");
+        check(found.getObjectProperty("long").equals(7L) && found.getFloatProperty("float") == 0.1f, "long and float");
+        check(found.getDoubleProperty("double") == 0.1, "double");
+        check(found.getJMSReplyTo() instanceof javax.jms.Topic, "reply-to: " + found.getJMSReplyTo().getClass());
+        check(found.getJMSPriority() == 0, "priority: " + found.getJMSPriority());
+        session.close();
+    }
+
+    /** Neither subscribers nor publishers get a topic. */
+    static void topics(Connection connection) throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        javax.jms.Topic orders = session.createTopic("orders");
+        int refused = 0;
+        for (int kind = 0; kind < 2; kind++) {
+            try {
+                if (kind == 0) {
+                    session.createConsumer(orders);
+                } else {
+                    session.createProducer(orders);
+                }
+            } catch (JMSException error) {
+                refused++;
+            }
+        }
+        check(refused == 2, "a topic was opened");
+        session.close();
+    }
+
+    /** A connection that is cut unless the door sends something twice a second. */
+    static void quiet(String uri) throws Exception {
+        try (Connection connection = new JmsConnectionFactory(uri).createConnection()) {
+            connection.start();
+            Thread.sleep(2500);
+            connection.createSession(false, Session.AUTO_ACKNOWLEDGE).close();
+        }
     }
 
     static void transacted(Connection connection) throws JMSException {

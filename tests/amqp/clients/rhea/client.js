@@ -71,6 +71,18 @@ function refuse() {
   const wrong = connection.open_sender('nothing');
   wrong.on('sender_error', context => {
     console.log('refused: ' + context.sender.error.condition);
+    leave();
+  });
+}
+// Messages that are settled already, with the end of their link and of the connection right behind them.
+function leave() {
+  receiver.close();
+  const settled = connection.open_sender({ target: queue, snd_settle_mode: 1 });
+  settled.once('sendable', () => {
+    for (let number = 0; number < 20; number++) {
+      settled.send({ body: rhea.message.data_section(Buffer.alloc(200000, 'a'.charCodeAt(0) + number)), durable: true });
+    }
+    settled.close();
     connection.close();
   });
 }
