@@ -15,6 +15,7 @@ _KEPT_NOWHERE: Final = frozenset(
     b"\x00\x53" + bytes((number,)) for number in (0x11, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18)
 )
 """The beginnings of the frames that nothing keeps: begin, flow, transfer, disposition, detach, end, close."""
+_END: Final = b"\x00\x53\x17"
 
 
 class Attaches:
@@ -24,10 +25,13 @@ class Attaches:
         self._ahead = 8
         """Bytes until the next frame begins."""
         self._start = b""
+        self.ends: list[int] = []
+        """The places where sessions end in the bytes that were looked at last."""
 
     def sizes(self, data: bytes) -> list[int]:
         """The sizes of those that begin in the next bytes of the peer."""
         found: list[int] = []
+        self.ends, before = [], len(self._start)
         if self._start:
             data, self._start = self._start + data, b""
         at, end = self._ahead, len(data)
@@ -38,8 +42,11 @@ class Attaches:
                 at = end
                 break
             size, offset = _HEAD.unpack_from(data, at)
-            if size > _SHORTEST and data[at + 4 * offset : at + 4 * offset + 3] not in _KEPT_NOWHERE:
+            kind = data[at + 4 * offset : at + 4 * offset + 3]
+            if size > _SHORTEST and kind not in _KEPT_NOWHERE:
                 found.append(size)
+            elif kind == _END and at > before:
+                self.ends.append(at - before)
             at += max(size, _SHORTEST)
         self._ahead = at - end
         return found

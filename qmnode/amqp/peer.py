@@ -123,7 +123,15 @@ class Peer:
                     RefusedError(RESOURCE_LIMIT, "too much is named in links: detach some, or use shorter names")
                 )
                 return
-        view = memoryview(data)
+        view, at = memoryview(data), 0
+        for end in self._sizes.ends:
+            self._push(view[at:end])
+            self._take()  # the engine answers the begin of a session only while it does not know of its end
+            at = end
+        self._push(view[at:])
+        self._end_pass()
+
+    def _push(self, view: memoryview) -> None:
         while len(view):
             capacity = self._transport.capacity()
             if capacity <= 0:
@@ -131,7 +139,6 @@ class Peer:
             self._transport.push(bytes(view[:capacity]))
             view = view[capacity:]
             self._handle_events()
-        self._end_pass()
 
     def take_output(self) -> bytes:
         """Return the bytes that are to be sent now."""

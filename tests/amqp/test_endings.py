@@ -16,7 +16,7 @@ from proton.reactor import AtMostOnce, Container
 from qmnode import Access
 from qmnode.amqp.codec import Described, UInt, ULong, encode
 from tests.amqp.conftest import amqp_message, in_thread
-from tests.amqp.raw import frame, opened, performative, read_all, read_until
+from tests.amqp.raw import CLOSE, frame, opened, performative, read_all, read_until, values
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -189,3 +189,14 @@ async def test_proton_detaches_right_after_settled_messages(door: Door, size: in
     bodies = [b"%d " % number + b"x" * size for number in range(20)]
     await in_thread(lambda: Container(Detaching(door.url, list(bodies))).run())
     assert await door.bodies("orders") == bodies
+
+
+async def test_a_session_that_ends_at_once_is_answered_with_its_channel(door: Door) -> None:
+    end = frame(performative(0x17, []), 5)
+
+    def answers() -> list[Any]:
+        with opened(door.door.port, frame(performative(0x11, [None, 0, 1000, 1000]), 5), end, CLOSE) as connection:
+            return [one for one in values(read_all(connection)) if one is not None]
+
+    begun = [one.value[0] for one in await in_thread(answers) if one.descriptor == 0x11]
+    assert begun == [5]
