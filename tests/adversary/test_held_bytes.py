@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -151,6 +152,9 @@ async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
             client = await stack.enter_async_context(RawClient("127.0.0.1", server.port))
             await client.bind(REMOTE_READ)
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            _keep_little(client.writer.transport)
+            for connection in server.connections:
+                _keep_little(connection._transport)
             for _ in range(20):
                 client.writer.write(requests)
         most = 0
@@ -164,6 +168,12 @@ async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
         await eventually(have_ended, "the connections end")
         assert 0 < most < 256 * KIB
     await server.stop()
+
+
+def _keep_little(transport: asyncio.BaseTransport) -> None:
+    """Let the kernel keep few bytes of a connection: by itself it would take all that the test sends."""
+    for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, buffer, 4096)
 
 
 @attack(

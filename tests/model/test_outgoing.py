@@ -137,7 +137,7 @@ async def test_at_the_limit_an_unused_outgoing_queue_makes_room(tmp_path: Path, 
     settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=3))
     node = Node(tmp_path / "node", clock, settings)
     qm = await node.start()
-    names = [rf"DIRECT=TCP:192.0.2.{number}\private$\q" for number in range(5)]
+    names = [rf"DIRECT=TCP:198.51.100.{number}\private$\q" for number in range(5)]
     full, held, unused = [await qm.open_queue(name, Access.SEND) for name in names[:3]]
     await full.send(Message(b"waits"))
     await unused.close()
@@ -159,7 +159,7 @@ async def test_acknowledgments_for_anybody_leave_half_of_the_outgoing_queues(tmp
     node = Node(tmp_path / "node", clock, settings)
     qm = await node.start()
     for number in range(100):
-        name, party = rf"DIRECT=TCP:192.0.2.{number}\private$\q", declared(str(number))
+        name, party = rf"DIRECT=TCP:198.51.100.{number}\private$\q", declared(str(number))
         qm.outcomes.send_internally(name, Message(b"acknowledgment"), party)
     waiting = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
     assert [queue.message_count for queue in waiting] == [1] * 5
@@ -176,7 +176,7 @@ async def test_when_outgoing_queues_are_emptied_acknowledgments_find_one_again(
     settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=2))
     node = Node(tmp_path / "node", clock, settings)
     qm = await node.start()
-    names = [rf"DIRECT=TCP:192.0.2.{number}\private$\q" for number in range(3)]
+    names = [rf"DIRECT=TCP:198.51.100.{number}\private$\q" for number in range(3)]
     for name in names:
         qm.outcomes.send_internally(name, Message(b"acknowledgment"), declared(name))
     (first,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
@@ -185,6 +185,7 @@ async def test_when_outgoing_queues_are_emptied_acknowledgments_find_one_again(
     first.remove(*entry)
     clock.advance(2)
     qm.outcomes.send_internally(names[2], Message(b"acknowledgment"), declared(names[2]))
-    (second,) = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
-    assert second.pathname == names[2]
+    waiting = [one for one in qm.queue_collection.values() if one.queue_type is QueueType.OUTGOING]
+    assert [one.pathname for one in waiting if one.message_count] == [names[2]]
+    assert len(waiting) <= 2
     await qm.close()

@@ -44,7 +44,7 @@ async def test_a_message_comes_out_as_it_went_in(qm, orders, clock):
     assert message.extension == b"ext"
     assert message.body_type == 8
     assert message.response_queue_format_name == r"DIRECT=OS:beta\private$\answers"
-    assert message.administration_queue_format_name == r"DIRECT=OS:.\private$\acks"
+    assert message.administration_queue_format_name == r"DIRECT=OS:ALPHA\private$\acks"
     assert message.identifier == sent == qm.identifier + sent[16:]
     assert message.arrival_time == clock.now
     assert message.sent_time == int(clock.now)

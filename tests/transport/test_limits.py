@@ -163,7 +163,8 @@ async def test_large_messages_that_wait_for_the_directory_are_few(
             await peer.establish(new_guid())
             for number in range(1, 13):
                 peer.send(message(number, queue=name, body=bytes(4_000_000), security_header=signed))
-            share = HELD_BYTES.block * node.network.settings.incomplete_bytes
+            total, times = node.network.settings.incomplete_bytes, HELD_BYTES.times_free
+            share = min(HELD_BYTES.block, (1 - HELD_BYTES.reserve) * times / (1 + times)) * total
             await eventually(lambda: any(one.charged >= share for one in node.network.accepted))
             (connection,) = node.network.accepted
             before = connection.received_bytes
