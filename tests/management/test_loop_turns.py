@@ -1,8 +1,7 @@
 """No request of administrators holds the node's event loop, however many messages there are: applications go on.
 
-Each route of the management API is asked at a node in a process of its own, each command runs, and each action of the
-console; the watch of ``tests/lab/loop_watch.py`` notes the longest turn of the loop under each. With 20,000 messages
-in ``make soak``, and a part in every run.
+Each route of the management API is asked at a node in a process of its own; the watch of ``tests/lab/loop_watch.py``
+notes the longest turn of the loop under each. With 20,000 messages in ``make soak``, and a part in every run.
 """
 
 from __future__ import annotations
