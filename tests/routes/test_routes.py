@@ -232,7 +232,7 @@ class TestSimulate:
         assert found["changed"] == []
         text = run(*off, "--without", "bre-router")
         assert "Of 16 journeys between sites, 12 take another way and 0 wait. Simulated: every machine.\n" in text
-        (gate,) = (line.split() for line in text.splitlines() if line.startswith("bre-connector "))
+        (gate,) = (line.split() for line in text.splitlines() if line.startswith("bre-connector\t"))
         assert gate == ["bre-connector", "0", "8", "yes"]
         assert "4 journeys" in run(*off, "--without", "cor-router", "--from", "Córdoba", code=2)
 
