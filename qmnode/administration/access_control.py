@@ -250,9 +250,9 @@ async def change_access(
 ) -> QueueAccessList:
     """Allow, deny or remove rights; the list as it is then. MQ_ERROR_ILLEGAL_USER for a denial that matches nobody."""
     sid, mask = trustee(who), mask_of(rights)
+    security = changed(await manager.queue_security(name), change, sid, mask)
     if change is Change.DENY:
         await _check_denied(manager, who, sid)
-    security = changed(await manager.queue_security(name), change, sid, mask)
     await manager.set_queue(name, security=security)
     return await show_access(manager, name)
 

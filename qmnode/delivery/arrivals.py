@@ -487,12 +487,17 @@ class Arrivals:
     # Destinations
 
     def _room(self, connection: Connection, destinations: Iterable[Destination]) -> int | None:
-        """Bytes left for a batch."""
+        """Bytes left for a batch; None if it has room whoever brings it."""
         quotas = self._manager.quotas
-        if quotas.limit == float("inf"):
+        if self._has_ample_room():
             return None
         limit = self._quota_limit(connection, is_left_here=any(one.kind in _PASSING for one in destinations))
         return max(0, int(limit) - quotas.used)
+
+    def _has_ample_room(self) -> bool:
+        """Whether there is room for a whole batch whatever the party of its peer is, which need not be found then."""
+        quotas = self._manager.quotas
+        return quotas.used < quotas.limit / 2 - 2 * _TIGHT
 
     def _quota_limit(self, connection: Connection, *, is_left_here: bool) -> float:
         """The bytes up to which the node stores messages of a peer. Those that nobody here may ever receive, because
@@ -503,6 +508,8 @@ class Arrivals:
 
     def _waits_for_party(self, connection: Connection) -> bool:
         """Whether there is no room for strangers, and it is not known yet whether the peer is one."""
+        if self._has_ample_room():
+            return False
         quotas = self._manager.quotas
         is_tight = quotas.used > quotas.limit_of(PartyKind.STRANGER) - _TIGHT
         return is_tight and self._network.neighbours.is_pending(connection)

@@ -54,7 +54,7 @@ ROWS: dict[str, tuple[Right, str]] = {
     "queue acl show": (PERMISSIONS, "{q}"),
     "queue acl allow": (PERMISSIONS | CHANGE, "{q} " + NOBODY + " send-message"),
     "queue acl remove": (PERMISSIONS | CHANGE, "{q} " + NOBODY + " full-control"),
-    "queue acl deny": (PERMISSIONS | CHANGE, "{q} " + NOBODY + " receive-message"),
+    "queue acl deny": (PERMISSIONS | CHANGE, "{q} anonymous receive-message"),
     "queue acl close": (PERMISSIONS, "{q}"),
     "send": (WRITE, "{q} x"),
     "receive": (RECEIVE, "{q}"),

@@ -198,7 +198,7 @@ async def test_the_node_reads_elsewhere_with_its_account_for_its_readers_alone(t
         codes = {}
         for user in (OWNER, STRANGER, 0):
             with pytest.raises(MessageQueuingError) as refused:
-                await as_user(node, user).open_queue(r"DIRECT=OS:127.0.0.1\private$\orders", Access.PEEK)
+                await as_user(node, user).open_queue(r"DIRECT=OS:127.0.0.77\private$\orders", Access.PEEK)
             codes[user] = refused.value.code
         unreachable = ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE
         assert codes == {OWNER: unreachable, STRANGER: ErrorCode.MQ_ERROR_ACCESS_DENIED, 0: unreachable}

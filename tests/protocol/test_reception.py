@@ -308,7 +308,7 @@ def test_arrival_is_acknowledged_to_whoever_asked() -> None:
     assert acknowledgment.queue == r"DIRECT=OS:alice\private$\admin"
     assert acknowledgment.correlation_id == ALICE + b"\1\0\0\0"
     assert acknowledgment.response_queue == r"DIRECT=TCP:127.0.0.2\private$\q"
-    assert acknowledgment.recoverable
+    assert acknowledgment.repeated.recoverable
     assert acknowledgment.body == b""
 
 

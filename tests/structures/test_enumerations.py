@@ -19,7 +19,7 @@ from qmnode.structures.variant_types import VT_VECTOR, VariantType
 
 
 def test_every_message_class_is_there():
-    assert len(MessageClass) == 20
+    assert len(MessageClass) == 21
     assert MessageClass(0x800B).name == "MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER"
 
 
