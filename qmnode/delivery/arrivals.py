@@ -487,7 +487,7 @@ class Arrivals:
     # Destinations
 
     def _room(self, connection: Connection, destinations: Iterable[Destination]) -> int | None:
-        """Bytes left for a batch; None if it has room whoever brings it."""
+        """Bytes left for a batch; None if there is room for any peer's."""
         quotas = self._manager.quotas
         if self._has_ample_room():
             return None

@@ -317,9 +317,9 @@ class MessageDocument(Document):
             tracing_queue=guid_or_none(message.tracing_queue_identifier),
             sent_time=time_or_none(message.sent_time),
             arrival_time=time_or_none(message.arrival_time),
-            destination=message.destination_queue_format_name,
-            administration_queue=message.administration_queue_format_name or None,
-            response_queue=message.response_queue_format_name or None,
+            destination=_writable(message.destination_queue_format_name),
+            administration_queue=_writable(message.administration_queue_format_name) or None,
+            response_queue=_writable(message.response_queue_format_name) or None,
             destinations=_several(message.destination_multi_queue_format_name),
             administration_queues=_several(message.administration_multi_queue_format_name),
             response_queues=_several(message.response_multi_queue_format_name),
@@ -336,8 +336,8 @@ class MessageDocument(Document):
             allow_peek_when_locked=message.allow_peek_when_locked,
             connector_type=guid_or_none(message.connector_type_identifier),
             connector_queue_manager=guid_or_none(message.connector_queue_manager_identifier),
-            soap_header=message.soap_header or None,
-            soap_body=message.soap_body or None,
+            soap_header=_writable(message.soap_header) or None,
+            soap_body=_writable(message.soap_body) or None,
             privacy_level=_name(PrivacyLevel, message.privacy_level),
             encryption_algorithm=_name(EncryptionAlgorithm, message.encryption_algorithm),
             hash_algorithm=_name(HashAlgorithm, message.hash_algorithm),
@@ -346,7 +346,7 @@ class MessageDocument(Document):
             sender_certificate=_base64(message.sender_certificate)
             if is_with_body and message.sender_certificate
             else None,
-            authentication_provider=message.authentication_provider_name or None,
+            authentication_provider=_writable(message.authentication_provider_name) or None,
             authentication_provider_type=message.authentication_provider_type or None,
             sender_queue_manager=_sending_queue_manager(message),
             authenticated=bool(message.authentication_level),
@@ -397,7 +397,12 @@ def _name(kind: type[IntEnum], number: int) -> str:
 
 
 def _several(names: str) -> list[str] | None:
-    return names.split(",") if names else None
+    return _writable(names).split(",") if names else None
+
+
+def _writable(text: str) -> str:
+    """The text without halves of surrogate pairs, which no JSON can have; labels are read so already."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _sending_queue_manager(message: Message) -> str | None:

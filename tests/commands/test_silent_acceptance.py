@@ -3,7 +3,6 @@
 import os
 import re
 import resource
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from qmnode.structures.names import parse_format_name
 from qmnode.structures.names.direct import QueueNameError
 from qmnode.unix_sockets import bind_unix_socket
 from tests.commands.conftest import Command
-from tests.lab.nodes import COMMAND, NodeProcess, running_node
+from tests.lab.nodes import START, NodeProcess, launch, running_node
 
 
 @pytest.mark.parametrize("name", ["my host!", "two words", "x" * 64, r"ho\st", "a:b", "-?", "tab\there"])
@@ -114,9 +113,9 @@ def test_a_node_that_may_open_few_files_says_what_it_needs(tmp_path: Path) -> No
 
     config = tmp_path / "node.yaml"
     config.write_text(f"data: {tmp_path / 'store'}\n")
-    command = [*COMMAND, "run", "--config", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=few, env=os.environ, check=False)
-    assert done.returncode == 2 and "64 files" in done.stderr and "ulimit -n" in done.stderr
+    log = tmp_path / "log"
+    assert launch(config, log, os.environ, preexec_fn=few).wait(START) == 2
+    assert "64 files" in (said := log.read_text()) and "ulimit -n" in said
     assert "Traceback" not in done.stderr and not (tmp_path / "store").exists()
 
 
