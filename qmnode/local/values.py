@@ -51,6 +51,8 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "amqp_links",
             "bridges",
             "event_loop",
+            "ready",
+            "directory",
         }
     ),
     QueueInformation: frozenset({"duplicate_window"}),
