@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, BrowserContext, Page
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.soak, pytest.mark.servers]
 ELSEWHERE = "localhost"
 """Another site than 127.0.0.1, to a browser."""
 REBOUND = "rebound.test"
@@ -173,7 +173,6 @@ def test_the_report_leads_nowhere_else(window: Browser, elsewhere: Elsewhere, tm
     can="put markup into the names of sites and machines of the directory",
     promised="the picture that mqenterprise show draws has them as text",
 )
-@pytest.mark.soak
 def test_a_picture_takes_no_markup(window: Browser, elsewhere: Elsewhere, tmp_path: Path) -> None:
     evil = markup(elsewhere.url)
     with tab(window) as context:
