@@ -38,7 +38,7 @@ async def connected(node: Door, name: str) -> None:
     async def is_connected() -> bool:
         return node.manager.amqp.bridges[name].connected
 
-    await holds(is_connected, 30, f"the bridge {name} is connected: {node.manager.amqp.bridges[name]}")
+    await holds(is_connected, 60, f"the bridge {name} is connected: {node.manager.amqp.bridges[name]}")
 
 
 async def arrived(node: Door, queue: str, count: int, seconds: float = 30) -> None:
@@ -56,4 +56,4 @@ async def emptied(source: Door, queue: str) -> None:
     async def is_empty() -> bool:
         return not (await source.manager.queue(f".\\private$\\{queue}")).message_count
 
-    await holds(is_empty, 30, f"nothing is left in {queue} of the source")
+    await holds(is_empty, 60, f"nothing is left in {queue} of the source")

@@ -143,7 +143,7 @@ async def test_only_an_acknowledgment_says_that_a_message_has_arrived(
     await pair.stop("BOB")
     async with opened(pair, tmp_path) as url:
         sending = asyncio.create_task(send(url, pair.direct("BOB", PLAIN), Arrival(600), b"order"))
-        await holds(lambda: _waits(pair), 20, "the message waits for the other machine")
+        await holds(lambda: _waits(pair), 60, "the message waits for the other machine")
         async with await pair.alice.open_queue(r"DIRECT=OS:.\private$\amqp$arrivals", Access.SEND) as queue:
             for number in range(50):  # message identifiers are easily guessed
                 forged = Message(correlation_identifier=bytes(pair.alice.identifier) + number.to_bytes(4, "little"))
@@ -153,7 +153,7 @@ async def test_only_an_acknowledgment_says_that_a_message_has_arrived(
         async def is_read() -> bool:
             return not (await pair.alice.queue(r".\private$\amqp$arrivals")).message_count
 
-        await holds(is_read, 20, "the forged message is read")
+        await holds(is_read, 60, "the forged message is read")
         assert not sending.done()
         await pair.start("BOB")
         await sending

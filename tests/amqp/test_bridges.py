@@ -55,14 +55,14 @@ async def carried(node: Door, name: str, count: int) -> None:
     async def have() -> bool:
         return node.manager.amqp.bridges[name].carried == count
 
-    await holds(have, 20, f"{count} messages are carried")
+    await holds(have, 60, f"{count} messages are carried")
 
 
 async def _interrupted(node: Door, name: str, earlier: int) -> None:
     async def is_interrupted() -> bool:
         return node.manager.amqp.bridges[name].failures > earlier
 
-    await holds(is_interrupted, 30, f"the bridge {name} has noticed the cut")
+    await holds(is_interrupted, 60, f"the bridge {name} has noticed the cut")
 
 
 async def _label_is(node: Door, label: str) -> bool:
@@ -157,8 +157,8 @@ async def test_a_ledger_without_its_message_is_not_taken_for_a_new_one(node: Doo
         async def is_written() -> bool:
             return bool((await peer.manager.queue(r".\private$\ledger")).message_count)
 
-        await holds(is_written, 20, "the ledger is written")
-        await holds(lambda: _label_is(node, "A bridge with a ledger"), 20, "the bridge knows it")
+        await holds(is_written, 60, "the ledger is written")
+        await holds(lambda: _label_is(node, "A bridge with a ledger"), 60, "the bridge knows it")
     async with await peer.manager.open_queue(r"DIRECT=OS:.\private$\ledger") as queue:
         await queue.purge()
     bridges = Bridges(node.manager)
@@ -167,7 +167,7 @@ async def test_a_ledger_without_its_message_is_not_taken_for_a_new_one(node: Doo
     async def is_held_back() -> bool:
         return "its message is gone" in node.manager.amqp.bridges["out"].reason
 
-    await holds(is_held_back, 20, "the bridge waits for its ledger")
+    await holds(is_held_back, 60, "the bridge waits for its ledger")
     await bridges.stop()
 
 
@@ -181,7 +181,7 @@ async def test_a_message_that_the_peer_refuses_is_a_dead_letter(node: Door, peer
         async def is_dead() -> bool:
             return bool(await node.bodies(r".\SYSTEM$;DEADLETTER"))
 
-        await holds(is_dead, 10, "the large message is a dead letter")
+        await holds(is_dead, 60, "the large message is a dead letter")
         assert node.manager.amqp.bridges["out"].rejected == 1
 
 
@@ -251,7 +251,7 @@ async def test_a_full_queue_holds_messages_back_at_the_peer(node: Door, peer: Do
         async def is_full() -> bool:
             return "MQ_ERROR_INSUFFICIENT_RESOURCES" in node.manager.amqp.bridges["inward"].reason
 
-        await holds(is_full, 20, "the bridge says that the queue is full")
+        await holds(is_full, 60, "the bridge says that the queue is full")
         assert any(one.startswith("bridge inward: ") for one in (await node.manager.status()).warnings)
         await node.manager.set_queue(f".\\private$\\{queue}", quota=0xFFFFFFFF)
         await arrived(node, queue, 4)
@@ -277,7 +277,7 @@ async def test_a_peer_that_is_down_or_refuses_is_tried_again_and_named(node: Doo
     async def all_failed_twice() -> bool:
         return all(one.failures >= 2 for one in states.values())
 
-    await holds(all_failed_twice, 20, "all have failed twice")
+    await holds(all_failed_twice, 60, "all have failed twice")
     assert "refused" in states["nobody"].reason
     assert "Check user and password" in states["wrong"].reason
     assert "amqp:not-found" in states["nothing"].reason

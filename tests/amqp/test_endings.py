@@ -148,7 +148,7 @@ async def find_a_loss(door: Door, examples: int) -> None:
         expected = run(door.door.port, numbers, sessions, steps, orderly)
         if orderly:  # the door has answered: all is stored by then
             assert stored() == expected
-        wait_until(lambda: stored() == expected, 30, f"all of {expected} is stored")
+        wait_until(lambda: stored() == expected, 60, f"all of {expected} is stored")
         asyncio.run_coroutine_threadsafe(empty(), loop).result(60)
 
     await in_thread(orders)

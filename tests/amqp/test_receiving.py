@@ -40,7 +40,7 @@ async def is_empty(door: Door, name: str) -> None:
     async def empty() -> bool:
         return (await door.manager.queue(f".\\private$\\{name}")).message_count == 0
 
-    await holds(empty, 10, f"{name} is empty")
+    await holds(empty, 60, f"{name} is empty")
 
 
 async def test_a_message_is_locked_while_its_receiver_has_it_and_returns_with_the_link(door: Door) -> None:
@@ -60,7 +60,7 @@ async def test_a_message_is_locked_while_its_receiver_has_it_and_returns_with_th
     async def back() -> bool:
         return await door.bodies("orders") == [b"1", b"2", b"3"]
 
-    await holds(back, 10, "all messages are back in their places")
+    await holds(back, 60, "all messages are back in their places")
     assert all(message.aborted_receives == 0 for message in await door.messages("orders"))
 
 
@@ -104,7 +104,7 @@ async def test_each_outcome_does_what_the_table_says(
     async def settled() -> bool:
         return await door.bodies(queue) == left
 
-    await holds(settled, 10, f"{left} are left")
+    await holds(settled, 60, f"{left} are left")
     assert (await door.messages(queue))[0].aborted_receives == aborts
     letters = await door.messages(r".\SYSTEM$;DEADXACT" if queue == "exact" else r".\SYSTEM$;DEADLETTER")
     assert [letter.body for letter in letters] == dead
@@ -174,7 +174,7 @@ async def test_a_presettled_message_is_stored(door: Door) -> None:
     async def there() -> bool:
         return await door.bodies("orders") == [b"x"]
 
-    await holds(there, 10, "the message is stored")
+    await holds(there, 60, "the message is stored")
 
 
 async def test_browsing_takes_nothing(door: Door) -> None:

@@ -68,7 +68,7 @@ async def test_a_node_opens_its_door_and_says_so(tmp_path: Path) -> None:
                 status.update(json.loads(await command(tmp_path, "status", "--json", "--wait", "20")))
             return bool(status.get("amqp_port"))
 
-        await holds(is_open, 30, "the door is open")
+        await holds(is_open, 60, "the door is open")
         await command(tmp_path, "queue", "create", "orders")
 
         def work() -> None:
