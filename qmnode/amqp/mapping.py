@@ -437,7 +437,7 @@ def _body_in(message: AmqpMessage, headers: dict[str, str], body_type: int) -> t
 def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
     """The message to be delivered from the queue with this address."""
     found = read_headers(message.extension, limits=CARRIED)
-    headers = dict(found.values)
+    headers = {} if found.reason else dict(found.values)  # damaged ones travel whole, as the extension
     types = _types_of(headers)
     out = AmqpMessage()
     out.header = {
@@ -463,7 +463,7 @@ def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
     for name, text in headers.items():
         if name.startswith(_ANNOTATION):
             out.annotations[Symbol(name.removeprefix(_ANNOTATION))] = _value(text, types.get(name, ""))
-    _write_annotations(message, out, is_opaque=bool(message.extension) and not found.values)
+    _write_annotations(message, out, is_opaque=bool(message.extension) and not headers)
     _body_out(message, headers, out)
     names = [name for name in headers if not name.startswith(_OURS)]
     out.application_properties = {name: _value(headers[name], types.get(name, "")) for name in names}

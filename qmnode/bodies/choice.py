@@ -43,7 +43,7 @@ class Headers(NamedTuple):
     """``nservicebus``, ``rebus``, or empty for none or unknown ones."""
     values: Mapping[str, str]
     reason: str = ""
-    """Why they could not be read."""
+    """Why some could not be read: what is damaged, and where. Those that could are in ``values`` all the same."""
 
 
 class Encoded(NamedTuple):
@@ -159,10 +159,15 @@ def read_headers(extension: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Header
     for name, form in ((NSERVICEBUS, nservicebus), (REBUS, rebus)):
         if form.recognise(extension):
             try:
-                return Headers(name, form.decode(extension, Budget(limits)))
+                return Headers(name, *form.decode(extension, Budget(limits)))
             except BodyError as error:
                 return Headers(name, {}, str(error))
     return Headers("", {})
+
+
+def undecoded(body: Decoded, headers: Headers) -> str:
+    """Return the reasons why a body has no value and why headers are missing; empty if nothing is."""
+    return "; ".join(filter(None, (body.reason, headers.reason and f"headers: {headers.reason}")))
 
 
 def write_headers(headers: Mapping[str, str], format: str) -> bytes:

@@ -3,11 +3,13 @@
 The body is in the format of the endpoint's serializer, usually XML or JSON; ``NServiceBus.ContentType`` names it.
 """
 
+import re
 from typing import Final
 from xml.sax.saxutils import escape
 
-from qmnode.bodies.limits import BodyError, Budget
-from qmnode.bodies.xml_text import parse
+from qmnode.bodies.limits import BodyError, Budget, BudgetError
+from qmnode.bodies.tree import Element
+from qmnode.bodies.xml_text import parse, text_of
 
 NAME: Final = "nservicebus"
 _ROOT: Final = "ArrayOfHeaderInfo"
@@ -18,16 +20,40 @@ _START: Final = (
 )
 
 
+_ROOT_BEGUN: Final = re.compile(rb"<[A-Za-z][^\s/>]*")
+
+
 def recognise(extension: bytes) -> bool:
     """Whether it is such a list, complete or truncated."""
-    return b"<ArrayOfHeaderInfo" in extension[:512].replace(b"\0", b"")  # it may be UTF-16
+    start = extension[:512].replace(b"\0", b"")  # it may be UTF-16
+    if b"<ArrayOfHeaderInfo" in start:
+        return True
+    if len(extension) >= 512 or b"<?xml" not in start[:8]:
+        return False
+    root = _ROOT_BEGUN.search(start)
+    return root is None or (root.end() == len(start) and b"<ArrayOfHeaderInfo".startswith(root[0]))
 
 
-def decode(extension: bytes, budget: Budget) -> dict[str, str]:
-    """Headers by name. Data after the list, such as the NUL characters of old senders, are ignored."""
+def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str], str]:
+    """Headers by name. Of damaged ones, those that can be read; and what is damaged, else no reason.
+
+    Data after the list, such as the NUL characters of old senders, are ignored.
+    """
     end = extension.rfind(_END)
     content = extension[: end + len(_END)] if end >= 0 else extension
-    root = parse(content, budget)
+    try:
+        return _headers(parse(content, budget)), ""
+    except BudgetError:
+        raise
+    except BodyError as error:
+        found, damaged = _read_part(content, budget)
+        places = [str(error), *damaged]
+        if found and not damaged:
+            places[0] += f", after the header {next(reversed(found))!r:.80}"
+        return found, "; ".join(places)
+
+
+def _headers(root: Element) -> dict[str, str]:
     if root.name != _ROOT:
         raise BodyError(f"the headers are <{root.name:.80}>, and NServiceBus writes <{_ROOT}>")
     found: dict[str, str] = {}
@@ -36,6 +62,32 @@ def decode(extension: bytes, budget: Budget) -> dict[str, str]:
         if key is not None:
             found[key.text] = "" if value is None else value.text
     return found
+
+
+_INFO: Final = re.compile("<HeaderInfo>.*?</HeaderInfo>", re.DOTALL)
+_KEY: Final = re.compile("<Key>([^<]{1,80})")
+_MOST: Final = 5
+"""Damaged headers that are named."""
+
+
+def _read_part(content: bytes, budget: Budget) -> tuple[dict[str, str], list[str]]:
+    """The headers of a damaged list that can be read each by itself, and which of them cannot."""
+    found: dict[str, str] = {}
+    damaged: list[str] = []
+    for number, info in enumerate(_INFO.findall(text_of(content, "replace")), 1):
+        if "\ufffd" not in info:
+            try:
+                found |= _headers(parse(f"{_START}{info}{_END.decode()}".encode("utf-8", "surrogatepass"), budget))
+                continue
+            except BudgetError:
+                raise
+            except BodyError:
+                pass
+        key = _KEY.search(info)
+        damaged.append(f"the header {number}{f', {key[1]!r},' if key else ''} cannot be read")
+        if len(damaged) == _MOST:
+            break
+    return found, damaged
 
 
 def encode(headers: dict[str, str]) -> bytes:

@@ -43,8 +43,10 @@ def looks_like_xml(body: bytes) -> bool:
     return start.replace(b"\0", b"").lstrip(b" \t\r\n").startswith(b"<") and start[:1] + start[1:2] not in (b"\0\0",)
 
 
-def text_of(body: bytes) -> str:
-    """The document as text. Raises BodyError if it has an encoding that is not read, or is no text of its own."""
+def text_of(body: bytes, errors: str = "strict") -> str:
+    """The document as text. Raises BodyError if it has an encoding that is not read, or is no text of its own; with
+    ``replace`` for ``errors``, what is no text becomes U+FFFD.
+    """
     encoding = "utf-8"
     for mark, name in _MARKS:
         if body.startswith(mark):
@@ -61,7 +63,7 @@ def text_of(body: bytes) -> str:
             encoding = "utf-8" if encoding.startswith(("utf-16", "utf-32", "unicode")) else encoding
     encoding = codec_of(encoding)
     try:
-        return body.decode(encoding).rstrip("\0")  # some senders end their text with NUL characters
+        return body.decode(encoding, errors).rstrip("\0")  # some senders end their text with NUL characters
     except UnicodeDecodeError as error:
         raise BodyError(f"it is no text of {encoding}: {error.reason} at byte {error.start}") from None
 

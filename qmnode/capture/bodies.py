@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qmnode.bodies.choice import Decoded, Headers, decode, read_headers
+from qmnode.bodies.choice import Decoded, Headers, decode, read_headers, undecoded
 from qmnode.bodies.plain import plain
 from qmnode.structures.findings import Kind
 
@@ -19,10 +19,8 @@ def decoded_message(explained: Explained) -> tuple[Decoded, Headers] | None:
     properties = explained.packet.message_properties_header
     if properties.privacy_level:
         return None
-    return (
-        decode(bytes(properties.message_body), properties.body_type),
-        read_headers(bytes(properties.extension_data)),
-    )
+    headers = read_headers(bytes(properties.extension_data))
+    return decode(bytes(properties.message_body), properties.body_type, headers=headers.values), headers
 
 
 def decoded_keys(explained: Explained) -> dict[str, Any]:
@@ -34,7 +32,7 @@ def decoded_keys(explained: Explained) -> dict[str, Any]:
     return {
         "format": decoded.format or None,
         "decoded": plain(decoded.value),
-        "undecoded": "; ".join(filter(None, (decoded.reason, headers.reason))) or None,
+        "undecoded": undecoded(decoded, headers) or None,
         "headers": plain(dict(headers.values)) if headers.format else None,
         "headers_format": headers.format or None,
     }

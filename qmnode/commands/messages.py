@@ -11,7 +11,7 @@ import typer
 
 from qmnode.administration.messages import browse, open_to_read, unit_for
 from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
-from qmnode.bodies.choice import read_headers
+from qmnode.bodies.choice import read_headers, undecoded
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import shown
 from qmnode.commands.completion import complete_queue
@@ -214,7 +214,7 @@ def _print_decoded(message: Message, limits: Limits) -> None:
     print(printable(f"{lookup_text(message.lookup_identifier)}  {'  '.join(filter(None, facts))}"))
     for name, value in headers.values.items():
         print_body(f"  {name}: {value}")
-    for reason in filter(None, (decoded.reason, headers.reason)):
+    if reason := undecoded(decoded, headers):
         say(f"{lookup_text(message.lookup_identifier)}: not decoded: {reason}")
     if not decoded.reason:
         print_body(shown(decoded.value, indent=sys.stdout.isatty()))

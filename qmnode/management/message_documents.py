@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.names import queue_name
 from qmnode.administration.pace import Pace
-from qmnode.bodies.choice import decode, encode, read_headers
+from qmnode.bodies.choice import decode, encode, read_headers, undecoded
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import plain, plain_body
 from qmnode.bodies.typed_text import value_of_json
@@ -286,7 +286,9 @@ class MessageDocument(Document):
         default=None, description="Format of the body, if decoded was asked for: xml, binary, wcf, VT_BSTR ..."
     )
     decoded: Any = Field(default=None, description="The body as a value, if decoded was asked for and it has one")
-    undecoded: str | None = Field(default=None, description="Why it has none, though decoded was asked for")
+    undecoded: str | None = Field(
+        default=None, description="Why it has none, or `headers` lacks some, though decoded was asked for"
+    )
     headers: dict[str, str] | None = Field(default=None, description="Those in the extension, if decoded was asked for")
     headers_format: str | None = Field(default=None, description="Whose headers they are", examples=["nservicebus"])
 
@@ -416,7 +418,7 @@ def _decoded(message: Message, limits: Limits) -> dict[str, Any]:
     decoded = decode(message.body, message.body_type, limits=limits, headers=headers.values)
     fields: dict[str, Any] = {"format": decoded.format or None, "decoded": plain_body(decoded.value, decoded.format)}
     if decoded.reason or headers.reason:
-        fields["undecoded"] = "; ".join(filter(None, (decoded.reason, headers.reason)))
+        fields["undecoded"] = undecoded(decoded, headers)
     if headers.format:
         fields |= {"headers": plain(headers.values), "headers_format": headers.format}
     return fields

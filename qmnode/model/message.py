@@ -20,7 +20,7 @@ from qmnode.structures.message_security import (
 )
 
 if TYPE_CHECKING:
-    from qmnode.bodies.choice import Decoded
+    from qmnode.bodies.choice import Decoded, Headers
     from qmnode.bodies.limits import Limits
 
 INFINITE: Final = 0xFFFFFFFF
@@ -342,11 +342,21 @@ class Message:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of NServiceBus or Rebus, which are carried in ``extension``; empty if there are none."""
+        """Headers of NServiceBus or Rebus, which are carried in ``extension``; empty if there are none. Of damaged
+        ones, those that can be read: see ``undecoded_headers``.
+        """
+        return self._read_headers().values
+
+    @property
+    def undecoded_headers(self) -> str:
+        """Why some headers could not be read: what is damaged, and where; empty if nothing is."""
+        return self._read_headers().reason
+
+    def _read_headers(self) -> "Headers":
         from qmnode.bodies.choice import read_headers
         from qmnode.bodies.limits import CARRIED
 
-        return read_headers(self.extension, limits=CARRIED).values
+        return read_headers(self.extension, limits=CARRIED)
 
     def reply(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> "Message":
         """Create an answer to this message, to be sent to its ``response_queue_format_name``.

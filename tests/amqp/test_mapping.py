@@ -194,6 +194,12 @@ def test_headers_of_nservicebus_are_written_and_read_as_it_has_them() -> None:
     assert out.application_properties == {"NServiceBus.MessageId": "1", "own": "x"}
 
 
+def test_damaged_headers_travel_whole_as_the_extension() -> None:
+    extension = b'{"rbs2-msg-id":"1","rbs2-retries":5}'
+    out = parse(write(to_amqp(kept(Message(b"x", extension=extension)), "orders", PLACE)))
+    assert (out.application_properties, out.annotations["x-opt-msmq-extension"]) == ({}, extension)
+
+
 def test_several_data_sections_are_one_body() -> None:
     section = encode(Described(ULong(DATA), b"ab"))
     assert from_amqp(parse(section + section), PLACE).body == b"abab"

@@ -225,3 +225,13 @@ def test_decode_shows_bodies_of_a_capture(command: Command, daemon: NodeProcess,
     assert '"a": 1' in shown
     found = json.loads(command("decode", tmp_path / "packet.bin", "--show", "decoded", "--json").out)
     assert (found["format"], found["decoded"], found["headers"]) == ("json", {"a": 1}, {"rbs2-msg-id": "9"})
+
+
+def test_damaged_headers_are_shown_with_the_reason(command: Command, daemon: NodeProcess, queue: str) -> None:
+    send(daemon, queue, qmnode.Message(b'{"a":1}', extension=b'{"rbs2-msg-id":"9","rbs2-retries":5,"rbs2-ret'))
+    (document,) = command("peek", queue, "--socket", daemon.socket, "--json").documents
+    place = document["lookup_identifier"]
+    shown = command("message", "show", queue, place, "--socket", daemon.socket)
+    assert "rbs2-msg-id: 9" in shown.out
+    reason = "column 37 (char 36), after the header 'rbs2-retries'; the header 'rbs2-retries' is a number, and no text"
+    assert reason in " ".join(shown.err.split())

@@ -39,6 +39,7 @@ VARIED = [
     Message.from_value(
         {"order": 7}, format="nservicebus", headers={"NServiceBus.MessageId": "7"}, label="headers", recoverable=True
     ),
+    Message(b"damaged headers", recoverable=True, extension=b'{"n":5'),
     Message(b"large" * 100_000, recoverable=True),
     Message(b"y", recoverable=True, response_queue_format_name=NAME + "orders", message_class=0x0100),
 ]
@@ -116,6 +117,7 @@ def expected(queue: str, manager: QueueManager, message: Message) -> dict[str, A
         "format": message.decoded().format or None,
         "headers": json.dumps(dict(message.headers), ensure_ascii=False) if message.headers else None,
         "decoded": json.dumps(plain(message.decoded().value), ensure_ascii=False),
+        "undecoded_headers": message.undecoded_headers or None,
     }
 
 

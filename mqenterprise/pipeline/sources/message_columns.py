@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from qmnode.bodies.choice import Decoded, decode, read_headers
+from qmnode.bodies.choice import Decoded, Headers, decode, read_headers
 from qmnode.bodies.plain import plain
 from qmnode.export.decoding import sender_of
 from qmnode.model.packet_parts import (
@@ -75,11 +75,13 @@ MESSAGE_SCHEMA: Final = pa.schema(
         ("format", pa.string()),
         ("headers", pa.string()),
         ("decoded", pa.string()),
+        ("undecoded_headers", pa.string()),
     ]
 )
 """Columns of messages. ``lookup_id`` is the order of delivery in a queue, ``sequential_id`` the order of arrival at the
-node. ``body`` is read only when it is asked for, and so are ``format`` (a name), ``headers`` and ``decoded`` (JSON)."""
-DECODED: Final = ("format", "headers", "decoded")
+node. ``body`` is read only when it is asked for, and so are ``format`` (a name), ``headers`` and ``decoded`` (JSON),
+and the reason why ``headers`` lacks some."""
+DECODED: Final = ("format", "headers", "decoded", "undecoded_headers")
 
 
 def _layout(names: Sequence[str], codes: str) -> Any:
@@ -197,8 +199,16 @@ class _Messages:
     def decoded(self) -> list[Decoded | None]:
         """Return the body of each message as a value; None if it is encrypted."""
         types, privacy = self.properties["body_type"].tolist(), self.properties["privacy_level"].tolist()
-        rows = zip(self.contents, types, privacy, strict=True)
-        return [None if private else decode(body, kind) for (_, body), kind, private in rows]
+        rows = zip(self.contents, self.headers, types, privacy, strict=True)
+        return [
+            None if private else decode(body, kind, headers=headers.values)
+            for (_, body), headers, kind, private in rows
+        ]
+
+    @cached_property
+    def headers(self) -> list[Headers]:
+        """Return the headers of NServiceBus or Rebus of each message."""
+        return [read_headers(extension) for extension, _ in self.contents]
 
     @cached_property
     def names(self) -> tuple[Any, list[tuple[str, str | None, str | None]]]:
@@ -335,9 +345,16 @@ def _values(messages: _Messages, kind: pa.DataType) -> pa.Array:
 
 
 def _headers(messages: _Messages, kind: pa.DataType) -> pa.Array:
-    """Return the known headers as JSON; null where there are none."""
-    found = (read_headers(extension) for extension, _ in messages.contents)
-    return pa.array([_json(dict(one.values)) if one.format and not one.reason else None for one in found], kind)
+    """Return the known headers as JSON; null where there are none. Of damaged ones, those that can be read."""
+    found = messages.headers
+    return pa.array(
+        [_json(dict(one.values)) if one.values or (one.format and not one.reason) else None for one in found], kind
+    )
+
+
+def _undecoded_headers(messages: _Messages, kind: pa.DataType) -> pa.Array:
+    """Return why headers could not be read; null where all could."""
+    return pa.array([one.reason or None for one in messages.headers], kind)
 
 
 def _json(value: Any) -> str:
@@ -393,4 +410,5 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "format": _formats,
     "headers": _headers,
     "decoded": _values,
+    "undecoded_headers": _undecoded_headers,
 }

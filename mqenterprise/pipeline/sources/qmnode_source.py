@@ -29,7 +29,8 @@ class QmnodeSource(DataSource):
     ``partition_bytes``: the most bytes of segments that one task reads (32 MiB).
     ``partition_rows``: the number of messages that one task reads (250,000).
     ``body``: ``true`` for the bodies of messages, which ``schema`` may request as well.
-    ``decoded``: ``true`` for their columns ``format``, ``headers`` and ``decoded``, the last two as JSON.
+    ``decoded``: ``true`` for their columns ``format``, ``headers`` and ``decoded``, the last two as JSON, and
+        ``undecoded_headers``.
     ``files_per_trigger``, ``bytes_per_trigger``: the most that one batch of a stream takes.
     """
 
