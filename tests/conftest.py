@@ -141,7 +141,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What compares with the clock may find the machine busy: it is tried up to three times, and the end says so.
 
-    For these alone. A test of what is right, not of how quick it is, has to pass the first time.
+    For these alone, and only in the soaks: a test of what is right has to pass the first time, on any machine.
     """
     if item.get_closest_marker("timed"):
+        if not item.get_closest_marker("soak"):
+            raise pytest.UsageError(f"{item.nodeid} compares with the clock: count something else, or mark it soak")
         item.add_marker(pytest.mark.flaky(reruns=2))

@@ -14,7 +14,7 @@ from qmnode.administration.pace import Pace, _look
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.soak, pytest.mark.timed]
 _SECONDS = 0.5
 
 

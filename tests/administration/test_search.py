@@ -206,6 +206,8 @@ async def test_hostile_bodies_and_headers_are_passed_over(qm: qmnode.QueueManage
     assert await labels(qm, headers=["NServiceBus.FailedQ"]) == []
 
 
+@pytest.mark.soak
+@pytest.mark.timed
 async def test_the_loop_is_given_back_every_few_milliseconds(qm: qmnode.QueueManager) -> None:
     await send(qm, ORDERS, *(order(number) for number in range(3000)))
     longest = 0.0
@@ -231,6 +233,8 @@ async def test_the_loop_is_given_back_every_few_milliseconds(qm: qmnode.QueueMan
     assert longest < 0.25, f"the loop was held for {longest * 1000:.0f} ms"
 
 
+@pytest.mark.soak
+@pytest.mark.timed
 async def test_many_patterns_over_many_queues_let_others_work(tmp_path: Path) -> None:
     async with qmnode.QueueManager.open(tmp_path / "many") as manager:
         for number in range(30):

@@ -395,7 +395,7 @@ async def test_what_fits_nothing_is_cheap(pair: Pair, own: str) -> None:
     ]  # fmt: skip
     began = time.process_time()
     await say_to(pair.alice, own, alice, [stranger], forged)
-    assert time.process_time() - began < count * 0.001
+    assert time.process_time() - began < count * 0.01
     assert pair.alice.traffic.distrusted["final_acknowledgment"] == count
     await pair.start("BOB")
     assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()

@@ -49,6 +49,7 @@ def test_an_attack_ends_with_a_value_within_the_budget_or_with_the_reason(name: 
     assert len(headers.reason) < 2000
 
 
+@pytest.mark.soak
 @pytest.mark.timed
 @pytest.mark.parametrize("size", [LARGEST, DEFAULT_LIMITS.octets - 100], ids=["4 MiB", "1 MiB"])
 def test_an_attack_takes_less_than_50_milliseconds(size: int) -> None:

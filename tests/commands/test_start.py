@@ -187,7 +187,7 @@ def test_status_waits_for_a_node_that_starts(tmp_path: Path) -> None:
     finally:
         asked.kill()
         node.terminate()
-        node.wait(60)
+        node.wait(240)
     assert asked.returncode == 0
     assert (json.loads(printed)["computer_name"], json.loads(printed)["ready"]) == ("ALPHA", True)
     assert node.returncode == 0

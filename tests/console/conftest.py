@@ -169,7 +169,7 @@ class ConsoleLab:
         """Stop the console, if it runs."""
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(60)
+            self.process.wait(240)
 
     def trust(self) -> ssl.SSLContext:
         """What makes the certificate of all of them believed."""

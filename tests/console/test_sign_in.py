@@ -93,7 +93,7 @@ def provider(lab: ConsoleLab) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(240)
 
 
 @pytest.fixture(scope="module")

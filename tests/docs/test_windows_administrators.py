@@ -129,7 +129,7 @@ def desk(slapd: EmbeddedDirectory, tmp_path_factory: pytest.TempPathFactory) -> 
         yield desk
     finally:
         desk.process.terminate()
-        desk.process.wait(60)
+        desk.process.wait(240)
 
 
 def test_every_cmdlet_has_a_row_with_a_command() -> None:

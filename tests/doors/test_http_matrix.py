@@ -354,4 +354,4 @@ async def test_a_token_is_in_the_groups_of_its_sid(managed: Managed, clients: di
     begun = time.process_time()
     for _ in range(100):
         await principals.of_token("member", str(MEMBER))
-    assert time.process_time() - begun < 0.1 * 10  # 1 ms each, on a machine that is ten times slower
+    assert time.process_time() - begun < 0.1 * 100  # 1 ms each, on a machine that is a hundred times slower

@@ -189,6 +189,7 @@ def _identifier(one: DirectoryObject) -> Guid:
     return one.identifier
 
 
+@pytest.mark.soak
 @pytest.mark.timed
 async def test_a_large_enterprise_is_read_without_stalling_the_event_loop() -> None:
     own = new_guid()

@@ -214,7 +214,7 @@ class NodeProcess:
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(60)
+                self.process.wait(240)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -51,7 +51,7 @@ def worker() -> Iterator[Worker]:
     yield worker
     assert worker.process.stdin is not None
     worker.process.stdin.close()
-    assert worker.process.wait(60) == 0
+    assert worker.process.wait(240) == 0
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.lab.servers import start_slapd
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timed]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timed, pytest.mark.soak]
 BITS = 1024
 """Half of what nodes use: making keys still takes most of the time, and what comes on top of it shows the more."""
 SETTINGS = KeySettings(modulus_length=BITS, reload_interval=0, concurrency=8)
@@ -60,7 +60,7 @@ async def bare(publication: Publication, nodes: list[Node], first: KeyPair) -> f
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [300, 2000])
 async def test_many_nodes_take_at_most_twice_the_bare_work(
     open_folder: Path, record_property: Callable[..., None], count: int
 ) -> None:

@@ -56,7 +56,7 @@ class Moto:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(20)
+            self._process.wait(240)
 
 
 @pytest.fixture(scope="session")

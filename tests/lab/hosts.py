@@ -200,7 +200,7 @@ class Host:
         kill_recorded(self._folder / "processes/leader")
         if self._process is not None:
             try:
-                self._process.wait(20)
+                self._process.wait(240)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

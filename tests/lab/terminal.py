@@ -31,4 +31,4 @@ def at_a_terminal(
                 break
             seen += part
         os.close(ours)
-        return process.wait(60), seen.decode("utf-8", "replace").replace("\r\n", "\n")
+        return process.wait(240), seen.decode("utf-8", "replace").replace("\r\n", "\n")

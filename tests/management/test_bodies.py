@@ -113,6 +113,7 @@ XML = qmnode.Message(f'<?xml version="1.0"?>\r\n<Order>\r\n{_LINE * 12}</Order>'
 BSTR = qmnode.Message.from_value("text" * 128, format="VT_BSTR")
 
 
+@pytest.mark.soak
 @pytest.mark.timed
 @pytest.mark.parametrize(("message", "most"), [(XML, 1.6), (BSTR, 1.5)], ids=["XML", "VT_BSTR"])
 async def test_decoding_makes_a_list_little_slower(

@@ -64,7 +64,7 @@ async def stored(manager: QueueManager, response: str, **more: str) -> Message:
 
 async def received(manager: QueueManager) -> Message:
     async with await manager.open_queue(IN) as queue:
-        return await queue.receive(timeout=5)
+        return await queue.receive(timeout=60)
 
 
 async def test_an_own_queue_is_named_for_others(alpha: QueueManager) -> None:

@@ -116,7 +116,7 @@ class Cluster:
     def close(self) -> None:
         self.network.close()
         for process in self.started:
-            process.wait(60)
+            process.wait(240)
         for host in self.addresses:
             hosts = Path("/etc/netns", self.network.namespace(host), "hosts")
             hosts.unlink()

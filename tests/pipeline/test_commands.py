@@ -133,7 +133,7 @@ def test_what_is_being_done_is_seen_and_nothing_that_nobody_can_act_on(
             said += part
     os.close(reading)
 
-    assert process.wait(60) == 0, said
+    assert process.wait(240) == 0, said
     text = said.decode()
     if not terminal:
         assert text.splitlines() == STAGES
@@ -160,7 +160,7 @@ def test_at_a_terminal_one_line_says_how_far_it_is(tmp_path: Path) -> None:
             said += part
     os.close(reading)
 
-    assert process.wait(60) == 0, said
+    assert process.wait(240) == 0, said
     assert re.search(rb"Writing segments.*\d+/\d+", said), said
 
 

@@ -51,7 +51,7 @@ class Driver:
     def kill(self) -> None:
         """No chance to tidy up, for Java and the workers neither."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(240)
 
 
 def test_the_table_is_the_same_after_kills(tmp_path: Path, spark: SparkSession) -> None:

@@ -48,7 +48,7 @@ class ThreeNodes:
             node.process.terminate()
         for node in self.nodes:
             assert node.process is not None
-            assert node.process.wait(60) == 0, node.log()
+            assert node.process.wait(240) == 0, node.log()
             node.process = None
 
 

@@ -79,6 +79,8 @@ def test_every_message_of_the_truth_is_sent_once(tmp_path: Path) -> None:
     assert len(truth) == 400
 
 
+@pytest.mark.soak
+@pytest.mark.timed
 def test_messages_are_simulated_fast() -> None:
     begin = time.process_time()
     simulate(RING, ring_traffic(200_000))

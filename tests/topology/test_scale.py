@@ -21,7 +21,7 @@ from mqenterprise.topology.session import apply_declared
 from tests.lab.servers import DirectoryServer, start_slapd
 from tests.topology.conftest import Bench, Silent
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.timed]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.timed, pytest.mark.soak]
 
 ROOT = Path(__file__).parents[2]
 FIFTH, LARGE = (40, 400, 4_000), (200, 2_000, 20_000)
@@ -136,7 +136,7 @@ def applied(bench, folder, sites, machines, queues):
     return done, entries(bench) / seconds, (before + own_add_rate(bench)) / 2
 
 
-@pytest.mark.parametrize("size", [FIFTH, pytest.param(LARGE, marks=pytest.mark.soak)], ids=["fifth", "large"])
+@pytest.mark.parametrize("size", [FIFTH, LARGE], ids=["fifth", "large"])
 def test_a_large_enterprise_is_applied_and_planned_in_time(bench, open_folder, tmp_path, record_property, size):
     sites, machines, queues = size
     plan_seconds, plan_mebibytes = PLAN_LIMITS[size]

@@ -207,7 +207,7 @@ async def stream(out: QueueApi, queue: QueueApi, first: int) -> float:
 
 
 @pytest.mark.servers
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timed
 async def test_others_keep_their_rate_and_memory_and_descriptors_stay_flat(nodes: tuple[Node, Node]) -> None:
     alice, bob = nodes
