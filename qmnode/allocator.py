@@ -53,6 +53,10 @@ _LENDERS: Final = 8
 """Buffers of a thread, and unfinished bytes objects."""
 LEFT_TO_LEND: Final = 3
 """Those of them that are left for others when a message is handed on in lent memory: its application may be slow."""
+LENT_TO_STRANGERS: Final = 2
+"""The most that peers hold of them who have not proven who they are: once used, a buffer keeps its memory."""
+SPARED: Final = _LENDERS - LENT_TO_STRANGERS
+"""Those of them that are spared for others."""
 _ROOM: Final = 64
 """Bytes before what is read into a buffer, for what is put before it."""
 _LENT_SIZE: Final = _ROOM + 4 * _MIB + 64 * 1024
@@ -77,19 +81,20 @@ class _Lenders(threading.local):
 _OF_THREAD: Final = _Lenders()
 
 
-def lend(size: int) -> memoryview | None:
+def lend(size: int, spared: int = 0) -> memoryview | None:
     """A buffer of so many bytes, until the last view of it is gone. None if it would be too large, and when all are
-    lent.
+    lent but those that are spared for others.
     """
+    lenders = _LENDERS - spared
     end = _ROOM + size
     if end > _LENT_SIZE:
         return None
     buffers = _OF_THREAD.buffers
-    for buffer in buffers:
+    for buffer in buffers[:lenders]:
         if not _is_lent(buffer):
             break
     else:
-        if len(buffers) == _LENDERS:
+        if len(buffers) >= lenders:
             return None
         buffer = bytearray(_LENT_SIZE)  # the system gives it memory as it is used
         buffers.append(buffer)

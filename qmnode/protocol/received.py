@@ -77,14 +77,14 @@ class Framer:
         """Discard an incomplete packet: no more bytes will come."""
         self._parts, self._kept, self._lent, self._pending = [], bytearray(), None, 0
 
-    def buffer(self) -> memoryview | None:
+    def buffer(self, spared: int = 0) -> memoryview | None:
         """Where to read the next bytes to, all of them bytes of one packet; then call ``filled``. None if any buffer
-        will do, whose bytes are then fed.
+        will do, whose bytes are then fed. ``spared`` is for ``lend``.
         """
         if self._lent is None:
             if self._needed - self._pending < LENT_FROM:
                 return None
-            self._lent = lend(self._needed)
+            self._lent = lend(self._needed, spared)
             if self._lent is None:
                 return None
             place = 0

@@ -225,9 +225,11 @@ class Session:
         while (timer := self._timers.take_due(now)) is not None:
             self._expired(timer, now)
 
-    def buffer(self) -> memoryview | None:
-        """Where to read the next bytes to: then call ``receive_filled``. None if any buffer will do."""
-        return None if self.closed else self._framer.buffer()
+    def buffer(self, spared: int = 0) -> memoryview | None:
+        """Where to read the next bytes to: then call ``receive_filled``. None if any buffer will do. ``spared`` buffers
+        for large packets are left to other sessions.
+        """
+        return None if self.closed else self._framer.buffer(spared)
 
     def receive_filled(self, count: int, now: float) -> None:
         """Process so many bytes from the transport connection that were read to ``buffer``."""

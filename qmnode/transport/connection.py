@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from qmnode.allocator import SPARED
 from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
@@ -197,8 +198,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        view = self._own_buffer = self.session.buffer() if self._holds else None
-        is_little = self._held.are_scarce and self._held.reads_little(self)
+        held = self._held
+        view = self.session.buffer(SPARED if held.is_of_stranger(self) else 0) if self._holds else None
+        self._own_buffer = view
+        is_little = held.are_scarce and held.is_of_stranger(self)
         if view is not None:
             return view[:_BEGIN] if is_little else view
         return _SHARED.begin if is_little or self._follows_large else _SHARED.view
@@ -227,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _feed(self, data: memoryview | bytes, count: int, now: float) -> None:
         session = self.session
-        self.unsettled_bytes = self.unsettled_bytes + count if session.unsettled() else count
+        self.unsettled_bytes = count + (self.unsettled_bytes if session.unsettled() else session.incomplete())
         before, cost = session.received_count, session.received_cost
         self.fed = now
         self._follows_large = self._own_buffer is not None or (self._follows_large and count < _BEGIN)

@@ -81,8 +81,8 @@ class HeldBytes:
             self._check = asyncio.get_running_loop().call_later(_SILENCE, self._look)
         return True
 
-    def reads_little(self, connection: "Connection") -> bool:
-        """Whether a connection is to be read in small pieces while bytes are scarce."""
+    def is_of_stranger(self, connection: "Connection") -> bool:
+        """Whether a connection is to be read in small pieces while bytes are scarce, and leaves buffers to others."""
         payer = connection.payer
         return payer is None or payer.kind is Kind.STRANGER
 

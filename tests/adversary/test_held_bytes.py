@@ -12,6 +12,7 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.allocator import SPARED, lendable
 from qmnode.dcerpc.server import RpcServer, ServerLimits, service
 from qmnode.local import values
 from qmnode.local.frames import PROTOCOL_VERSION, RECEIVE_HEAD, Kind, frame
@@ -22,9 +23,13 @@ from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings, QuotaSettings, Settings
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import new_guid
+from qmnode.transport.connection import Connection
+from qmnode.transport.held import HeldBytes
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.beside import KIB, MIB, MOST, OPEN, Besieged, besieged, drip, signed
+from tests.adversary.nodes import address_of, letter, node_with
+from tests.adversary.peer import session
 from tests.lab.waiting import eventually, until
 from tests.remote_read.raw_client import RawClient, request_pdu
 from tests.transport.conftest import loopback_address
@@ -61,6 +66,43 @@ async def besiege_with_signed(folder: Path, blocks: int, connections: int, messa
 )
 async def test_signed_messages_of_a_stranger_wait_in_its_share(tmp_path: Path) -> None:
     await besiege_with_signed(tmp_path, 1, 30, 10)
+
+
+@attack(
+    Area.RESOURCES,
+    can="send a large signed message in small pieces, so that little of it comes with its end",
+    promised="the address pays for the whole message while it is verified, and buffers are left to others",
+)
+async def test_a_message_that_came_in_pieces_is_charged_whole(
+    tmp_path: Path, own: str, own_memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: dict[Connection, int] = {}
+    hold = HeldBytes.hold
+
+    def noted(account: HeldBytes, connection: Connection, count: int) -> None:
+        hold(account, connection, count)
+        if connection.session.unsettled():
+            charged[connection] = max(charged.get(connection, 0), connection.charged)
+
+    monkeypatch.setattr(HeldBytes, "hold", noted)
+    async with node_with(tmp_path) as bob, AsyncExitStack() as stack:
+        large = letter(address_of(bob), body=bytes(MIB), security=signed())
+        peers = [await stack.enter_async_context(session(own, address_of(bob), wire.identifier())) for _ in range(4)]
+        for start in range(0, len(large) - 1, 64 * KIB):
+            for peer in peers:
+                peer.send(large[start : min(start + 64 * KIB, len(large) - 1)])
+                await peer.flush()
+        await until_incomplete(bob, [len(large) - 1] * len(peers))
+        assert lendable() >= SPARED
+        for peer in peers:
+            peer.send(large[-1:])
+        await eventually(lambda: len(charged) == len(peers), "all are whole")
+        assert min(charged.values()) >= len(large)
+
+
+async def until_incomplete(node: QueueManager, sizes: list[int]) -> None:
+    """Wait until so many bytes of incomplete packets have been read."""
+    await eventually(lambda: [one.session.incomplete() for one in node.network.accepted] == sizes, "all has been read")
 
 
 @pytest.mark.soak
