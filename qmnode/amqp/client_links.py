@@ -11,6 +11,7 @@ from proton import Delivery, Terminus, ulong
 from proton import Described as EngineDescribed
 
 from qmnode.amqp.conditions import SIZE
+from qmnode.amqp.engine import drop_aborted
 from qmnode.amqp.transactions import ACCEPTED, DECLARED, TRANSACTIONAL
 
 if TYPE_CHECKING:
@@ -217,6 +218,13 @@ class ClientReceiver(ClientLink):
     def _read(self) -> None:
         """Take what has come, unless so much is held that the peer is to wait: its session's window closes then."""
         while self._bytes < _HELD and (delivery := self.link.current) is not None and delivery.readable:
+            if drop_aborted(self.link, delivery):
+                self._partial.clear()
+                self._something.set()
+                if not self.link.drain_mode:
+                    self.link.flow(1)  # for the one that it has used
+                    self.client.flush()
+                continue
             if pending := delivery.pending:
                 self._partial += self.link.recv(pending) or b""
             if len(self._partial) > self._limit:
@@ -225,14 +233,11 @@ class ClientReceiver(ClientLink):
                     "message_size of the bridge"
                 )
                 return
-            if delivery.partial and not delivery.aborted:
+            if delivery.partial:
                 return
             data = bytes(self._partial)
             self._partial.clear()
             self.link.advance()
-            if delivery.aborted:
-                delivery.settle()
-                continue
             self._bytes += len(data)
             self._came.append(Arrival(delivery, data))
             self._something.set()

@@ -117,9 +117,18 @@ def receive(link: Receiver, size: int) -> bytes:
     return bytes(data)
 
 
+def drop_aborted(link: Receiver, delivery: Delivery) -> bool:
+    """Let go of a message if its sender has aborted it, which settles it (2.6.14). The engine reads no byte of it."""
+    if not delivery.aborted:
+        return False
+    link.advance()
+    delivery.settle()
+    return True
+
+
 def discard(link: Receiver, delivery: Delivery) -> None:
     """Let go of the bytes of a message that is not taken, as they come."""
-    if delivery.readable:
+    if delivery.readable and not drop_aborted(link, delivery):
         link.recv(delivery.pending)
         if not delivery.partial:
             link.advance()

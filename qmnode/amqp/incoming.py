@@ -7,7 +7,7 @@ from proton import Delivery, Described, Receiver, ulong
 
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, SIZE, TRANSFER_LIMIT, RefusedError, of_message
-from qmnode.amqp.engine import accept, discard, receive
+from qmnode.amqp.engine import accept, discard, drop_aborted, receive
 from qmnode.amqp.links import Host, Sent, credit_to_give, refuse, reject, send_all
 from qmnode.amqp.sections import parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
@@ -35,18 +35,16 @@ class Body:
         self._partial = bytearray()
 
     def read(self, delivery: Delivery) -> bytes | None:
-        """The whole message, once it is there. RefusedError if it is too large."""
+        """The whole message, once it is there; None if its sender aborts it. RefusedError if it is too large."""
+        if drop_aborted(self._link, delivery):
+            self.drop()
+            return None
         pending = delivery.pending
-        if not self._partial and pending <= self._limit and not delivery.partial and not delivery.aborted:
+        if not self._partial and pending <= self._limit and not delivery.partial:
             return receive(self._link, pending)  # as most come: in one piece
         if pending:
             self._host.take_partial(pending)
             self._partial += self._link.recv(pending) or b""
-        if delivery.aborted:
-            self.drop()
-            self._link.advance()
-            delivery.settle()
-            return None
         if len(self._partial) > self._limit:
             size = len(self._partial)
             self.drop()
