@@ -1,4 +1,4 @@
-"""The examples of the README, of the page that goes on from it, and of docstrings run as they are printed."""
+"""The examples of the README, of the pages about one node, and of docstrings run as they are printed."""
 
 import ast
 import inspect
@@ -14,26 +14,25 @@ import pytest
 
 import qmnode
 import qmnode.model.api
+from tests.docs.pages import STARTED, WAIT, blocks
 
 PROJECT = Path(__file__).resolve().parent.parent
-PAGES = [(PROJECT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/node.md")]
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = ("README.md", "docs/node.md", "docs/python.md", "docs/management.md")
+ELSEWHERE = ("python3.11 ", "pip ", "make ", "cp ", "mqenterprise ")
+"""How commands begin that other tests run: the installation, the demo, the enterprise."""
 
 
 def script() -> str:
     """All examples of the pages as one session of a shell."""
     lines = ["set -eu", "trap 'kill $(jobs -p)' EXIT"]
-    for language, text in _BLOCK.findall("\n".join(PAGES)):
-        match language:
-            case "sh":
-                lines.append(text)
-            case "python":
-                lines.append(f"python <<'EXAMPLE'\n{text}EXAMPLE")
-            case _:
-                continue
-        if "qmnode run" in text:
-            # The reader takes longer than the node needs.
-            lines.append("until qmnode status --socket run/qmnode.sock >status 2>&1; do sleep 0.2; done")
+    for block in (block for page in PAGES for block in blocks(page) if block.language in {"sh", "python"}):
+        for command in block.commands():
+            if not command.startswith(ELSEWHERE):
+                lines.append(command)
+            if started := STARTED.search(command):
+                lines.append(WAIT.format(started[1]))  # the reader takes longer than the node needs
+            if command.startswith("kill "):
+                lines.append("wait")
     return "\n".join(lines)
 
 

@@ -103,7 +103,7 @@ for _kind, _make, _example, _explanation in (
         "move",
         _moving,
         "orders --to orders-later --where older=1d --site Bremen",
-        "Move messages into another queue, at their machines or on another one. docs/operations.md has the promises.",
+        "Move messages into another queue, there or elsewhere. docs/reference/promises.md has the promises.",
     ),
     (
         "copy",

@@ -212,7 +212,7 @@ class User(_Model):
 
 
 class Bridge(BridgeSettings):
-    """A bridge between a queue of a machine and an AMQP 1.0 peer (docs/amqp.md). The directory does not hold it: the
+    """A bridge between a queue of a machine and an AMQP 1.0 peer (docs/bridges.md). The directory does not hold it: the
     playbook ``rollout.yml`` brings it to the machine's node. Paths are of files on that machine.
     """
 

@@ -1,4 +1,4 @@
-"""The promise of an operation for each pair of kinds of queue. ``docs/operations.md`` is drawn from this table."""
+"""The promise of an operation for each pair of kinds of queue. ``docs/reference/promises.md`` is drawn from it."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ class Way(StrEnum):
 
 
 class Promise(NamedTuple):
-    """A cell of the table. ``docs/operations.md`` explains its words."""
+    """A cell of the table. ``docs/reference/promises.md`` explains its words."""
 
     way: Way
     sentence: str

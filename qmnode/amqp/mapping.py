@@ -1,4 +1,4 @@
-"""Messages of AMQP as messages of Message Queuing, and back: the table in docs/amqp.md, which a test reads.
+"""Messages of AMQP as messages of Message Queuing, and back: docs/reference/amqp-messages.md, which a test reads.
 
 Application properties travel in ``extension``, as headers of NServiceBus or Rebus do. So do the other fields without a
 property of Message Queuing, under names that begin with ``AMQP.``.

@@ -95,7 +95,7 @@ def move(
     node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
-    """Move messages into another queue, here or on another machine. docs/operations.md says what is promised."""
+    """Move messages into another queue, here or on another machine. docs/reference/promises.md has the promises."""
     choice.run("move", name, node, as_json, target, transactional)
 
 

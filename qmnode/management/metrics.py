@@ -120,7 +120,9 @@ class _Snapshot(Collector):
     def _shares(self) -> Iterator[Metric]:
         """The use of each bounded resource by kind of party."""
         used = GaugeMetricFamily(
-            "qmnode_share_used", "Units of a bounded resource in use (docs/security.md)", labels=("resource", "party")
+            "qmnode_share_used",
+            "Units of a bounded resource in use (docs/reference/shares.md)",
+            labels=("resource", "party"),
         )
         refused = CounterMetricFamily(
             "qmnode_share_refused", "Refusals for lack of a bounded resource", labels=("resource", "party")

@@ -29,7 +29,7 @@ BridgeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class BridgeSettings(BaseModel):
-    """A bridge (docs/amqp.md): messages of one queue go to an address of a peer, or come from there."""
+    """A bridge (docs/bridges.md): messages of one queue go to an address of a peer, or come from there."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

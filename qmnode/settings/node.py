@@ -324,7 +324,7 @@ class NodeSettings(Settings):
     management: ManagementSettings = ManagementSettings()
     amqp: AmqpSettings = AmqpSettings()
     bridges: dict[BridgeName, BridgeSettings] = {}
-    """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/amqp.md); need the extra ``amqp``."""
+    """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/bridges.md); need the extra ``amqp``."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
 

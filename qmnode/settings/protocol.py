@@ -112,7 +112,7 @@ class TransferSettings(_Settings):
     refused: longer than a change takes to reach this node's directory. 0 refuses them at once.
     """
     unknown_machine_messages: int = Field(default=1_000, ge=1)
-    """Messages for such machines from one neighbour; four times that for all undeclared ones (docs/security.md)."""
+    """Messages for such machines from one neighbour; four times that for all undeclared (docs/reference/shares.md)."""
     unknown_machine_bytes: Bytes = Field(default=16 * 1024 * 1024, ge=1)
     """The most bytes of such messages, likewise."""
     routing_refresh: float = Field(default=300.0, gt=0)

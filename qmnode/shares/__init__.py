@@ -14,5 +14,5 @@ Nothing here does input or output or reads a clock. To bound a resource:
 Use over time (messages, connections, processor seconds) is a :class:`~qmnode.shares.rates.Rates` instead: charge what
 something cost, and do not read from the payer for the seconds that it returns.
 
-Status, metrics and the table in ``docs/security.md`` come from the rows and the open accounts.
+Status, metrics and the table in ``docs/reference/shares.md`` come from the rows and the open accounts.
 """

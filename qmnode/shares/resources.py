@@ -1,6 +1,6 @@
 """The bounded resources of a node, one row each.
 
-``docs/security.md`` shows these rows as a table: ``python -m tests.docs.shares_table`` writes it.
+``docs/reference/shares.md`` shows these rows as a table: ``python -m tests.docs.shares_table`` writes it.
 """
 
 from typing import Final, NamedTuple

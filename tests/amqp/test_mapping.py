@@ -1,4 +1,4 @@
-"""The table of docs/amqp.md, line by line, and the values that it does not show."""
+"""The table of docs/reference/amqp-messages.md, line by line, and the values that it does not show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qmnode.model.serialization import Destination, serialize
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.names import parse_single_format_name
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "amqp.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "amqp-messages.md"
 NOW = 1_000_000.0
 PLACE = Place(lambda name: name.upper().startswith("DIRECT=OS:.\\"), lambda: NOW)
 KINDS = {"data": DATA, "sequence": SEQUENCE, "value": VALUE}

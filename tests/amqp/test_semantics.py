@@ -1,4 +1,4 @@
-"""Each line of the tables of semantics in docs/amqp.md has a test that fails if the line is wrong.
+"""Each line of the tables of semantics in the pages about AMQP has a test that fails if the line is wrong.
 
 The table of fields is not here: :mod:`tests.amqp.test_mapping` runs its rows.
 """
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "amqp.md"
+PAGES: Final = [ROOT / "docs" / name for name in ("amqp.md", "bridges.md", "reference/amqp-messages.md")]
 RUN: Final = "| AMQP 1.0 | sent as | property | received as |"
 """The head of the table that is run as it stands."""
 
@@ -93,7 +93,7 @@ LINES: Final[dict[str, tuple[str, ...]]] = {
         "test_duplicates.py::test_a_message_that_was_rejected_may_come_again",
         "test_duplicates.py::test_in_a_transaction_the_commit_drops_duplicates",
     ),
-    "a message from a [bridge](#bridges-out-of-the-door) with `at-least-once`": (
+    "a message from a [bridge](bridges.md) with `at-least-once`": (
         "test_duplicates.py::test_a_bridge_at_least_once_drops_duplicates_of_its_peer",
     ),
     "a message from a bridge with `exactly-once`": (
@@ -186,7 +186,8 @@ LINES: Final[dict[str, tuple[str, ...]]] = {
 
 def lines() -> list[str]:
     """The rows of the page's tables, without heads and without the table that is run."""
-    tables = re.findall(r"(?:^\|.*\n)+", PAGE.read_text("utf-8"), re.MULTILINE)
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     return [row[2:] for table in tables if not table.startswith(RUN) for row in table.splitlines()[2:]]
 
 

@@ -42,7 +42,7 @@ class Attribute:
         if self.option and self.option not in _options():
             found.append(f"qmnode send has no {self.option}")
         if self.amqp and f"| `{self.amqp}` |" not in _amqp_page():
-            found.append(f"the table of docs/amqp.md has no {self.amqp}")
+            found.append(f"the table of docs/reference/amqp-messages.md has no {self.amqp}")
         return found
 
 
@@ -57,7 +57,7 @@ def _options() -> frozenset[str]:
 
 @cache
 def _amqp_page() -> str:
-    return (ROOT / "docs/amqp.md").read_text("utf-8")
+    return (ROOT / "docs/reference/amqp-messages.md").read_text("utf-8")
 
 
 @cache

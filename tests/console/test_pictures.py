@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.soak]
 ORDERS = f"queues/ALPHA/{quote(chr(92).join(('ALPHA', 'private$', 'orders')), safe='')}"
 PICTURES = {
     "map": ("", 1180, "light"),
+    "map-dark": ("", 1180, "dark"),
     "queues": ("queues", 1180, "light"),
     "queue": (ORDERS, 1180, "light"),
     "failures": ("failures", 1180, "light"),

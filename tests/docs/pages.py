@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("ansible-playbook", "export", "make", "mqenterprise", "pip", "qmnode")
 NOT_RUN = {
-    "make test": "this is one of its tests",
     "make demo": "it has made the enterprise that the pages are run in",
     "pip install": "the environment has it; tests/test_install.py installs it from nothing",
     "mqenterprise directory up": "there is a directory: the demo's",
@@ -85,7 +84,8 @@ import json, sys
 print(json.load(sys.stdin)[0]["fingerprint"])'; }
 """
 MARK = "@@@"
-WAIT = "until qmnode status --socket run/qmnode.sock >status 2>&1; do sleep 0.2; done"
+STARTED = re.compile(r"qmnode run --config (\S+?)'? &")
+WAIT = "until qmnode status --config {} >status 2>&1; do sleep 0.2; done"
 """After a node was started: the reader takes longer than it needs."""
 
 
@@ -147,14 +147,14 @@ class Session:
         self.commands.append((place, command))
         self.script += [f"echo; echo {MARK} {number} {shlex.quote(command.splitlines()[0])}", command]
         self.script.append(f"code=$?; echo; echo {MARK} {number} $code")
-        if "qmnode run" in command:
-            self.script.append(WAIT)
+        if started := STARTED.search(command):
+            self.script.append(WAIT.format(started[1]))
 
 
 def pages() -> list[str]:
     """The README, and the pages of docs/ in the order in which it names them; pages that it does not name last."""
     readme = (PROJECT / "README.md").read_text("utf-8")
-    further = re.findall(r"docs/[\w-]+\.md", readme.partition("## Further")[2])
+    further = re.findall(r"\]\((docs/[\w/-]+\.md)", readme.partition("## What do you want to do?")[2])
     rest = sorted(str(path.relative_to(PROJECT)) for path in (PROJECT / "docs").rglob("*.md"))
     return list(dict.fromkeys(["README.md", *further, *rest]))
 

@@ -40,10 +40,11 @@ FROM_ROOT: Final = {
     "changelog.md": "CHANGELOG.md",
 }
 """The pages that are files of the repository's first folder."""
-_LINKED: Final = {f"docs/{path.name}": path.name for path in (ROOT / "docs").glob("*.md")} | {
-    file: page for page, file in FROM_ROOT.items()
-}
-_PATH: Final = re.compile(r"(?<![\[`])`((?:docs/)?[\w-]+\.md)`(?![\]`])")
+BOOSTS: Final = {"How to": 8, "Explanations": 4, "Reference": 0.5, "Project": 0.25}
+"""How much a page counts in the search, by its part of the navigation: "queue stuck" is to find what to do."""
+_PAGES: Final = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+_LINKED: Final = {f"docs/{page}": page for page in _PAGES} | {file: page for page, file in FROM_ROOT.items()}
+_PATH: Final = re.compile(r"(?<![\[`])`((?:docs/)?[\w/-]+\.md)`(?![\]`])")
 _DIAGRAM: Final = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
 _ARROW: Final = re.compile(r"^\s*(\S+) --> (\w+)(?:: (.*))?$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^<!--.*?-->\n", re.MULTILINE)
@@ -63,7 +64,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Adapt a page of the repository to Python-Markdown."""
+    """Adapt a page of the repository to Python-Markdown. The search shows how-to before reference."""
+    page.meta["search"] = {"boost": BOOSTS.get(page.ancestors[-1].title if page.ancestors else "", 1)}
     return adapted(markdown, page.file.src_uri)
 
 

@@ -35,7 +35,7 @@ def test_a_quick_session_leaves_out_what_is_slow_and_nothing_else() -> None:
 
 
 def test_pages_come_in_the_order_in_which_the_readme_names_them() -> None:
-    assert pages()[:3] == ["README.md", "docs/tutorial.md", "docs/glossary.md"]
+    assert pages()[:4] == ["README.md", "docs/tutorial.md", "docs/glossary.md", "docs/node.md"]
 
 
 def test_no_reason_is_left_of_a_block_that_has_gone() -> None:

@@ -1,30 +1,35 @@
-"""Each promise of the page on security names tests that exist. A promise without one is no promise."""
+"""Each promise of the pages on security names tests that exist. A promise without one is no promise."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from tests.docs.shares_table import PAGE as SHARES
 from tests.docs.shares_table import with_table
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs/security.md"
-WITHOUT = {"In short", "Who can reach what", "How a node decides whom to believe", "The attacks that the tests play"}
+DOCS = TESTS.parent / "docs"
+PROMISING = ("security.md", "tls.md", "reference/attacks.md", "msmq-vulnerabilities.md")
+ROWS = {"What is promised", "Open in the first releases, closed now"}
+"""Sections whose tables are promises row by row, besides all of the pages of attacks."""
+WITHOUT = {"In short", "Who can reach what", "How a node decides whom to believe"}
 """Sections that promise nothing themselves: others have their promises."""
 _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
-def _sections() -> dict[str, str]:
-    """The sections of the page by title. A title of a subsection has the title above it before it."""
-    found: dict[str, str] = {}
-    above = title = ""
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            above = title = line[3:]
-        elif line.startswith("### "):
-            title = f"{above} / {line[4:]}"
-        elif title:
-            found[title] = f"{found.get(title, '')}{line}\n"
+def _sections() -> dict[tuple[str, str], str]:
+    """The sections by page and title. A title of a subsection has the title above it before it."""
+    found: dict[tuple[str, str], str] = {}
+    for page in PROMISING:
+        above = title = ""
+        for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+            if line.startswith("## "):
+                above = title = line[3:]
+            elif line.startswith("### "):
+                title = f"{above} / {line[4:]}"
+            elif title or page == "msmq-vulnerabilities.md":
+                found[page, title] = f"{found.get((page, title), '')}{line}\n"
     return found
 
 
@@ -39,7 +44,7 @@ def _is_head(lines: list[str], place: int) -> bool:
 
 
 def test_each_section_that_promises_names_a_test() -> None:
-    without = {title for title, section in _sections().items() if not _TEST.search(section)}
+    without = {title for (_, title), section in _sections().items() if not _TEST.search(section)}
 
     assert without - WITHOUT == set(), "end such a section with: Shown by `folder/test_file.py::test_name`."
 
@@ -48,8 +53,8 @@ def test_each_row_of_a_promise_names_a_test() -> None:
     sections = _sections()
     rows = [
         (title, row)
-        for title, section in sections.items()
-        if title in ("What is promised", "Open in the first releases, closed now") or title.startswith("The attacks")
+        for (page, title), section in sections.items()
+        if title in ROWS or page in ("reference/attacks.md", "msmq-vulnerabilities.md")
         for row in _rows(section)
     ]
 
@@ -58,7 +63,7 @@ def test_each_row_of_a_promise_names_a_test() -> None:
 
 
 def test_each_named_test_exists() -> None:
-    named = _TEST.findall(PAGE.read_text(encoding="utf-8"))
+    named = [one for page in PROMISING for one in _TEST.findall((DOCS / page).read_text(encoding="utf-8"))]
     missing = [f"{file}::{name}" for file, name in named if not _is_there(file, name)]
 
     assert named
@@ -71,5 +76,5 @@ def _is_there(file: str, name: str) -> bool:
 
 
 def test_the_table_of_shares_is_that_of_the_rows() -> None:
-    page = PAGE.read_text("utf-8")
+    page = SHARES.read_text("utf-8")
     assert with_table(page) == page, "run python -m tests.docs.shares_table"

@@ -1,7 +1,7 @@
 """From a node through RabbitMQ and back to it, at least once, by bridges of the node and by shovels of RabbitMQ, while
 both are killed: nothing is lost, and duplicates are counted.
 
-Each duplicate of a bridge has the message-id of the message that came before. It is explained (docs/amqp.md) if the
+Each duplicate of a bridge has the message-id of the message that came before. It is explained (docs/bridges.md) if the
 bridge from the peer named it, as the peer had delivered it before or it came first after a cut; or if it is one of
 the messages that were under way to the peer at a kill. RabbitMQ writes acceptances to disk later: when it is killed,
 it delivers again what was accepted shortly before, and says so. The shovel names nothing. Of either there are at most

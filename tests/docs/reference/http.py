@@ -17,7 +17,7 @@ def page() -> str:
         "# The management API",
         "",
         "A node serves it on the Unix socket `management.socket`, and over TCP with TLS if `management.listen` is set.",
-        "[A node in use](../node.md#the-management-api) shows calls with curl. A running node has the same as",
+        "[The management API and metrics](../management.md) shows calls with curl. A running node has the same as",
         "OpenAPI under `/openapi.json`.",
         "Errors are problem documents (`application/problem+json`, RFC 9457) with the MQ_ERROR code in `code`.",
         "",

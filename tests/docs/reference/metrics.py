@@ -26,7 +26,7 @@ def page() -> str:
             "metrics of the process. Counters begin",
             "at zero when the node starts. The queues with the most messages come first:",
             "`management.metrics_queues` limits how many are shown.",
-            "[A node in use](../node.md#metrics) explains them by purpose.",
+            "[The management API and metrics](../management.md#metrics) explains them by purpose.",
             "",
             *table(["metric", "type", "labels", "meaning"], rows),
             "",
