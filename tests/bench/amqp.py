@@ -3,12 +3,16 @@ plugin for AMQP 1.0, with the same client. Bodies have 512 to 1,536 bytes, 1 KiB
 
 The clock has the bar. The processor time is that of the server alone: on a busy machine it says more. RabbitMQ writes
 what a client accepted to disk later; the bare server and the door do so before they settle.
+
+With ``QMNODE_BASELINE``, another tree of the sources, the doors of both trees serve the same client in turns, and the
+processor time of a message has the bar.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import statistics
 import subprocess
 import sys
@@ -21,8 +25,10 @@ from tests.amqp.rabbitmq import queue_address, rabbitmq
 from tests.bench import Comparison, bench
 from tests.bench._processor import processor_seconds
 from tests.bench.amqp_engine import Client
+from tests.bench.turns import BAR
+from tests.bench.way import BASELINE
 from tests.lab.addresses import free_port
-from tests.lab.nodes import NodeProcess
+from tests.lab.nodes import PROJECT, NodeProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -34,6 +40,8 @@ MOST: Final = 2.0
 
 
 WAYS: Final = ("in", "out")
+TURNS: Final = 15
+"""Of two trees, after one that only warms up."""
 
 
 @dataclass(slots=True)
@@ -74,10 +82,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def door(folder: Path) -> Iterator[Server]:
-    """A node with a queue that is open to all."""
+def door(folder: Path, tree: Path | None = None) -> Iterator[Server]:
+    """A node with a queue that is open to all; of another tree if one is given."""
     port = free_port()
-    node = NodeProcess(folder)
+    node = NodeProcess(folder, tree=tree)
     node.configure(amqp={"enabled": True, "address": "127.0.0.1", "port": port, "anonymous": True})
     node.start()
 
@@ -125,8 +133,25 @@ async def _measure(folder: Path) -> list[Comparison]:
     return ours.against(plain, MOST) + ours.against(other)
 
 
+def _against(folder: Path, baseline: Path) -> list[Comparison]:
+    """The processor time of this tree's door in that of the other's, each ratio the median of the turns."""
+    with door(folder / "here", PROJECT) as ours, door(folder / "there", baseline) as theirs:
+        for turn in range(TURNS + 1):
+            for server in (ours, theirs) if turn % 2 else (theirs, ours):
+                server.measure()
+    lines = []
+    for way in WAYS:
+        here, there = ours.processor[way][1:], theirs.processor[way][1:]
+        before = statistics.median(there)
+        ratio = statistics.median(mine / other for mine, other in zip(here, there, strict=True))
+        lines.append(Comparison(f"{way}, processor", ratio * before, "the other tree", before, BAR))
+    return lines
+
+
 @bench("amqp")
 def amqp() -> list[Comparison]:
     """A message sent to the door, and one received from it."""
     with tempfile.TemporaryDirectory() as folder:
+        if baseline := os.environ.get(BASELINE):
+            return _against(Path(folder), Path(baseline).absolute())
         return asyncio.run(_measure(Path(folder)))

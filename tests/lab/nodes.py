@@ -77,9 +77,15 @@ class NodeError(Exception):
 class NodeProcess:
     """``qmnode run`` on one configuration; all its files are in one folder."""
 
-    def __init__(self, folder: Path, *, environment: Mapping[str, str] | None = None, **settings: object) -> None:
-        """Without a network, unless the settings say otherwise."""
+    def __init__(
+        self, folder: Path, *, environment: Mapping[str, str] | None = None, tree: Path | None = None,
+        **settings: object,
+    ) -> None:  # fmt: skip
+        """Without a network, unless the settings say otherwise. ``tree``: other sources to run, without the watch."""
         self.folder = folder
+        self._tree = tree or PROJECT
+        self._command = COMMAND if tree is None else (COMMAND[0], "-P", *COMMAND[1:])  # none of the present folder
+        self._launcher = WATCHED if tree is None else self._command
         self.config = folder / "node.yaml"
         self.socket = folder / "node.sock"
         self.management_socket = folder / "management.sock"
@@ -87,7 +93,7 @@ class NodeProcess:
         self.turns = record_of(self.log)
         """What the watch over its event loop has noted."""
         self.environment = {
-            **os.environ, "PYTHONPATH": str(PROJECT), VARIABLE: str(self.turns.path), **(environment or {})
+            **os.environ, "PYTHONPATH": str(self._tree), VARIABLE: str(self.turns.path), **(environment or {})
         }  # fmt: skip
         self._launched: subprocess.Popen[bytes] | None = None
         self._looked_at = 0
@@ -120,7 +126,7 @@ class NodeProcess:
         self.socket.unlink(missing_ok=True)
         self._looked_at = self.log.stat().st_size if self.log.exists() else 0
         self.turns.ready = float("inf")
-        self._launched = launch(self.config, self.log, self.environment, WATCHED)
+        self._launched = launch(self.config, self.log, self.environment, self._launcher)
 
     def start(self) -> None:
         """Start, and wait until it is ready. NodeError if it ends instead."""
@@ -164,9 +170,9 @@ class NodeProcess:
 
     def command(self, *words: object, limit: float = 120) -> subprocess.CompletedProcess[str]:
         """Run ``qmnode`` for this node, without what only the node's environment has."""
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "QMNODE_SOCKET": str(self.socket)}
+        environment = {**os.environ, "PYTHONPATH": str(self._tree), "QMNODE_SOCKET": str(self.socket)}
         return subprocess.run(
-            [*COMMAND, *map(str, words)], env=environment,
+            [*self._command, *map(str, words)], env=environment,
             capture_output=True, text=True, timeout=limit, check=False,
         )  # fmt: skip
 
