@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qmnode.model.message import Message
@@ -43,6 +43,9 @@ def packed(message: Message) -> bytes:
 
 
 @given(PROPERTIES)
+@example({"body": b"", "recoverable": None})
+@example({"body": bytearray(b"1"), "recoverable": None})
+@example({"body": b"1", "recoverable": 1, "label": "order 7"})
 def test_the_packet_and_the_errors_are_the_same(properties: dict[str, Any]) -> None:
     whole = outcome(lambda one: serialize(one, DESTINATION, 0, 0.0)[PREFIX_SIZE:], Message(**properties))
     assert outcome(packed, Message(**properties)) == whole
