@@ -1,7 +1,7 @@
 """Certificates of hosts and of users: issued by the enterprise's own authority, and renewed before they expire.
 
-A host's certificate names its queue manager, and is for a server and a client. A user's has no names, and is for a
-client alone. Nodes take neither for the other.
+A host's certificate names its queue manager, and is valid for servers and clients. A user's certificate has no host
+names, and is valid for clients only. Nodes accept neither in place of the other.
 """
 
 import datetime
@@ -49,7 +49,7 @@ class Authority:
         return self.certificate.exists() and self.key.exists()
 
     def create(self, name: str, now: datetime.datetime) -> None:
-        """Make it. Raises :class:`CertificateError` when half of one is there."""
+        """Create the authority. Raises :class:`CertificateError` if only its key or only its certificate exists."""
         if self.certificate.exists() or self.key.exists():
             raise CertificateError(f"{self.folder} holds half an authority: restore what is missing of ca.pem, ca.key")
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -72,7 +72,7 @@ def why_due(
     renew_before: datetime.timedelta,
     holder: Holder = Holder.HOST,
 ) -> str | None:
-    """Why a holder needs another certificate than the one in these files; None if it does not."""
+    """The reason why the certificate in these files must be replaced; None if it need not."""
     if not authority.exists:
         return "the enterprise has no authority yet"
     if not certificate.exists() or not key.exists():

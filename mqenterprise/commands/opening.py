@@ -36,7 +36,7 @@ def failing_clearly() -> Iterator[None]:
     try:
         yield
     except DirectoryOperationError as error:
-        complain(error.sentence)
+        complain(error.sentence, error.result.value)
         raise typer.Exit(FAILED) from None
 
 

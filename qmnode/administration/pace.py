@@ -1,4 +1,4 @@
-"""The pace of administrative work in the event loop of a node, which serves applications as well."""
+"""Paces administrative work, so that the node's event loop stays free for applications."""
 
 import asyncio
 import threading
@@ -8,23 +8,23 @@ from time import perf_counter, thread_time
 from typing import Final
 
 _SLICE: Final = 0.002
-"""Seconds of work between two passes of the loop."""
+"""Seconds of work before other tasks of the loop get a turn."""
 _RUN: Final = 0.03
-"""Seconds of work between two looks at whether the loop works for others."""
+"""Seconds of work between two measurements of how busy the loop is with other work."""
 _LOOK: Final = 0.004
-"""Seconds that such a look takes."""
+"""Seconds of a measurement."""
 _OWN_MOST: Final = 0.0003
-"""The most seconds of processor time that a look itself is taken to cost. A fast machine needs a tenth of that."""
+"""Upper bound for the processor time of a measurement itself, in seconds. A fast machine needs a tenth of that."""
 _OWN_LEAST: Final = 0.00002
-"""The least that a look is taken to cost. Work that waits outside of ``Pace.waiting`` hides the cost."""
+"""Lower bound for it. Work that waits outside of ``Pace.waiting`` hides the cost."""
 _FORGET: Final = 1.02
-"""Growth of the least cost of a look with each look, for machines that become slower."""
+"""Factor by which the least known cost grows with each measurement, for machines that become slower."""
 _BUSY: Final = 0.03
-"""The part of its time from which the loop counts as working for others."""
+"""The share of its time from which the loop counts as busy with other work."""
 _SHARE: Final = 0.05
-"""The part of the loop's time that all administrative work takes together while others need the loop."""
+"""The share of the loop's time that all administrative work gets together while the loop is busy."""
 _PAUSE: Final = 0.04
-"""Seconds that such work at least stays away from a loop that others need, before it looks again."""
+"""The shortest pause of administrative work while the loop is busy, in seconds."""
 
 
 class _Loop(threading.local):

@@ -1,4 +1,4 @@
-"""Bytes from the text of a hex dump.
+"""Read bytes from the text of a hex dump.
 
 It reads plain hex (also with colons or hyphens between bytes), ``xxd`` and ``xxd -p``, ``hexdump`` with and without
 ``-C``, and ``od -t x1``. It also reads the dumps of Wireshark, tcpdump, WinDbg and PowerShell, C and Python literals,
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 LARGEST_DUMP = 64 << 20
-"""Bytes to which lines that repeat the previous one may extend a dump."""
+"""The most bytes of a dump, counting repeated lines (``*``)."""
 
 
 class Dump(NamedTuple):
@@ -41,7 +41,7 @@ class _Run:
     line: int = 0
     data: bytearray = field(default_factory=bytearray)
     base: int = 0
-    """The dump's offset of its first byte."""
+    """The offset that the dump prints for its first byte."""
     has_offsets: bool = False
     last: bytes = b""
     repeats: bool = False
@@ -143,7 +143,7 @@ def _append(run: _Run, number: int, line: _Line) -> None:
 
 
 def _go_to(run: _Run, number: int, printed: str) -> None:
-    """Make the run end at the next line's offset, by repeating its last line or by removing a column of text."""
+    """Extend or shorten the run to the next line's offset: repeat its last line, or remove a column of text."""
     expected = run.base + len(run.data)
     offset = _offset(run, printed, expected)
     if run.repeats and offset > expected:

@@ -20,6 +20,20 @@ EXIT_CODES: Final = {
     ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE: 3,
     ErrorCode.MQ_ERROR_IO_TIMEOUT: 4,
 }
+EXTRAS: Final = {
+    "boto3": "aws",
+    "deltalake": "pipeline",
+    "dns": "enterprise",
+    "gssapi": "kerberos",
+    "httpx": "enterprise",
+    "ldap3": "enterprise",
+    "pandas": "pipeline",
+    "proton": "amqp",
+    "pyarrow": "export",
+    "pyspark": "pipeline",
+    "spnego": "rpc",
+}
+"""The extra that brings a package which only some commands need."""
 _SHORT: Final = {"-c": "--config"}
 
 
@@ -91,6 +105,12 @@ def exit_code(work: Callable[[], int]) -> int:
     except ConfigurationError as error:
         complain(str(error))
         return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        complain(f"this needs the package {package}: pip install 'qmnode[{EXTRAS[package]}]'")
+        return 1
     except BrokenPipeError:
         _drop_output()  # its reader has enough
         return 1

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from qmnode.commands.complaint import complain
 from qmnode.errors import ConfigurationError, MessageQueuingError
 
 _OPEN_FILES: Final = 256
@@ -37,11 +38,11 @@ def run_node(config: Path | None) -> int:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(Service(settings, config, _tell_what_holds_up_the_stop).run())
     except ConfigurationError as error:
-        print(error, file=sys.stderr)
+        complain(str(error))
         return 2
     except MessageQueuingError as error:
         # Here no node is looked for: one could not start, whatever its error would mean to others.
-        print(error, file=sys.stderr)
+        complain(str(error))
         return 1
     return 0
 

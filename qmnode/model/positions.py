@@ -407,7 +407,7 @@ def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _can_be_handed_on(queue: "Queue", value: Packet) -> bool:
-    """Whether nobody need know that a message with the facts of this one was in the queue."""
+    """Whether the message may skip the queue: no journal, report, trace or subscriber would see it there."""
     if queue.recorder is not None or queue.subscriber is not None or queue.journaling:
         return False
     return not value[FLAGS] & (REPORT | NOTICE)

@@ -242,7 +242,9 @@ class WaitingMessageReadOperation(WaitingRead):
 
 def timed_out() -> MessageQueuingError:
     """The error of a read that found no message within its timeout."""
-    return MessageQueuingError(ErrorCode.MQ_ERROR_IO_TIMEOUT, "no message came in the time that the call was to wait")
+    return MessageQueuingError(
+        ErrorCode.MQ_ERROR_IO_TIMEOUT, "no message came in time: the queue is empty, or others have locked its messages"
+    )
 
 
 class CursorState(Enum):
