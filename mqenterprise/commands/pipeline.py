@@ -196,8 +196,9 @@ def _tell(summed: Summed, target: str) -> None:
     from qmnode.export.places import below
 
     console = _console()
+    unread = f"{summed.unreadable:,} could not be read, see below; " if summed.unreadable else ""
     console.print(
-        f"{summed.segments:,} new segments with {summed.events:,} events; "
+        f"{summed.segments:,} new segments with {summed.events:,} events; {unread}"
         f"{len(summed.tables)} tables written to {shown(target)}; the report is {shown(below(target, REPORT))}",
         markup=False,
     )

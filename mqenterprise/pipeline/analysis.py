@@ -54,16 +54,31 @@ QUARANTINE: Final = "_quarantine"
 class Summed:
     """The result of a run."""
 
-    segments: int = 0
-    """The number of segments that were new, at least in part."""
-    events: int = 0
-    """The number of their events."""
+    found: dict[str, int] = field(default_factory=dict)
+    """The events of each segment that was new, at least in part, by its path."""
+    lost: set[str] = field(default_factory=set)
+    """Those of them that a table could not read. They are set aside."""
     tables: dict[str, int] = field(default_factory=dict)
     """The version of each table that was written."""
     aside: list[Record] = field(default_factory=list)
     """All segments that are set aside now."""
     as_of: datetime = datetime.min
     """The time of the last event, to which statements about the present refer."""
+
+    @property
+    def segments(self) -> int:
+        """The number of new segments that could be read."""
+        return len(self.found.keys() - self.lost)
+
+    @property
+    def events(self) -> int:
+        """The number of their events."""
+        return sum(count for path, count in self.found.items() if path not in self.lost)
+
+    @property
+    def unreadable(self) -> int:
+        """The number of new segments that could not be read."""
+        return len(self.lost)
 
 
 @dataclass(frozen=True)
@@ -214,7 +229,7 @@ class Analysis:
         def state() -> dict[str, Any]:
             return {"progress": progress().state(), "since": window.since, **gathering.state(last)}
 
-        count = sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges)
+        count = _events(pieces)
         fit_shuffles(self.spark, count)
 
         def write(events: DataFrame) -> Commit:
@@ -226,16 +241,20 @@ class Analysis:
         begin = window.begin if window.since is not None else None
         wanted = Wanted(pieces, gathered.columns, gathered.kinds, begin)
         commit = with_events(self.spark, wanted, self.quarantine, write)
-        summed.segments = max(summed.segments, len(pieces))
-        summed.events = max(summed.events, count)
+        new = {piece.copies[0].path: _events([piece]) for piece in pieces}
+        summed.found |= {path: max(events, summed.found.get(path, 0)) for path, events in new.items()}
+        summed.lost |= new.keys() - {piece.copies[0].path for piece in self._readable(pieces)}
         summed.tables[gathered.name] = commit.version
         return commit
 
     def _after(self, progress: Progress, pieces: Sequence[Piece]) -> Progress:
         """Return the table's progress after its rows were written. Segments that were set aside are not in it."""
+        return progress.after(self._readable(pieces))
+
+    def _readable(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces that were not set aside."""
         known = self.quarantine.records()
-        read = [piece for piece in pieces if not all(_is_known(known.get(one.path), one) for one in piece.copies)]
-        return progress.after(read)
+        return [piece for piece in pieces if not all(_is_known(known.get(one.path), one) for one in piece.copies)]
 
     def _join(
         self,
@@ -254,8 +273,9 @@ class Analysis:
                 UNKNOWN
             }
             fit_shuffles(self.spark, count + table.count(dates))
-            old = self._rows(table, dates).select(*partial.columns)
-            joined = gathering.table.join(old.unionByName(fresh))
+            stored = self._rows(table, dates)  # tables of earlier versions lack later columns
+            old = stored.select(*(name for name in partial.columns if name in stored.columns))
+            joined = gathering.table.join(fresh.unionByName(old, allowMissingColumns=True))
             return table.replace(gathering.finish(joined), dates, state)
         finally:
             kept.unpersist()
@@ -364,6 +384,10 @@ class _Window:
         if self.since is None and self.until is None:
             return events
         return gathered.within(events, self.begin, None if self.until is None else _midnight(self.until))
+
+
+def _events(pieces: Iterable[Piece]) -> int:
+    return sum(end - begin + 1 for piece in pieces for begin, end in piece.ranges)
 
 
 def _midnight(day: str) -> datetime:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from mqenterprise.pipeline.jobs import (
     capacity,
     dead_letters,
+    journals,
     keys,
     link_costs,
     message_life,
@@ -93,6 +94,15 @@ GATHERED: Final = (
         _as_they_are,
         capacity.within,
     ),
+    Gathered(
+        "journals_and_traces",
+        journals.KINDS,
+        journals.COLUMNS,
+        journals.journals_and_traces,
+        journals.join,
+        _as_they_are,
+        journals.within,
+    ),
 )
 DERIVED: Final = (
     Derived("routes", "message_life", ("links",), routes.routes),
@@ -127,6 +137,7 @@ JOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "routes": ("routes",),
     "service-levels": ("service_levels", "latencies", "backlog"),
     "dead-letters": ("dead_letters",),
+    "journals-and-traces": ("journals_and_traces",),
     "link-costs": ("link_costs",),
     "keys": ("keys", "certificates"),
     "capacity": ("capacity",),

@@ -151,14 +151,16 @@ class StoredTable:
     ) -> Commit:
         """Replace all rows, or those of some ``dates``, by ``frame``, and commit ``state`` with it.
 
-        ``state`` is called when the rows are written, just before the commit. Raises deltalake's CommitFailedError
-        when another run has written meanwhile.
+        ``state`` is called when the rows are written, just before the commit. The table gets new columns of ``frame``;
+        rows that it keeps have nulls there. Raises deltalake's CommitFailedError when another run has written
+        meanwhile.
         """
         before = self._delta()
         schema = _nullable(to_arrow_schema(frame.schema, timezone="UTC"))
         delta = before or self._create(schema)
         version = delta.version()
-        if _names(pa.schema(delta.schema().to_arrow())) != _names(schema):
+        stored = pa.schema(delta.schema().to_arrow())
+        if not set(stored.names) <= set(schema.names):
             raise ConfigurationError(
                 f"{shown(self.address)} has other columns, of another version of this program: write to a new place"
             )
@@ -169,7 +171,9 @@ class StoredTable:
         delta.create_write_transaction(
             [_add(row) for row in written],
             "overwrite",
-            delta.schema(),
+            Schema.from_arrow(
+                _nullable(pa.schema([*stored, *(one for one in schema if one.name not in stored.names)]))
+            ),
             partition_by=list(PARTITION),
             partition_filters=_dated(dates),
             commit_properties=CommitProperties(
@@ -206,10 +210,6 @@ def _files(delta: DeltaTable, dates: Collection[str] | None) -> list[dict[str, A
 def _dated(dates: Collection[str] | None) -> list[tuple[str, str, list[str]]] | None:
     """Return a filter of delta-rs for these dates. It needs a value to infer the type, so the empty one is added."""
     return None if dates is None else [("date", "in", sorted(dates) or [""])]
-
-
-def _names(schema: pa.Schema) -> list[str]:
-    return sorted(schema.names)
 
 
 def _location(address: str) -> tuple[str, dict[str, str]]:
@@ -264,6 +264,8 @@ def _reader(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatc
                     pa.repeat(pa.scalar(file[field.name], field.type), len(table))
                     if field.name in PARTITION
                     else table.column(field.name).cast(field.type)
+                    if field.name in table.column_names
+                    else pa.nulls(len(table), field.type)  # the file is older than the column
                     for field in schema
                 ]
                 yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=1 << 16)

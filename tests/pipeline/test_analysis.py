@@ -150,10 +150,13 @@ def test_what_cannot_be_read_is_set_aside_and_read_when_it_is_repaired(
     aside = {Path(record.path).name: record.reason for record in summed.aside}
     expected = {broken.name: "corrupt", half.name: "corrupt", newer.name: "newer-format", "notes.parquet": "misnamed"}
     assert aside == expected
+    read = [parquet.read_metadata(file).num_rows for file in files[3:]]
+    assert (summed.segments, summed.events, summed.unreadable) == (len(read), sum(read), 3)
     assert any("segment format 99" in record.sentence for record in summed.aside)
     assert contents(tmp_path / "out") != simulated.whole
 
     again = analysis.run(JOB)
+    assert (again.segments, again.unreadable) == (0, 0)
     assert (again.tables, len(again.aside)) == ({}, 4), "what is known to be broken is not read again, and still told"
 
     bring([broken, half, newer], place)

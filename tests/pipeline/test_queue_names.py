@@ -106,3 +106,7 @@ def test_tables_of_the_version_before_go_on_and_get_their_names(spark: SparkSess
     assert queues(analysis) == queues(whole) == named
     assert deaths(analysis) == deaths(whole) == {"NODE2\\orders": 2, STOCK: 1}
     assert {name for name in needed(job) if analysis.tables[name].last() is None} == set()
+    life = analysis.tables["message_life"].arrow(columns=["message_number", "death_class"])
+    assert life is not None
+    late = "MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT"
+    assert {(row["message_number"], row["death_class"]) for row in life.to_pylist()} >= {(4, late), (5, None)}

@@ -9,7 +9,16 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqenterprise.pipeline.directory import SCHEMAS
-from mqenterprise.pipeline.jobs import capacity, dead_letters, keys, link_costs, message_life, routes, service_levels
+from mqenterprise.pipeline.jobs import (
+    capacity,
+    dead_letters,
+    journals,
+    keys,
+    link_costs,
+    message_life,
+    routes,
+    service_levels,
+)
 from qmnode.export.segment import SCHEMA
 
 if TYPE_CHECKING:
@@ -54,7 +63,12 @@ EVENTS = [
     told("C", "received", 11, 1, queue=BACK),
     *journey(2),
     told("C", "died", 3602, 2, queue=BACK, reason=0xC002),
-    told("C", "dead_letter", 3602, 2),
+    told("C", "dead_letter", 3602, 2, offset=1, node_id="c", reason=0xC002),
+    told("C", "journaled", 11, 1, offset=2, node_id="c", queue=BACK + ";journal"),
+    told("C", "journaled", 11, 1, offset=2, node_id="c", queue=BACK + ";journal"),  # read twice
+    told("C", "removed", 40, 1, offset=3, node_id="c", queue=BACK + ";journal"),
+    told("A", "report", 12, 901, offset=4, node_id="a", message_class=1, about_source_id=SOURCE, state="C")
+    | {"about_message_number": 1},
     told("A", "sent", 3, 3, hop_count=0),
     told("A", "died", 63, 3, peer="B", reason=0x8002),
     told("A", "sent", 8, 8, hop_count=0),
@@ -186,6 +200,22 @@ def test_dead_letters_are_ranked_by_their_cause(lives: DataFrame) -> None:
     late = found["did not reach its queue in time"]
     assert (late["first"], late["last"], late["origin"], late["node"]) == (at(63), at(68), "A", "A")
     assert late["sample"] == f"{SOURCE}\\3"
+    assert {row["class"]: row["kept"] for row in found.values()} == {
+        "MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT": 0, "MQMSG_CLASS_NACK_ACCESS_DENIED": 0,
+        "MQMSG_CLASS_NACK_RECEIVE_TIMEOUT": 1,
+    }  # fmt: skip
+
+
+def test_copies_and_trace_reports_have_a_row_each(events: DataFrame) -> None:
+    found = rows_of(journals.join(journals.journals_and_traces(events)))
+    found.sort(key=lambda row: row["time"])
+    assert [(row["kind"], row["message_number"], row["queue"], row["class"], row["next_hop"]) for row in found] == [
+        ("journaled", 1, BACK + ";journal", None, None),
+        ("report", 1, None, None, "C"),
+        ("removed", 1, BACK + ";journal", None, None),
+        ("dead_letter", 2, None, "MQMSG_CLASS_NACK_RECEIVE_TIMEOUT", None),
+    ]
+    assert {row["date"] for row in found} == {"2026-01-05"}
 
 
 def test_links_cost_what_they_take(spark: SparkSession, lives: DataFrame, links: DataFrame) -> None:

@@ -16,6 +16,7 @@ CAUSES: Final[dict[int, str]] = {
     MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED: "too many hops",
     MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE: "bad signature",
     MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION: "cannot be decrypted",
+    MessageClass.MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT: "cannot be encrypted",
     MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q: "queue is not transactional",
     MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG: "message is not transactional",
     MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER: "unsupported encryption",
@@ -33,24 +34,34 @@ def cause_of(reason: Column) -> Column:
     return F.coalesce(named[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")), F.lit("unknown"))
 
 
+def class_of(reason: Column) -> Column:
+    """Return the specification's name of a class: its number if it has none, null without one."""
+    named = F.create_map(*(F.lit(value) for one in MessageClass for value in (int(one), one.name)))
+    return F.coalesce(named[reason], F.concat(F.lit("0x"), F.lpad(F.hex(reason), 4, "0")))
+
+
 def dead_letters(lives: DataFrame) -> DataFrame:
     """One row for each cause, queue, sender, sending machine and hour of death, over the table ``message_life``.
 
-    ``rank`` orders the causes of a date by how many messages they killed, most first.
+    ``rank`` orders the causes of a date by how many messages they killed, most first. ``kept`` counts those of which
+    a dead-letter queue got a copy; of the others, nothing is left.
     """
-    key = ["date", "site", "cause", "reason", "queue", "sender", "origin", "node", "hour"]
+    key = ["date", "site", "cause", "reason", "class", "queue", "sender", "origin", "node", "hour"]
     death = F.col("death")
     dead = lives.where("status = 'died'").select(
         "date",
         "site",
         cause_of(death["reason"]).alias("cause"),
         death["reason"].alias("reason"),
+        class_of(death["reason"]).alias("class"),
         F.coalesce("queue", "destination").alias("queue"),
         "sender",
         "origin",
         death["node"].alias("node"),
         F.date_trunc("hour", death["time"]).alias("hour"),
         death["time"].alias("time"),
+        # Tables of earlier versions do not have it until the next event.
+        (F.col("dead_letter") if "dead_letter" in lives.columns else F.lit(None)).isNotNull().alias("is_kept"),
         F.struct(
             death["time"].alias("time"),
             F.concat_ws("\\", "source_id", F.col("message_number").cast("string")).alias("message"),
@@ -58,6 +69,7 @@ def dead_letters(lives: DataFrame) -> DataFrame:
     )
     counted = dead.groupBy(*key).agg(
         F.count(F.lit(1)).alias("messages"),
+        F.count_if("is_kept").alias("kept"),
         F.min("time").alias("first"),
         F.max("time").alias("last"),
         F.min("one").alias("one"),

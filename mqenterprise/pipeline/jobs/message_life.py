@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from mqenterprise.pipeline.jobs.dead_letters import class_of
 from qmnode.export.events import EventKind
 from qmnode.structures.message_classes import MessageClass
 
@@ -130,6 +131,7 @@ def lives_of(events: DataFrame) -> DataFrame:
                 "peer",
             ),
         ).alias("death"),
+        F.when(of(EventKind.DEAD_LETTER), F.struct("time", "node", "queue")).alias("dead_letter"),
         F.when(of(*HOPS), hop).alias("hop"),
         *(F.when(~told, F.col(name)).alias(name) for name in ("sender", "priority", "recoverable", "transactional")),
         F.when(~told, F.col("size")).alias("size"),
@@ -149,6 +151,7 @@ def _joined(rows: DataFrame, hops: Column) -> DataFrame:
         *(F.min(name).alias(name) for name in _ANY),
         F.min("end").alias("end"),
         F.min("death").alias("death"),
+        F.min("dead_letter").alias("dead_letter"),
         hops.alias("hops"),
     )
 
@@ -179,7 +182,8 @@ def finished(lives: DataFrame) -> DataFrame:
     """Return the table ``message_life``: lives and the columns derived from them.
 
     ``status`` is what the message is now: ``received`` even if a copy died elsewhere; ``died`` unless it is in its
-    queue and only another copy died; ``reached``; or ``under way``.
+    queue and only another copy died; ``reached``; or ``under way``. ``death_class`` is the specification's name of the
+    reason of a death, and ``dead_letter`` the copy that a dead-letter queue got.
     """
     death = F.col("death")
     died = death.isNotNull() & (
@@ -191,4 +195,4 @@ def finished(lives: DataFrame) -> DataFrame:
         .when(F.col("reached").isNotNull(), "reached")
         .otherwise("under way")
     )
-    return with_dates(lives).withColumn("status", status)
+    return with_dates(lives).withColumns({"status": status, "death_class": class_of(death["reason"])})
