@@ -12,7 +12,7 @@ _NODE: Final = (
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
-    "ready", "directory",
+    "ready", "directory", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -59,6 +59,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "bridges": found.get("bridges") or [],
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
+        "after_restore": found.get("after_restore", {}),
         **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links", "settings_read")},
     }
     for name in ("quota", "journal_quota"):
@@ -89,7 +90,21 @@ def _print(node: dict[str, Any]) -> None:
             "directory": node["directory"] or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
+        | _ranges(node.pop("after_restore"))
     )
+
+
+def _ranges(after_restore: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """The ranges that a restored copy lacks, by kind; nothing for other stores."""
+    return {
+        f"{kind} after restore": "; ".join(map(_range_text, ranges)) or "nothing known"
+        for kind, ranges in after_restore.items()
+    }
+
+
+def _range_text(one: dict[str, Any]) -> str:
+    place = f" of sequence {one['sequence']} to {one['queue']}, {one['peer']}" if one["peer"] else ""
+    return f"{one['first']} to {one['last']}{place}: {one['state']}"
 
 
 def _time_text(seconds: float) -> str:

@@ -56,6 +56,10 @@ class Acknowledgments:
                 distrust.missed(Kind.ORDER_ACK, connection.address, now)
             if not number:
                 return
+        if sequence is not None and author == sequence.destination and self._outgoing.is_older(sequence.active_id):
+            queue_sender = self._network.queue_sender(sequence.queue)
+            name = "" if queue_sender is None else queue_sender.queue.pathname
+            self._network.after_restore.acknowledged(sequence, name, number)
         result, sequence = self._outgoing.take_order_ack(author, body.tx_sequence_id, number, now, self._network.time())
         if result is AckResult.FORGED:
             distrust.missed(Kind.ORDER_ACK, connection.address, now)

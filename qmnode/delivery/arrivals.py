@@ -406,6 +406,8 @@ class Arrivals:
             each(admission.final_acks, notices.final)
         if admission.traces:
             each(admission.traces, lambda one: notices.trace(one, network.neighbours.payer(connection, one.source)))
+        if admission.gaps:
+            network.after_restore.missed(admission.gaps)
         if admission.stopped or admission.disowned or admission.contested or admission.future:
             each((admission,), partial(self._report_distrust, connection))
         recorder = self._manager.recorder

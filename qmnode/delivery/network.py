@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import structlog
 
 from qmnode.delivery.acknowledgments import Acknowledgments
+from qmnode.delivery.after_restore import AfterRestore
 from qmnode.delivery.arrivals import Arrivals
 from qmnode.delivery.astray import Astray
 from qmnode.delivery.distrust import Distrust
@@ -101,6 +102,7 @@ class Network:
         self._copies = CopyWatch(manager.troubles)
         self.identities = Identities(manager.identifier)
         self.distrust = Distrust(manager.traffic.distrusted)
+        self.after_restore = AfterRestore(manager)
         self.acknowledgments = Acknowledgments(self)
         self.notices.take_own = self.acknowledgments.take_own
         self.arrivals = Arrivals(self)
@@ -327,13 +329,17 @@ class Network:
         return incoming_sequences(queue, self.manager, self.state.incoming)
 
     def reset_incoming_sequences(self, source: Guid, queue: Queue | None, address: str) -> int:
-        """Delete the incoming sequences of a queue manager."""
+        """Let the incoming sequences of a queue manager go on behind the gap at which they wait; delete others."""
+        incoming = self.state.incoming
+        gaps = incoming.gaps()
         found = [
             sequence
-            for sequence, _ in sequences_of(queue, self.manager, self.state.incoming)
+            for sequence, _ in sequences_of(queue, self.manager, dict.fromkeys([*incoming, *gaps]))
             if sequence.source == source and (not address or sequence.bringer == address)
         ]
-        self.state.write(self.state.incoming.forget(sequence) for sequence in found)
+        for sequence in found:
+            passed = incoming.pass_gap(sequence, self.time()) if sequence in gaps else [incoming.forget(sequence)]
+            self.state.write(passed)
         return len(found)
 
     def precedence_of(self, neighbour: Guid) -> Precedence:

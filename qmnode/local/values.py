@@ -53,6 +53,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "event_loop",
             "ready",
             "directory",
+            "after_restore",
         }
     ),
     QueueInformation: frozenset({"duplicate_window"}),

@@ -6,15 +6,17 @@ hexadecimal text, since their 64 bits do not fit the numbers of every JSON reade
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self, cast
+from typing import Annotated, Any, Final, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
 from qmnode.model.outgoing import ConnectionAttempt
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
+from qmnode.structures.names.direct import utf16_length
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 _GUID: Final = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -85,6 +87,25 @@ def time_or_none(seconds: float) -> datetime | None:
         return None
 
 
+class AtMost(NamedTuple):
+    """A bound for a text in UTF-16 units, which is what Message Queuing counts."""
+
+    units: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Check the text after it was read, and keep its type in the schema."""
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, text: str) -> str:
+        if (length := utf16_length(text)) > self.units:
+            raise ValueError(f"at most {self.units} UTF-16 units, and this has {length}")
+        return text
+
+
+MessageLabel = Annotated[str, AtMost(249), Field(json_schema_extra={"maxLength": 249})]
+QueueLabel = Annotated[str, AtMost(124), Field(json_schema_extra={"maxLength": 124})]
+
+
 class Document(BaseModel):
     """The base of all documents: unknown keys are refused."""
 
@@ -107,7 +128,7 @@ class Privacy(StrEnum):
 class QueueSettings(Document):
     """The properties of a queue that may be changed. Omitted ones stay as they are; a quota of null is no limit."""
 
-    label: str = Field(default="", max_length=124)
+    label: QueueLabel = ""
     type: GuidText | None = Field(default=None, description="Type of service; Message Queuing gives it no meaning")
     journaling: bool = Field(default=False, description="Copies of received messages go to the queue's journal")
     quota: Quota | None = None
@@ -223,6 +244,17 @@ class BridgeDocument(Document):
     failures: int
 
 
+class RangeDocument(Document):
+    """A range of messages that a restored copy of a store does not have, or has again."""
+
+    peer: str = Field(description="Identifier of the queue manager that showed it; empty for this node's own")
+    queue: str = Field(description="Format name of the queue")
+    sequence: str = Field(description="Identifier of the transactional sequence, hexadecimal")
+    first: int
+    last: int
+    state: str = Field(description="lost, unknown, or again")
+
+
 class NodeDocument(Document):
     """The queue manager as a whole."""
 
@@ -262,6 +294,11 @@ class NodeDocument(Document):
     ready: bool = Field(default=True, description="Whether every door that the settings open answers")
     directory: str = Field(
         default="", description="joined; not joined; not confirmed: it does not answer; empty without one"
+    )
+    after_restore: dict[str, list[RangeDocument]] = Field(
+        default={},
+        description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "
+        "this node that may exist elsewhere, `received` from peers and lost here, `sent` that peers have already",
     )
 
     @classmethod

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from qmnode.structures.guid import ZERO_GUID, Guid
 
@@ -68,6 +68,9 @@ class NodeStatus:
     """Whether every door that the settings open answers; a node that starts answers for its status before that."""
     directory: str = ""
     """``joined``, ``not joined``, or ``not confirmed`` while it is down, for a node with a directory."""
+    after_restore: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """For a week after the first start on a restored copy: the ranges of messages that are lost, unknown, or come
+    again, by kind (``identifiers``, ``received``, ``sent``) and peer."""
 
 
 @dataclass(slots=True)

@@ -88,6 +88,8 @@ class QueueManager(QueueManagerApi):
         self.sequence = context.sequence
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
+        self.after_restore: dict[str, list[dict[str, Any]]] = {}
+        """See ``NodeStatus.after_restore``."""
         self.ready = True
         """Whether every door that the settings open answers."""
         self.directory_state = ""
@@ -334,6 +336,7 @@ class QueueManager(QueueManagerApi):
             event_loop=loop_name(),
             ready=self.ready,
             directory=self.directory_state,
+            after_restore=self.after_restore,
         )
 
     def _cut_off(self, count: int) -> list[str]:

@@ -6,7 +6,7 @@ from enum import Enum, auto, unique
 from typing import NamedTuple
 
 from qmnode.protocol.acknowledgments import AdministrationAcknowledgment, FinalAcknowledgment
-from qmnode.protocol.incoming_sequences import IncomingSequence
+from qmnode.protocol.incoming_sequences import Gap, IncomingSequence
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.records import Record
@@ -118,6 +118,8 @@ class Admission:
     """For the log: refused messages that caused an unexpected error in this code."""
     duplicates: int = 0
     out_of_order: int = 0
+    gaps: dict[IncomingSequence, Gap] = field(default_factory=dict)
+    """Sequences whose messages came early, with the gap before them."""
     disowned: int = 0
     """Packets that claim to be from this queue manager, and are not believed."""
     contested: dict[Guid, int] = field(default_factory=dict)

@@ -103,6 +103,8 @@ class ReceiveSequence(MessageReader):
 
 
 _VALUE: Final = Struct("<QIII")
+GAPS: Final = 256
+"""Sequences that wait at a gap, of which the gap is remembered."""
 PASSING_LIMIT: Final = 1_024
 """Sequences remembered for queues that do not exist."""
 _IN_USE: Final = 60
@@ -245,6 +247,16 @@ class IncomingSequence:
         return _BRANCH + blake2b(self.bringer.encode(), digest_size=16).digest() + place
 
 
+class Gap(NamedTuple):
+    """Messages that a source does not send again, though they are not here: they were received before the store was
+    restored, or their sequence was lost.
+    """
+
+    sequence_id: int
+    first: int
+    last: int
+
+
 class IncomingSequences:
     """All incoming sequences of a queue manager, and the order acknowledgments that they owe."""
 
@@ -257,6 +269,7 @@ class IncomingSequences:
         self._streams: dict[tuple[Guid, bytes], list[IncomingSequence]] = {}
         self._armed: dict[IncomingSequence, None] = {}
         self._due: dict[IncomingSequence, None] = {}
+        self._gaps: dict[tuple[Guid, bytes, str], tuple[IncomingSequence, Gap]] = {}
 
     def get(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> IncomingSequence:
         """The sequence, new if there was none. A new one is remembered when a message of it is accepted."""
@@ -378,6 +391,37 @@ class IncomingSequences:
     def abandon(self, sequence: IncomingSequence) -> None:
         """The write failed: return to the state on disk. Everything admitted later must be abandoned too."""
         sequence.sequence_id, sequence.sequence_number = sequence.durable_id, sequence.durable_number
+
+    def missed(self, sequence: IncomingSequence, sequence_id: int, previous: int) -> Gap:
+        """A message came early. Return the gap before it, as far as the messages that came show its end."""
+        place = sequence.source, sequence.destination, sequence.bringer
+        _, known = self._gaps.pop(place, (sequence, None))
+        if known is not None and known.sequence_id == sequence_id:
+            previous = min(previous, known.last)
+        gap = Gap(sequence_id, sequence.sequence_number + 1 if sequence_id == sequence.sequence_id else 1, previous)
+        self._gaps[place] = sequence, gap
+        if len(self._gaps) > GAPS:  # those that strangers show leave first
+            del self._gaps[next((one for one in self._gaps if one[2]), next(iter(self._gaps)))]
+        return gap
+
+    def gaps(self) -> dict[IncomingSequence, Gap]:
+        """The gaps at which sequences wait now, by sequence; one that has no place yet may be among them."""
+        found = ((self._sequences.get(place, sequence), gap) for place, (sequence, gap) in self._gaps.items())
+        return {
+            sequence: gap
+            for sequence, gap in found
+            if (sequence.sequence_id, sequence.sequence_number) < (gap.sequence_id, gap.last)
+        }
+
+    def pass_gap(self, sequence: IncomingSequence, time: int) -> list[Record]:
+        """Go on behind the gap at which a sequence waits. Return the records to write."""
+        gap = self._gaps.pop((sequence.source, sequence.destination, sequence.bringer))[1]
+        found, records = (True, []) if sequence.kept else self.find_place(sequence, time)
+        if found:
+            self.accept(sequence, gap.sequence_id, gap.last, time)
+            sequence.durable_id, sequence.durable_number = gap.sequence_id, gap.last
+            records.append(sequence.record())
+        return records
 
     def next_timer(self) -> tuple[Timer, float] | None:
         """When the next order acknowledgment is due; a time in the past when one is due now."""

@@ -414,10 +414,15 @@ class OutgoingSequences:
 
         It counts only for the active identifier, for a number that was sent, and from the destination. On PROGRESS
         write ``sequence.record()`` in the batch that deletes the messages up to ``sequence.acknowledged``.
+
+        In a restored store, the destination may have received more of a sequence than this store knows of: then it has
+        all that was sent again.
         """
         sequence = self._by_id.get(sequence_id)
         if sequence is None:
             return AckResult.NOTHING_NEW, None
+        if self.is_older(sequence_id) and sequence.destination == author and sequence_id == sequence.active_id:
+            number = min(number, max(sequence.sent, sequence.acknowledged))
         last = sequence.next_number - 1 if sequence_id == sequence.next_id else ROLL_OVER * 2
         if number > last or (sequence.destination not in (ZERO_GUID, author)):
             return AckResult.FORGED, sequence
@@ -434,6 +439,10 @@ class OutgoingSequences:
         if sequence.idle():
             self._by_id.pop(sequence_id)
         return AckResult.PROGRESS, sequence
+
+    def is_older(self, sequence_id: int) -> bool:
+        """Whether a sequence began before the store was restored or copied."""
+        return sequence_id < self._oldest
 
     def take_refusal(self, sequence: OutgoingSequence, number: int) -> None:
         """A sent message was refused on its way and removed from the queue. Those behind it name it as their

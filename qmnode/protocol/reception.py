@@ -414,7 +414,7 @@ class Reception:
                 full = not found
                 step.admission.records += displaced
             if turn not in _ACCEPTED or full:
-                self._reject(sequence, turn, step)
+                self._reject(sequence, turn, received, step)
                 step.admission.without_place += full
                 return False
         incoming.accept(sequence, sequence_id, number, step.time, keep)
@@ -431,7 +431,7 @@ class Reception:
         """Whether a sequence's time stamp (MS-MQMQ 2.2.18.1.2) is later than any clock may be."""
         return sequence_id >> 32 > time + self._parameters.sequence_clock_tolerance
 
-    def _reject(self, sequence: IncomingSequence, turn: Turn, step: Pass) -> None:
+    def _reject(self, sequence: IncomingSequence, turn: Turn, received: ReceivedMessage, step: Pass) -> None:
         self._incoming.reject(sequence, turn, step.time, step.now)
         sequence.refused_count += 1
         admission = step.admission
@@ -440,6 +440,9 @@ class Reception:
             admission.duplicates += 1
             return
         admission.out_of_order += 1
+        if turn is Turn.EARLY:
+            identifier, previous = received.headers.tx_sequence_id or 0, received.previous_tx_sequence_number
+            admission.gaps[sequence] = self._incoming.missed(sequence, identifier, previous)
         if turn is Turn.CONTESTED or turn is Turn.FUTURE:
             counts = admission.contested if turn is Turn.CONTESTED else admission.future
             counts[sequence.source] = counts.get(sequence.source, 0) + 1

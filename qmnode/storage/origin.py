@@ -7,7 +7,7 @@ starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.storage.layout import Family
 
@@ -26,6 +26,8 @@ _EVENT_JUMP: Final = 1 << 40
 _ORIGIN: Final = "origin"
 _COPIED: Final = "copied"
 """When the store was first started as a copy, and the block of identifiers that it skipped."""
+RANGES: Final = "copied_ranges"
+"""The ranges of messages that peers have shown to be missing in a copy, as JSON."""
 _NOTICE_TIME: Final = 7 * 86_400
 _MACHINE_ID: Final = Path("/etc/machine-id")
 
@@ -46,6 +48,7 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
         skip_events(store)
         if not lost:
             store.put_meta(_COPIED, b"%d %d %d" % (time.time(), *skipped))
+            store.put_meta(RANGES, b"")
     if copied or before is None:
         new_sequence_time_stamp(store)
     store.put_meta(_ORIGIN, here)
@@ -53,16 +56,33 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
     marker.unlink(missing_ok=True)
 
 
+class Copied(NamedTuple):
+    """The first start of a copy."""
+
+    began: int
+    """In seconds since 1970 (UTC)."""
+    last: int
+    """The last message identifier that the copy knows of."""
+    fresh: int
+    """The last of the identifiers that it skips."""
+
+
+def copied(store: "MessageStore") -> Copied | None:
+    """Return the first start of a copy, if that was within the last week; None for other stores."""
+    found = Copied(*map(int, (store.get_meta(_COPIED) or b"0 0 0").split()))
+    return found if 0 <= time.time() - found.began < _NOTICE_TIME else None
+
+
 def copy_notice(store: "MessageStore") -> str | None:
     """Return a sentence about a copy that was first started within the last week; None for other stores."""
-    began, last, fresh = map(int, (store.get_meta(_COPIED) or b"0 0 0").split())
-    if not 0 <= time.time() - began < _NOTICE_TIME:
+    copy = copied(store)
+    if copy is None:
         return None
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(began))
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(copy.began))
     return (
         f"it is a copy, as of a backup, first started on {when} UTC. Messages of this node with the numbers "
-        f"{last + 1} to {fresh} may exist elsewhere and are unknown here; messages received since the copy was made "
-        "may be received again"
+        f"{copy.last + 1} to {copy.fresh} may exist elsewhere and are unknown here; messages received since the copy "
+        "was made may be received again; after_restore has the ranges that peers have shown to be lost"
     )
 
 
