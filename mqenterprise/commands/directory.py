@@ -60,6 +60,8 @@ def up(
             directory.prepare()
         typer.echo(f"directory {embedded.settings.root} answers on {embedded.url(embedded.settings)}")
         typer.echo(f"its clients trust {embedded.paths.authority}")
+        if embedded.paths.state != default_state():
+            typer.echo(f"other commands name it with --directory {embedded.write_client_settings()}")
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

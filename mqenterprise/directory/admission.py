@@ -11,7 +11,8 @@ import yaml
 from mqenterprise.directory.authority import write_anew
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.names import name_of, parent_of, split_dn
-from qmnode.directory.port import QueueManager
+from qmnode.directory.port import QueueManager, equals
+from qmnode.settings.node import computer_name_fault
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
     Each time the password is a new one: the files of an earlier admission are worth nothing afterwards (on Active
     Directory after the hour for which it accepts the password before). Raises :class:`DirectoryError`.
     """
-    found = directory.queue_managers.find(computer)
+    found = _known_as(directory, computer)
     if found is None and not new:
         known = directory.queue_managers.list(attributes=("computer_name",))
         near = nearest(computer, [one.computer_name for one in known])
@@ -40,6 +41,8 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
             "apply the declaration, or admit it with --new, which makes one"
         )
     if found is None:
+        if fault := _name_fault(computer):
+            raise DirectoryError(f"{fault}. Nothing was admitted")
         found = directory.queue_managers.add(QueueManager(computer_name=computer))
     else:
         # A declaration may have made it, before there was anybody to give it to.
@@ -58,6 +61,26 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
         raise DirectoryError(f"the settings cannot be written to {folder}: {error.strerror}") from error
     directory.queue_managers.set_password(found, password)
     return found
+
+
+def _known_as(directory: EnterpriseDirectory, computer: str) -> QueueManager | None:
+    """The queue manager of a computer, by its computer name or its full DNS name, with or without its last dot."""
+    name = computer.strip().removesuffix(".")
+    if not name or (found := directory.queue_managers.find(name)) is not None or "." not in name:
+        return found if name else None
+    filters = [equals("qualified_computer_name", name)]
+    known = directory.queue_managers.list(*filters, attributes=("computer_name",))
+    return next((directory.queue_managers.find(one.computer_name) for one in known), None)
+
+
+def _name_fault(computer: str) -> str | None:
+    """Why no computer can have this name, or None. Names that a computer has beside its own would make another one."""
+    if fault := computer_name_fault(computer):
+        return fault
+    if "." in computer:
+        first = computer.partition(".")[0]
+        return f"{computer!r} is a DNS name or an address: name the computer itself, such as {first!r}"
+    return None
 
 
 def _settings(directory: EnterpriseDirectory, node: QueueManager) -> dict[str, Any]:

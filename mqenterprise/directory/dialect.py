@@ -238,7 +238,7 @@ class OpenLdap(Dialect):
         for value in values:
             match kind.syntax:
                 case "string":
-                    size, unit = utf16_length(value.decode("utf-8", errors="replace")), "characters"
+                    size, unit = utf16_length(value.decode("utf-8", errors="replace")), "UTF-16 units"
                 case "octets":
                     size, unit = len(value), "bytes"
                 case "integer":

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from mqenterprise.directory.authority import create_authority, issue
+from mqenterprise.directory.authority import create_authority, issue, write_anew
 from mqenterprise.directory.errors import DirectoryError, DirectoryUnavailable
 from mqenterprise.directory.settings import BindMethod, DirectorySettings
 from mqenterprise.directory.slapd_configuration import Installation, SlapdPaths, configuration_ldif
@@ -85,6 +86,13 @@ class EmbeddedDirectory:
             password_file=self.paths.password,
             ca_file=self.paths.authority,
         )
+
+    def write_client_settings(self) -> Path:
+        """Write how the administrator reaches it, for the option --directory. Return the file."""
+        file = (self.paths.state / "client.yaml").absolute()
+        settings = self.client_settings().model_dump(mode="json", exclude_defaults=True)
+        write_anew(file, yaml.safe_dump(settings, sort_keys=False).encode(), 0o600)
+        return file
 
     @staticmethod
     def url(settings: EmbeddedSettings) -> str:

@@ -134,13 +134,13 @@ def split_queue_name(name: str) -> tuple[str, str]:
         return name, ""
     if length > LONGEST_QUEUE_NAME:
         raise ConstraintViolated(
-            f"the queue name {name[:40]!r}... has {length} characters; {LONGEST_QUEUE_NAME} are allowed"
+            f"the queue name {name[:40]!r}... has {length} UTF-16 units; {LONGEST_QUEUE_NAME} are allowed"
         )
     kept = _first_units(name, KEPT_OF_LONG_NAME)
     if utf16_length(kept) != KEPT_OF_LONG_NAME:
         raise ConstraintViolated(
             f"the queue name {name[:40]!r}... cannot be stored: directories split a name of more than "
-            f"{LONGEST_PLAIN_NAME} characters after {KEPT_OF_LONG_NAME}, which is in the middle of "
+            f"{LONGEST_PLAIN_NAME} UTF-16 units after {KEPT_OF_LONG_NAME}, which is in the middle of "
             f"{name[len(kept)]!r} (it counts as two); shorten the name, or move that character"
         )
     return f"{kept}-{queue_name_hash(name)}", name[len(kept) :]

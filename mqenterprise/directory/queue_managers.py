@@ -28,6 +28,7 @@ from mqenterprise.directory.repositories import configurations_of
 from mqenterprise.directory.security import with_full_control
 from qmnode.directory.port import DirectoryServerType, Filter, QueueManager
 from qmnode.structures.change_notification import ChangeEvent
+from qmnode.structures.names.direct import utf16_length
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
@@ -65,8 +66,10 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
 
     def _computer(self, name: str) -> tuple[str, bool]:
         """The computer's entry, and whether there is one already: wherever it is, or where a new one goes."""
-        if not name or len(name) > LONGEST_COMPUTER_NAME:
-            raise ConstraintViolated(f"{name!r} is no computer's name: it has 1 to {LONGEST_COMPUTER_NAME} characters")
+        if not 0 < utf16_length(name) <= LONGEST_COMPUTER_NAME:
+            raise ConstraintViolated(
+                f"{name!r} is no computer's name: it has 1 to {LONGEST_COMPUTER_NAME} UTF-16 units"
+            )
         filter = f"(&(objectClass=computer)(cn={escape_filter(name)}))"
         found = next(self._connection.search(self._base(), filter, ("1.1",)), None)
         return (found.dn, True) if found else (child(name, self._connection.dialect.contexts.computers), False)

@@ -169,6 +169,8 @@ class QueueRepository(ObjectRepository[Queue]):
     def _new_attributes(self, entity: Queue) -> dict[str, Sequence[bytes]]:
         attributes = super()._new_attributes(entity)
         computer, queue = split_pathname(entity.pathname)
+        if ";" in queue:
+            raise ConstraintViolated(f"{queue!r} is no name of a public queue: what follows a semicolon is a subqueue")
         if extension := split_queue_name(queue)[1]:
             attributes["mSMQQueueNameExt"] = (extension.encode(),)
         if entity.security is None:

@@ -93,7 +93,7 @@ def _label(text: str) -> str:
 
 
 CommonName = Annotated[
-    str, AfterValidator(_common_name), Field(description="A name in the directory, 1 to 64 characters")
+    str, AfterValidator(_common_name), Field(description="A name in the directory, 1 to 64 UTF-16 units")
 ]
 MachineName = Annotated[
     str, AfterValidator(_machine_name), Field(description="The computer's name, as in a path name (MS-MQMQ 2.1.1)")

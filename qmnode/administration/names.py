@@ -6,7 +6,9 @@ r"""How operators name queues: as Message Queuing does, and shorter where nothin
 
 from typing import Final
 
+from qmnode.errors import MessageQueuingError
 from qmnode.structures.names.addresses import from_address
+from qmnode.structures.names.direct import FormatNameError
 
 DEAD_LETTERS: Final = r".\SYSTEM$;DEADLETTER"
 TRANSACTIONAL_DEAD_LETTERS: Final = r".\SYSTEM$;DEADXACT"
@@ -19,8 +21,14 @@ def is_format_name(text: str) -> bool:
 
 
 def queue_name(text: str) -> str:
-    """The path name that an operator means, or the format name as it is. Addresses of other systems are understood."""
-    text = from_address(text) or text
+    """The path name that an operator means, or the format name as it is. Addresses of other systems are understood.
+
+    MQ_ERROR_ILLEGAL_FORMATNAME for those that name no queue.
+    """
+    try:
+        text = from_address(text) or text
+    except FormatNameError as error:
+        raise MessageQueuingError(error.code, error.sentence) from None
     if is_format_name(text):
         return text
     first, separator, _ = text.partition("\\")

@@ -17,6 +17,7 @@ from qmnode.model.packet import whole_value
 from qmnode.model.queue_manager import QueueManager
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names.direct import utf16_length
 
 HISTORY_FILE: Final = "COUNTERS"
 """Beside the store's own files: it is no part of the store, and a back-up does not have it."""
@@ -197,8 +198,8 @@ def checked_names(queues: object) -> list[str]:
     """Names of queues from JSON. MQ_ERROR_INVALID_PARAMETER."""
     if isinstance(queues, str) or not isinstance(queues, Sequence) or not queues or len(queues) > 1000:
         raise _bad("queues is a list of 1 to 1000 names or patterns")
-    if not all(isinstance(name, str) and 0 < len(name) <= 512 for name in queues):
-        raise _bad("the name of a queue is a text of at most 512 characters")
+    if not all(isinstance(name, str) and 0 < utf16_length(name) <= 512 for name in queues):
+        raise _bad("the name of a queue is a text of at most 512 UTF-16 units")
     return list(queues)
 
 

@@ -48,12 +48,31 @@ def readable(command: Any) -> Any:
     Typer's own, with its frames, has six columns, and cuts the names of options off in a terminal of 80.
     """
     command.rich_markup_mode = None
+    command.make_parser = partial(_make_parser, command.make_parser)
     command.format_epilog = partial(_write_examples, command)
     if inner := getattr(command, "commands", {}):
         command.format_commands = partial(_write_commands, inner)
         for one in inner.values():
             readable(one)
     return command
+
+
+def _make_parser(make_parser: Any, context: Any) -> Any:
+    """A parser that refuses an option with one value that is given twice: the first one would be ignored."""
+    parser = make_parser(context)
+    parse = parser.parse_args
+
+    def parse_args(args: list[str]) -> Any:
+        options, rest, order = parse(args)
+        for one in order:
+            if one.param_type_name != "option" or one.multiple or one.is_flag or one.count:
+                continue
+            if order.count(one) > 1:
+                raise _UsageError(f"{max(one.opts, key=len)} is given more than once: it has one value", context)
+        return options, rest, order
+
+    parser.parse_args = parse_args
+    return parser
 
 
 def _write_commands(commands: Mapping[str, Any], _context: Any, formatter: Any) -> None:

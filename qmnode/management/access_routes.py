@@ -6,10 +6,11 @@ from qmnode.administration.access_control import change_access, show_access
 from qmnode.administration.names import queue_name
 from qmnode.management.access_documents import AccessChange, AccessDocument
 from qmnode.management.context import Node, note
+from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 
 @router.get("/v1/queues/{name}/access", **about("queues", "Who may use a queue", 404))

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Node, caller_of, require_administer
 from qmnode.management.documents import Document, NodeDocument
+from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
 from qmnode.management.tokens import Role
 from qmnode.model.outgoing import OutgoingQueue
@@ -21,7 +22,7 @@ from qmnode.model.queue import Queue
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.version import program_version
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 _QUEUES_AT_ONCE: Final = 1000
 _NAMES: Final = ("pathname", "queue_type", "label", "transactional")

@@ -14,12 +14,13 @@ from qmnode.bodies.limits import Limits
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.documents import LookupText, identifier_text, lookup_text
+from qmnode.management.large_requests import InSteps
 from qmnode.management.message_documents import BodyForm, MessageList, document_of
 from qmnode.management.message_routes import lookup_of
 from qmnode.management.problems import about
 from qmnode.model.message import Message
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 LINES: Final = "application/x-ndjson"
 

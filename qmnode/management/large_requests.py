@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -18,11 +18,28 @@ MOST_ITEMS: Final = 100_000
 _LARGE: Final = 256 * 1024
 """Bytes of a request from which it is read in steps."""
 _SPACE: Final = " \t\n\r"
-_decoder: Final = json.JSONDecoder()
+
+
+def _members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these members. HTTPException if one is there twice: one of its values would be ignored."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        _refuse_twice(next(name for name in names if names.count(name) > 1))
+    return members
+
+
+def _refuse_twice(name: str) -> NoReturn:
+    raise HTTPException(400, f"the member {name!r:.80} is twice in an object of the request: give it once")
+
+
+_decoder: Final = json.JSONDecoder(object_pairs_hook=_members_once)
 
 
 class InSteps(APIRoute):
-    """A route whose requests are lists of items, in an object: each item is read in a step of its own."""
+    """A route whose requests are objects, each member of which is there once. The items of long lists are read in a
+    step of their own.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, for a request that reads itself in steps."""
@@ -39,7 +56,7 @@ class _Request(Request):
         """The document. Raises json.JSONDecodeError."""
         content = await self.body()
         if len(content) < _LARGE:
-            return json.loads(content)
+            return json.loads(content, object_pairs_hook=_members_once)
         try:
             text = content.decode()
         except UnicodeDecodeError as error:
@@ -62,6 +79,8 @@ class _Reader:
             async for name in self._members("}"):
                 if not isinstance(name, str):
                     self._refuse("a name is a text")
+                if name in value:
+                    _refuse_twice(name)
                 self._take(":")
                 value[name] = [item async for item in self._members("]")] if self._next() == "[" else self._value()
         if self._next():

@@ -22,6 +22,7 @@ from qmnode.bodies.plain import plain, plain_body
 from qmnode.bodies.typed_text import value_of_json
 from qmnode.management.documents import (
     Document,
+    MessageLabel,
     guid_or_none,
     identifier_text,
     lookup_text,
@@ -98,7 +99,7 @@ class NewMessage(Document):
         examples=["xml", "VT_BSTR"],
     )
     headers: dict[str, str] | None = Field(default=None, description="Headers of the formats nservicebus and rebus")
-    label: str = Field(default="", max_length=249)
+    label: MessageLabel = ""
     recoverable: bool = Field(default=True, description="Survives a restart. Transactional messages always do")
     priority: int = Field(default=3, ge=0, le=7, description="Messages of transactions all have 0")
     body_type: int = Field(default=0, ge=0, le=0xFFFFFFFF, description="VARENUM constant (MS-MQMQ 2.2.12)")

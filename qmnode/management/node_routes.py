@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from qmnode.management.context import Node, note
 from qmnode.management.documents import ConnectionDocument, NodeDocument, QuotaDocument, TransactionDocument
 from qmnode.management.key_documents import Keys
+from qmnode.management.large_requests import InSteps
 from qmnode.management.metrics import exposition
 from qmnode.management.problems import about, http_problem
 from qmnode.security.service import KeyStoreStatus
 from qmnode.version import program_version
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 _NO_KEYS: Final = KeyStoreStatus(fault=None)
 """Of a node without a network, which reads no key store."""

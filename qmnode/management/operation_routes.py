@@ -19,7 +19,7 @@ from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.dead_letter_routes import LINES, in_chunks
-from qmnode.management.documents import Document, LookupText, lookup_text, time_or_none
+from qmnode.management.documents import Document, LookupText, MessageLabel, lookup_text, time_or_none
 from qmnode.management.large_requests import InSteps, each
 from qmnode.management.message_documents import MessageDocument, document_of, export_line, list_answer
 from qmnode.management.message_routes import Lookup, lookup_of
@@ -368,7 +368,7 @@ async def show_history(
 class Editing(Document):
     """The changes of a message; what is null stays."""
 
-    label: str | None = Field(default=None, max_length=249)
+    label: MessageLabel | None = None
     priority: int | None = Field(default=None, ge=0, le=7)
     base64: Base64Bytes | None = Field(default=None, description="Another body")
     value: Any = Field(default=None, description="Another value of the body, written in its format")

@@ -17,13 +17,14 @@ from qmnode.management.documents import (
     QueueList,
     QueueSettings,
 )
+from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument, IncomingSequences, TransferDocument
 from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 QueueName = Annotated[
     str,

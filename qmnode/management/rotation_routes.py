@@ -12,6 +12,7 @@ from qmnode.administration.key_rotation import Run
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import Context, Node, caller_of, note, require_administer
 from qmnode.management.documents import Document, time_or_none
+from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.key_rotation import (
@@ -24,7 +25,7 @@ from qmnode.security.key_rotation import (
 )
 from qmnode.structures.error_codes import ErrorCode
 
-router = APIRouter()
+router = APIRouter(route_class=InSteps)
 
 _WHAT: Final = "the rotation of keys"
 _FORBIDDEN: Final = (

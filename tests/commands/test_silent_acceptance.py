@@ -88,7 +88,14 @@ def test_a_denial_for_authenticated_users_says_whom_it_does_not_reach(queue: str
         ("msmq://host/orders", r"DIRECT=OS:host\private$\orders"),
         (r"msmq:DIRECT=OS:host\private$\orders", r"DIRECT=OS:host\private$\orders"),
         ("msmq:orders", r".\private$\orders"),
-        ("net.msmq://", r".\private$\net.msmq://"),
+        (r" FormatName: DIRECT=OS:host\private$\orders ", r"DIRECT=OS:host\private$\orders"),
+        ("net.msmq://host/private/two%20words", r"DIRECT=OS:host\private$\two words"),
+        ("net.msmq://[2001:db8::1]/private/orders", r"DIRECT=TCP:2001:db8::1\private$\orders"),
+        (r"os:host\private$\orders", r"DIRECT=os:host\private$\orders"),
+        (r"TCP:198.51.100.1\private$\orders", r"DIRECT=TCP:198.51.100.1\private$\orders"),
+        ("https://host/msmq/private$/orders", "DIRECT=https://host/msmq/private$/orders"),
+        ("formatname:multicast=224.0.0.1:8001", "multicast=224.0.0.1:8001"),
+        ("224.0.0.1:8001", "MULTICAST=224.0.0.1:8001"),
         ("orders", r".\private$\orders"),
     ],
 )
@@ -100,6 +107,44 @@ def test_addresses_of_other_systems_are_understood(address: str, name: str) -> N
 def test_programs_get_the_name_to_use_for_an_address_of_another_system(address: str) -> None:
     with pytest.raises(QueueNameError, match=r"DIRECT=OS:h\\"):
         parse_format_name(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("net.msmq://host:1801/private/orders", r"no port: use DIRECT=OS:host\private$\orders"),
+        ("MSMQ://host:1801/orders", r"no port: use DIRECT=OS:host\private$\orders"),
+        (r"direct=os:host:1801\private$\orders", r"no port: use direct=os:host\private$\orders"),
+        ("http://host/orders", "no address with http://"),
+        ("rabbitmq://host/orders", "no address with rabbitmq://"),
+        ("net.msmq://host", "no address with net.msmq://"),
+    ],
+)
+def test_an_address_that_is_none_of_a_queue_is_refused_at_every_door(
+    node: NodeProcess, command: Command, address: str, hint: str
+) -> None:
+    for arguments in (("send", address, "x"), ("queue", "create", address), ("peek", address)):
+        answer = command(*arguments)
+        assert answer.code != 0 and hint in " ".join(answer.err.split()), arguments
+
+
+def test_messages_for_a_machine_that_a_workgroup_cannot_find_are_refused(node: NodeProcess, command: Command) -> None:
+    answer = command("send", "PRIVATE=4d36e96e-e325-11ce-bfc1-08002be10318\\00000007", "x")
+    assert answer.code == 1 and "no directory in which to find its machine" in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("send", "QUEUE", "x", "--label", "a", "--label", "b"),
+        ("send", "QUEUE", "x", "--priority", "1", "--priority=1"),
+        ("peek", "QUEUE", "-n", "1", "--count", "2"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(queue: str, command: Command, arguments: tuple[str, ...]) -> None:
+    answer = command(*(queue if one == "QUEUE" else one for one in arguments))
+    assert answer.code == 2 and "given more than once" in answer.err
+    assert command("peek", queue, "--json").documents == []
 
 
 def test_a_message_sent_to_an_address_of_wcf_arrives(node: NodeProcess, queue: str, command: Command) -> None:

@@ -20,7 +20,7 @@ from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.entities import Queue, QueueManager, Site
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.errors import AccessRefused, BindRefused
+from mqenterprise.directory.errors import AccessRefused, BindRefused, DirectoryError
 from mqenterprise.directory.names import parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
 from tests.lab.addresses import free_alias
@@ -68,7 +68,10 @@ class TestPrivateDirectory:
         embedded = EmbeddedDirectory(open_folder / "state")
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             directory.sites.add(Site(name="Hamburg"))
-        assert run("directory", "up", *private).returncode == 0  # running already
+        again = run("directory", "up", *private)  # running already
+        assert again.returncode == 0
+        settings = again.stdout.partition("other commands name it with --directory ")[2].strip()
+        assert run("machine", "list", "--directory", settings).returncode == 0
         assert run("directory", "down", *private).stdout == "stopped\n"
         assert run("directory", "down", *private).stdout == "it was not running\n"
         assert run("directory", "up", *private).returncode == 0
@@ -247,6 +250,32 @@ class TestAdmission:
 
         assert answer.returncode == 1 and f"did you mean '{computer}'?" in answer.stderr and "--new" in answer.stderr
         assert directory.queue_managers.find(wrong) is None and not (tmp_path / "node").exists()
+
+    def test_a_name_that_a_computer_has_beside_its_own_makes_no_other_one(
+        self, directory: EnterpriseDirectory, settings_file: Path, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        computer = fresh_name("NODE")
+        full = f"{computer.lower()}.plant.example"
+        directory.queue_managers.add(QueueManager(computer_name=computer, qualified_computer_name=full))
+        before = {one.computer_name for one in directory.queue_managers.list()}
+
+        for name in (computer.lower(), f"{computer}.", f" {computer} ", full, full.upper(), f"{full}."):
+            assert admit(directory, name, tmp_path / "node").computer_name == computer
+        for name in (
+            f"x.{full}",
+            "198.51.100.7",
+            "::1",
+            "two words",
+            "a\\b",
+            ".",
+            "",
+            "4d36e96e-e325-11ce-bfc1-08002be1",
+        ):
+            with pytest.raises(DirectoryError):
+                admit(directory, name, tmp_path / "other")
+
+        assert {one.computer_name for one in directory.queue_managers.list()} == before
+        assert not (tmp_path / "other").exists()
 
     @pytest.mark.one_server(reason="Active Directory accepts the password before for an hour")
     def test_a_second_admission_ends_the_first(
