@@ -71,7 +71,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
 def _print(node: dict[str, Any]) -> None:
     from qmnode.settings.sizes import quota_text
 
-    quotas = node.pop("quotas")
+    quotas, after_restore = node.pop("quotas"), node.pop("after_restore")
     print_facts(
         node
         | {
@@ -90,7 +90,7 @@ def _print(node: dict[str, Any]) -> None:
             "directory": node["directory"] or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
-        | _ranges(node.pop("after_restore"))
+        | _ranges(after_restore)
     )
 
 

@@ -47,7 +47,7 @@ class OwnNames:
 
 @lru_cache(maxsize=4096)  # names of peers recur with each message
 def _compared(computer: str) -> str:
-    if computer == LOCAL_COMPUTER:
+    if not computer.strip("."):  # the local computer, or nothing that has a name
         return computer
     return fold(plain_address(computer.removeprefix("[").removesuffix("]")) or computer.removesuffix("."))
 

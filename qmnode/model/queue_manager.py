@@ -89,7 +89,7 @@ class QueueManager(QueueManagerApi):
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
         self.after_restore: dict[str, list[dict[str, Any]]] = {}
-        """See ``NodeStatus.after_restore``."""
+        """The ranges of messages that a restored store lacks: see ``NodeStatus.after_restore``."""
         self.ready = True
         """Whether every door that the settings open answers."""
         self.directory_state = ""

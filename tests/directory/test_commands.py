@@ -71,7 +71,7 @@ class TestPrivateDirectory:
         again = run("directory", "up", *private)  # running already
         assert again.returncode == 0
         settings = again.stdout.partition("other commands name it with --directory ")[2].strip()
-        assert run("machine", "list", "--directory", settings).returncode == 0
+        assert run("queue", "list", "--directory", settings).returncode == 0
         assert run("directory", "down", *private).stdout == "stopped\n"
         assert run("directory", "down", *private).stdout == "it was not running\n"
         assert run("directory", "up", *private).returncode == 0

@@ -52,7 +52,14 @@ async def test_every_address_of_the_machine_is_its_own(alpha: QueueManager) -> N
 
 
 async def test_names_of_other_machines_are_not_its_own(alpha: QueueManager) -> None:
-    for computer in ("alph", "alpha.shop", "beta.shop.example", "10.1.2.4", "00000000-0000-0000-0000-000000000001"):
+    for computer in (
+        "alph",
+        "..",
+        "alpha.shop",
+        "beta.shop.example",
+        "10.1.2.4",
+        "00000000-0000-0000-0000-000000000001",
+    ):
         assert not alpha.names.is_local(parse_single_format_name(rf"DIRECT=OS:{computer}\private$\answers"))
 
 
