@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
+from qmnode.directory.file import FileDirectory
 from qmnode.model.packet import (
     mark_last_in_transaction,
     received_message,
@@ -361,7 +362,8 @@ def test_messages_that_are_not_plain_are_left_to_others(other):
     ],
 )
 async def test_what_every_receiver_refuses_is_not_sent(tmp_path: Path, properties: dict[str, Any]) -> None:
-    async with QueueManager.open(tmp_path) as qm:
+    directory = FileDirectory(tmp_path / "directory.yaml")
+    async with QueueManager.open(tmp_path / "store", directory=directory) as qm:
         queue = await qm.open_queue(r"PRIVATE=6a7e3c1e-91a5-4b44-8a5d-7a9f3d2b1c00\0000000a", Access.SEND)
         with pytest.raises(MessageQueuingError) as refused:
             await queue.send(Message(b"", **properties))
