@@ -4,7 +4,7 @@ A message stores only the properties that were set; all others read as their def
 packet (MS-MQMQ 2.2.20) and parses it when a property is first read, so that forwarding a message costs no parsing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -18,6 +18,7 @@ from qmnode.structures.message_security import (
     PrivacyLevel,
     SenderIdentifierType,
 )
+from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from qmnode.bodies.choice import Decoded, Headers
@@ -159,6 +160,9 @@ DEFAULTS: Final[dict[str, Any]] = {
 _ASSIGNED: Final = tuple(DEFAULTS)[tuple(DEFAULTS).index("identifier") :]
 """Properties that a message loses when it is sent again."""
 
+_SETTABLE: Final = frozenset(DEFAULTS) - frozenset(_ASSIGNED)
+"""Properties that a sender may set."""
+
 _SIGNED: Final = (
     "authentication_level",
     "authentication_provider_name",
@@ -278,7 +282,14 @@ class Message:
         attributes = self.__dict__
         attributes["body"] = body
         if properties:
+            if not properties.keys() <= _SETTABLE:
+                raise TypeError(_not_settable(properties))
             attributes.update(properties)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _SETTABLE:
+            raise AttributeError(_not_settable((name,)))
+        self.__dict__[name] = value
 
     def __getattr__(self, name: str) -> Any:
         attributes = self.__dict__
@@ -289,7 +300,7 @@ class Message:
         try:
             return DEFAULTS[name]
         except KeyError:
-            raise AttributeError(f"a message has no property {name!r}") from None
+            raise AttributeError(f"a message has no property {name!r}{_suggestion(name)}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -368,7 +379,12 @@ class Message:
         return answer
 
     def copy(self, **changes: Any) -> "Message":
-        """Copy the message for sending, with some properties changed."""
+        """Copy the message for sending, with some properties changed.
+
+        Raises TypeError for a name that is none of a property that a sender may set.
+        """
+        if not changes.keys() <= _SETTABLE:
+            raise TypeError(_not_settable(changes))
         if "_load" in self.__dict__:
             self.__dict__["_load"](self, "packet")
         copy = Message.__new__(Message)
@@ -391,3 +407,15 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.label!r}, {len(self.body)} bytes, lookup {self.lookup_identifier:#x}>"
+
+
+def _not_settable(names: Iterable[str]) -> str:
+    name = next(name for name in names if name not in _SETTABLE)
+    if name in DEFAULTS:
+        return f"the queue manager assigns {name!r}: a sender cannot set it"
+    return f"a message has no property {name!r}{_suggestion(name)}"
+
+
+def _suggestion(name: str) -> str:
+    near = nearest(name, _SETTABLE)
+    return "" if near is None else f", did you mean {near}?"

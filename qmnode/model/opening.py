@@ -126,7 +126,9 @@ class MultipleQueueDescriptor(QueueApi):
         """Send a copy of each message to each queue, or of none if one is refused."""
         if not self._open:
             self._refuse(ErrorCode.MQ_ERROR_INVALID_HANDLE, f"{self.format_name} was closed: open it again")
-        copies = [message.copy(destination_multi_queue_format_name=self.format_name) for message in messages]
+        copies = [message.copy() for message in messages]
+        for copy in copies:
+            copy.__dict__["destination_multi_queue_format_name"] = self.format_name
         signatures = [await self._signatures(descriptor, copies, transaction) for descriptor in self.descriptors]
         units = [descriptor.unit_of_work(transaction) for descriptor in self.descriptors]
         unit = next((one for one in units if one is not None), None)
