@@ -16,6 +16,7 @@ _NODE: Final = (
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
+    "quota_source", "journal_quota_source", "default_time_to_live", "default_time_to_live_source",
 )  # fmt: skip
 
 
@@ -60,6 +61,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
         "after_restore": found.get("after_restore", {}),
+        **{name: found.get(name, "") for name in _QUOTAS if name.endswith("_source")},
+        "default_time_to_live": found.get("default_time_to_live", 0),
         **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links", "settings_read")},
     }
     for name in ("quota", "journal_quota"):
@@ -72,14 +75,20 @@ def _print(node: dict[str, Any]) -> None:
     from qmnode.settings.sizes import quota_text
 
     quotas, after_restore = node.pop("quotas"), node.pop("after_restore")
+
+    def quota(name: str) -> str:
+        return f"{size_text(quotas[f'{name}_used'])} of {quota_text(quotas[name])}{_source(quotas, name)}"
+
     print_facts(
         node
         | {
             "total_bytes": size_text(node["total_bytes"]),
             "disk_free_bytes": size_text(node["disk_free_bytes"]) if node["disk_bytes"] else None,
             "disk_bytes": size_text(node["disk_bytes"]) if node["disk_bytes"] else None,
-            "quota": f"{size_text(quotas['quota_used'])} of {quota_text(quotas['quota'])}",
-            "journal_quota": f"{size_text(quotas['journal_quota_used'])} of {quota_text(quotas['journal_quota'])}",
+            **{name: quota(name) for name in ("quota", "journal_quota")},
+            "default_time_to_live": f"{quotas['default_time_to_live']} s{_source(quotas, 'default_time_to_live')}"
+            if quotas["default_time_to_live"]
+            else None,  # an older node
             "throttled": quotas["throttled"],
             "journal_copies_dropped": quotas["journal_copies_dropped"],
             "tls_mode": node["tls_mode"] or "none",
@@ -105,6 +114,11 @@ def _ranges(after_restore: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
 def _range_text(one: dict[str, Any]) -> str:
     place = f" of sequence {one['sequence']} to {one['queue']}, {one['peer']}" if one["peer"] else ""
     return f"{one['first']} to {one['last']}{place}: {one['state']}"
+
+
+def _source(quotas: dict[str, Any], name: str) -> str:
+    """The source of a value, in words, if the directory declares it."""
+    return " (from the directory)" if quotas[f"{name}_source"] == "directory" else ""
 
 
 def _time_text(seconds: float) -> str:

@@ -6,6 +6,7 @@ Objects are lists of mappings under ``queue_managers``, ``queues``, ``users``, `
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import enum
 import fcntl
@@ -33,6 +34,10 @@ from qmnode.directory.port import (
 from qmnode.settings.yaml_text import read_yaml
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text, new_guid
 
+Stamp = tuple[int, int, int]
+"""Time of change, size and number of the file."""
+WATCH_INTERVAL: Final = 0.5
+"""Seconds between two looks at the file."""
 AnyObject = TypeVar("AnyObject", bound=DirectoryObject)
 
 _SECTIONS: Final[dict[type[DirectoryObject], str]] = {
@@ -70,7 +75,9 @@ class FileDirectory(port.WorkgroupDirectory):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: dict[type[DirectoryObject], list[DirectoryObject]] = {}
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
+        self._listeners: list[Callable[[Guid | None], None]] = []
+        self._watcher: asyncio.Future[None] | None = None
         self._searches: dict[int, list[DirectoryObject]] = {}
         self._handles = count(1)
 
@@ -139,6 +146,32 @@ class FileDirectory(port.WorkgroupDirectory):
     async def check_directory_online(self) -> bool:
         return self._path.exists()
 
+    def watch(self, on_changed: Callable[[Guid | None], None]) -> None:
+        """Call it after each change of the file, with None: any object may have changed."""
+        self._listeners.append(on_changed)
+        if self._watcher is None:
+            self._watcher = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        seen = self._file_stamp()
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            if (stamp := self._file_stamp()) not in (seen, None):
+                seen = stamp
+                for listener in self._listeners:
+                    listener(None)
+
+    def _file_stamp(self) -> Stamp | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+
     # The file
 
     def _matching(self, object_type: type[AnyObject], filters: Sequence[Filter]) -> Iterator[AnyObject]:
@@ -148,9 +181,8 @@ class FileDirectory(port.WorkgroupDirectory):
 
     def _read(self) -> dict[type[DirectoryObject], list[DirectoryObject]]:
         try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if stamp != self._stamp:
+            stamp = self._file_stamp()
+            if stamp is None or stamp != self._stamp:
                 self._known = _decode(read_yaml(self._path.read_text(encoding="utf-8")) or {})
                 self._stamp = stamp
         except OSError as error:

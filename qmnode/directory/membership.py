@@ -8,12 +8,14 @@ is back.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import fields
 
 import structlog
 
 from qmnode.directory.notified import NotificationQueue
 from qmnode.directory.port import (
     Directory,
+    DirectoryObject,
     DirectoryOperationError,
     DirectoryOptions,
     Queue,
@@ -22,9 +24,10 @@ from qmnode.directory.port import (
     open_directory,
     search,
 )
-from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
+from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, LocalView, Timer, settle_identity
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
+from qmnode.model.quotas import Declared
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import DistributionListFormatName, FormatName
@@ -51,6 +54,11 @@ def directory_of(settings: NodeSettings) -> Directory | None:
         raise ConfigurationError(error.sentence) from error
 
 
+def _unless_default(found: DirectoryObject, name: str) -> int | None:
+    value: int = getattr(found, name)
+    return None if value == next(one.default for one in fields(found) if one.name == name) else value
+
+
 ADOPTION_DELAY = 0.5
 """Seconds between a notice of a change and the check for newly published queues of this node."""
 
@@ -75,7 +83,7 @@ class Membership:
             Timer.ONLINE: settings.directory.online_check,
         }
         known = QueueManager(computer_name=manager.computer_name, identifier=manager.identifier)
-        self.upkeep = DirectoryUpkeep(directory, known, clock, durations)
+        self.upkeep = DirectoryUpkeep(directory, known, clock, durations, self._obey)
         self._clock = clock
         self._following: set[asyncio.Future[None]] = set()
         self._is_adopting = False
@@ -94,9 +102,25 @@ class Membership:
         known = {queue.identifier for queue in self._manager.queue_collection.values() if queue.is_published}
         if identifier is None or identifier in known:
             self._spawn(self.follow(identifier))
+        enterprise = self.upkeep.view.enterprise
+        if enterprise is None or identifier in (None, self._manager.identifier, enterprise.identifier):
+            self._spawn(self.upkeep.refresh())
         if identifier not in known and not self._is_adopting:  # after an unspecified change, a queue may be new as well
             self._is_adopting = True
             self._spawn(self._adopt_soon())
+
+    def _obey(self, view: LocalView) -> None:
+        """Obey what the directory declares. A value that equals the default is not declared: every object has one."""
+        declared = Declared(
+            _unless_default(view.queue_manager, "queue_manager_quota"),
+            _unless_default(view.queue_manager, "journal_quota"),
+            None if view.enterprise is None else _unless_default(view.enterprise, "default_time_to_live"),
+        )
+        if self._manager.declare(declared):
+            log.info(
+                "the directory declares", quota=declared.quota, journal_quota=declared.journal_quota,
+                default_time_to_live=declared.time_to_reach_queue,
+            )  # fmt: skip
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -226,6 +250,7 @@ class Membership:
             manager.adopt_identifier(known.identifier)
             log.info("joined under the directory's identifier", computer_name=manager.computer_name)
         self.upkeep.view.queue_manager = known
+        self._obey(self.upkeep.view)
         self.settled = True
         manager.names.enter_directory()
         manager.names.add_own((), qualified=known.qualified_computer_name or "")

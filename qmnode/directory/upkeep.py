@@ -217,11 +217,18 @@ class DirectoryUpkeep:
             fresh = await self._read(Queue, queue)
             if fresh is not None:
                 self.view.public_queues[queue] = fresh
-        if self.view.enterprise is None:  # the node was started while the directory was down
-            await self._tolerant(self._read_enterprise)
+        await self._tolerant(self._read_enterprise)
         if not set(self.view.queue_manager.site_identifier_list) <= set(self.view.sites):
             await self._tolerant(self._synchronise)
             await self._tolerant(self.directory_site_gates_update)
+        self._changed()
+
+    async def refresh(self) -> None:
+        """Read this node's object and the enterprise's anew, after a change that a watch has reported."""
+        identifier = self.view.queue_manager.identifier
+        if identifier is not None:
+            self.view.queue_manager = await self._read(QueueManager, identifier) or self.view.queue_manager
+        await self._tolerant(self._read_enterprise)
         self._changed()
 
     # Steps
@@ -257,7 +264,7 @@ class DirectoryUpkeep:
         try:
             await step()
         except DirectoryOperationError as error:
-            log.warning("started without its directory", reason=error.sentence)
+            log.warning("not read from the directory", reason=error.sentence)
 
     def _changed(self) -> None:
         if self._on_changed is not None:

@@ -52,6 +52,10 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "bridges",
             "event_loop",
             "ready",
+            "quota_source",
+            "journal_quota_source",
+            "default_time_to_live",
+            "default_time_to_live_source",
             "directory",
             "after_restore",
         }

@@ -323,6 +323,10 @@ class QuotaDocument(Document):
     journal_quota_used: int
     throttled: bool
     journal_copies_dropped: int = Field(description="Since start, for want of room in a journal")
+    quota_source: str = Field(default="", description="Where it comes from: directory, settings or default")
+    journal_quota_source: str = ""
+    default_time_to_live: int = Field(default=0, description="Seconds to reach a queue, of messages that name no other")
+    default_time_to_live_source: str = Field(default="", description="directory or default")
 
     @classmethod
     def of(cls, status: NodeStatus) -> Self:

@@ -71,6 +71,12 @@ class NodeStatus:
     after_restore: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """For a week after the first start on a restored copy: the ranges of messages that are lost, unknown, or come
     again, by kind (``identifiers``, ``received``, ``sent``) and peer."""
+    quota_source: str = ""
+    """Where the quota comes from: ``directory``, ``settings`` or ``default``."""
+    journal_quota_source: str = ""
+    default_time_to_live: int = 0
+    """Seconds that a message which names no other time has to reach its queue."""
+    default_time_to_live_source: str = ""
 
 
 @dataclass(slots=True)

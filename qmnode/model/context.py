@@ -92,8 +92,8 @@ class Context:
     __slots__ = (
         "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "duplicates", "expiry",
         "identifier", "is_new", "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes",
-        "queues", "quotas", "read_ahead", "recorder", "sequence", "settings", "shares", "signing", "store", "touched",
-        "traffic", "transactions",
+        "queues", "quotas", "read_ahead", "recorder", "sequence", "settings", "shares", "signing", "store",
+        "time_to_reach_queue", "touched", "traffic", "transactions",
     )  # fmt: skip
 
     names: "Names"
@@ -132,6 +132,9 @@ class Context:
         self.shares = Accountant()
         """The accounts of all bounded resources."""
         self.quotas = Quotas(settings.quotas)
+        self.time_to_reach_queue: int | None = None
+        """Seconds that the directory gives to messages which name none (DefaultTimeToLive, 3.1.1.6); None: the default.
+        """
         self.notices = NoticeBudget(settings.quotas, self.shares)
         self.traffic = Traffic(clock)
         self.read_ahead = ReadAhead(settings.read_ahead)

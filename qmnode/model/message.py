@@ -9,6 +9,7 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from qmnode.model.permitted import fault
+from qmnode.model.record import DEFAULT_TIME_TO_REACH_QUEUE
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import (
@@ -109,8 +110,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "response_multi_queue_format_name": "",
     "positive_journaling_requested": False,
     "negative_journaling_requested": False,
-    # 3.1.1.12: "SHOULD be 0x54600", four days.
-    "time_to_reach_queue": 0x54600,
+    "time_to_reach_queue": DEFAULT_TIME_TO_REACH_QUEUE,
     "time_to_be_received": INFINITE,
     "tracing_requested": False,
     "allow_peek_when_locked": False,

@@ -35,6 +35,8 @@ from qmnode.model.published import PublishedQueues
 from qmnode.model.purging import delete_queue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
+from qmnode.model.quotas import Declared, Source
+from qmnode.model.record import DEFAULT_TIME_TO_REACH_QUEUE
 from qmnode.model.traffic import RefusedMessages
 from qmnode.model.transaction import Transaction
 from qmnode.settings.node import Settings
@@ -112,8 +114,16 @@ class QueueManager(QueueManagerApi):
     def apply_settings(self, settings: Settings) -> None:
         """Apply settings that may change while the queue manager runs: the quotas and the poison policy."""
         self.quotas.apply(settings.quotas)
-        self.context.notices.apply(settings.quotas)
+        self.context.notices.apply(self.quotas.settings)
         self.outcomes.poison.settings = settings.poison
+
+    def declare(self, declared: Declared) -> bool:
+        """Obey what the directory declares for this queue manager from now on. Return whether that is new."""
+        if not self.quotas.declare(declared):
+            return False
+        self.context.notices.apply(self.quotas.settings)
+        self.context.time_to_reach_queue = declared.time_to_reach_queue
+        return True
 
     # Initialization, 3.1.3
 
@@ -290,6 +300,7 @@ class QueueManager(QueueManagerApi):
 
     async def status(self) -> NodeStatus:
         storage = self.store.condition()
+        reach = self.context.time_to_reach_queue
         found = self.queue_collection
         made = outgoing = waiting = messages = size = 0
         for queue in list(found.values()):
@@ -337,6 +348,10 @@ class QueueManager(QueueManagerApi):
             ready=self.ready,
             directory=self.directory_state,
             after_restore=self.after_restore,
+            quota_source=self.quotas.sources["queue_manager_quota"],
+            journal_quota_source=self.quotas.sources["journal_quota"],
+            default_time_to_live=DEFAULT_TIME_TO_REACH_QUEUE if reach is None else reach,
+            default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
         )
 
     def _cut_off(self, count: int) -> list[str]:

@@ -9,7 +9,8 @@ go when their lifetime ends.
 """
 
 from collections.abc import Callable
-from enum import IntEnum
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
@@ -25,6 +26,26 @@ if TYPE_CHECKING:
     from qmnode.model.queue import Queue
 
 _KB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The limits that the directory declares for this queue manager; None for each that it leaves at its default."""
+
+    quota: int | None = None
+    """KB of all queues (QueueManagerQuota, 3.1.1.1)."""
+    journal_quota: int | None = None
+    """KB of all journals (JournalQuota, 3.1.1.1)."""
+    time_to_reach_queue: int | None = None
+    """Seconds that messages have which name none (DefaultTimeToLive, 3.1.1.6)."""
+
+
+class Source(StrEnum):
+    """Where a value in effect comes from."""
+
+    DIRECTORY = "directory"
+    SETTINGS = "settings"
+    DEFAULT = "default"
 
 
 class EnqueueStatus(IntEnum):
@@ -43,13 +64,37 @@ class Quotas:
     """The bytes that the queue manager stores, and its limits."""
 
     def __init__(self, settings: QuotaSettings) -> None:
+        self.declared = Declared()
         self.apply(settings)
         self.used = 0
         self.journal_used = 0
 
     def apply(self, settings: QuotaSettings) -> None:
-        """Apply other limits; messages already stored above them stay."""
-        self.settings = settings
+        """Apply other settings; messages already stored above their limits stay."""
+        self._own = settings
+        self._settle()
+
+    def declare(self, declared: Declared) -> bool:
+        """Apply what the directory declares. Return whether that is new."""
+        if declared == self.declared:
+            return False
+        self.declared = declared
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        settings = self._own
+        self.sources: dict[str, Source] = {}
+        """Where each of the two quotas comes from, by its setting."""
+        obeyed = self.declared if settings.source == "directory" else Declared()
+        changes: dict[str, int] = {}
+        for name, value in (("queue_manager_quota", obeyed.quota), ("journal_quota", obeyed.journal_quota)):
+            if value is not None:
+                changes[name] = value
+                self.sources[name] = Source.DIRECTORY
+            else:
+                self.sources[name] = Source.SETTINGS if name in settings.model_fields_set else Source.DEFAULT
+        self.settings = settings = settings.model_copy(update=changes)
         self.limit = _bytes(settings.queue_manager_quota)
         self.journal_limit = _bytes(settings.journal_quota)
 

@@ -95,6 +95,10 @@ PRIORITY: Final = PREFIX_SIZE + packet_view.PRIORITY_AT
 """The offset in a value of the priority, in the low three bits."""
 
 _LONG: Final = struct.Struct("<I")
+_REACH: Final = slice(PREFIX_SIZE + packet_view.REACH_AT, PREFIX_SIZE + packet_view.REACH_AT + _LONG.size)
+"""BaseHeader.TimeToReachQueue in a value (MS-MQMQ 2.2.19.1)."""
+DEFAULT_TIME_TO_REACH_QUEUE: Final = 0x54600
+"""Four days (MS-MQDMPR 3.1.1.12), the time of messages that name none."""
 MOVES: Final = 3
 """The offset of the number of moves in a value."""
 
@@ -129,6 +133,23 @@ def with_prefix(
         arrived,
     )
     return prefix + value[PREFIX_SIZE:]
+
+
+def with_time_to_reach_queue(value: bytes, seconds: int, *, transit: bool) -> bytes:
+    """A new message with this time to reach its queue in place of the default; unchanged if it names a time of its own.
+
+    ``transit``: it has not reached its queue yet, and expires if it does not within that time.
+    """
+    *_, reach, _, _, lifetime, sent, _, _ = HEAD.unpack_from(value)
+    if reach != DEFAULT_TIME_TO_REACH_QUEUE:
+        return value
+    expires = value[EXPIRY]
+    if transit:
+        until = min(lifetime, seconds)
+        expires = NO_EXPIRY if until == NEVER else _LONG.pack(min(sent + until, NEVER - 1))
+    return b"".join(
+        (value[: EXPIRY.start], expires, value[EXPIRY.stop : _REACH.start], _LONG.pack(seconds), value[_REACH.stop :])
+    )
 
 
 def with_properties_place(value: bytes, place: int) -> bytes:

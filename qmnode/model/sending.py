@@ -11,7 +11,7 @@ from qmnode.model.packet import message_from_packet, shapes_of
 from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
-from qmnode.model.record import EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue
+from qmnode.model.record import EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue, with_time_to_reach_queue
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
 from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.envelope import Packet
@@ -178,6 +178,8 @@ class SendingDescriptor(QueueApi):
         values = address_packets(packets, shapes, self.destination, ordinals, context.clock.time(), fields, first)
         if values is None:
             return None
+        if context.time_to_reach_queue is not None:
+            values = [self._with_default_time(value, context.time_to_reach_queue) for value in values]
         places, owner = context.sequence.take(len(values)), context.identifier
         return (
             [owner + ordinal.to_bytes(4, "little") for ordinal in ordinals],
@@ -199,6 +201,8 @@ class SendingDescriptor(QueueApi):
         values = serialize_plain(messages, self.destination, context.ordinal.take, now, fields, first)
         if values is None or quotas.used + sum(len(value) for _, value in values) > quotas.limit:
             return None
+        if (reach := context.time_to_reach_queue) is not None:
+            values = [(ordinal, self._with_default_time(value, reach)) for ordinal, value in values]
         places = context.sequence.take(len(values))
         return [
             (7 - (value[PRIORITY] & 7) << LANE_SHIFT | place, value, owner + ordinal.to_bytes(4, "little"))
@@ -249,6 +253,8 @@ class SendingDescriptor(QueueApi):
             value = serialize(message, self.destination, ordinal, now)
         else:
             value = serialize(message, self.destination, ordinal, now, unit.fields, not (ahead or unit.has_sent))
+        if context.time_to_reach_queue is not None:
+            value = self._with_default_time(value, context.time_to_reach_queue)
         if put_signature is not None:
             value = put_signature(value)
         if named := asked.get("application_dead_letter_queue"):
@@ -263,6 +269,10 @@ class SendingDescriptor(QueueApi):
             value,
             context.identifier + ordinal.to_bytes(4, "little"),
         )
+
+    def _with_default_time(self, value: bytes, seconds: int) -> bytes:
+        """The time that the directory gives to messages without one of their own."""
+        return with_time_to_reach_queue(value, seconds, transit=self.destination.transit)
 
     def _with_dead_letter_queue(self, value: bytes, pathname: str) -> bytes:
         check_named(self.context, pathname, self.caller)

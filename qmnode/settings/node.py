@@ -59,6 +59,10 @@ class QuotaSettings(_Settings):
     """QueueManagerQuota, 3.1.1.1: all messages of all queues, 1 GiB by default. 0xFFFFFFFF means no limit."""
     journal_quota: Quota = 0xFFFFFFFF
     """JournalQuota, 3.1.1.1: all messages of all journals."""
+    source: Literal["directory", "local"] = "directory"
+    """Quotas of the machine that win: those that the directory declares for it, or the two above. A value that equals
+    the default is not declared.
+    """
     notices: Quota = 0x00040000
     """Waiting acknowledgments and trace reports: 256 MiB, at most a quarter of QueueManagerQuota. An extension."""
     notices_per_neighbour: Quota = 0x00004000

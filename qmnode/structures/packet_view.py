@@ -188,7 +188,7 @@ def label_length(buffer: Buffer, properties: int) -> int:
 read_message_class: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "message_class")).unpack_from
 _read_privacy: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "privacy_level")).unpack_from
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
-_REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
+REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")
 _LIFETIME_AT: Final = _USER_AT + offset_of(UserHeader, "time_to_be_received")
 _read_times: Final = Struct(
     f"<{offset_of(BaseHeader, 'time_to_reach_queue')}xI{_USER_AT - SIZE_END - _LONG}x{2 * GUID_SIZE}xI"
@@ -222,7 +222,7 @@ def with_transaction_flag(packet: bytes, header_at: int, mask: int) -> bytes:
 
 def with_time_to_reach(packet: bytes, seconds: int) -> bytes:
     """The packet with another TimeToReachQueue."""
-    return packet[:_REACH_AT] + _FLAGS.pack(seconds) + packet[_REACH_AT + _FLAGS.size :]
+    return packet[:REACH_AT] + _FLAGS.pack(seconds) + packet[REACH_AT + _FLAGS.size :]
 
 
 def packet_size_of(buffer: Buffer, start: int = 0) -> int:
