@@ -61,7 +61,7 @@ def test_an_ole_date_is_written_for_com_programs() -> None:
 
 def test_a_reply_has_the_identifier_of_its_request() -> None:
     request = Message(b"question")
-    request.identifier = bytes(range(20))
+    request.__dict__["identifier"] = bytes(range(20))
     assert request.reply(b"answer").correlation_identifier == bytes(range(20))
 
 
