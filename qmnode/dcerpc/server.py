@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,13 +18,21 @@ from qmnode.dcerpc.errors import FaultStatus, NdrError, RangeError, RpcFault
 from qmnode.dcerpc.interface import Interface, Method, SyntaxId
 from qmnode.dcerpc.ndr import Parameters
 from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
+from qmnode.shares.account import Account
+from qmnode.shares.parties import Party, declared, stranger
 
 log = structlog.get_logger(__name__)
 
 _WRITE_LIMIT: Final = 64 * 1024
-"""Bytes of answers that may wait for a slow client before its requests are no longer read."""
+"""Bytes of answers that may wait for a slow client before further calls wait."""
 _READ: Final = 16 * 1024
-"""Bytes of requests that are read at a time: thousands of the smallest would stop the event loop for long."""
+"""Bytes of requests that are read at a time."""
+_STEP: Final = 1024
+"""Bytes of requests that are processed at a time: some dozens of the smallest."""
+_TURN: Final = 0.003
+"""Seconds of one pass of the event loop in which requests are processed; the others wait for the next pass."""
+_FREE: Final = 16 * 1024
+"""Bytes of unread answers that a connection holds free of charge; with more its requests are not read."""
 _ATTEMPTS: Final = 100
 _LINGER: Final = 5.0
 """Seconds that a client has to read the last data of a connection."""
@@ -86,10 +95,13 @@ class RpcServer:
     def __init__(
         self,
         services: list[Service],
+        answers: Account,
         *,
         limits: ServerLimits | None = None,
         security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
     ) -> None:
+        """``answers`` is charged for the bytes of answers that clients have not read."""
+        self.answers = answers
         self.services: dict[SyntaxId, Service] = {one.interface.syntax: one for one in services}
         self.interfaces = {one.interface.syntax: one.interface for one in services}
         self.limits = limits or ServerLimits()
@@ -100,6 +112,28 @@ class RpcServer:
         self.port = 0
         """The port that it listens on, once started."""
         self._servers: list[asyncio.AbstractServer] = []
+        self._turns: deque[RpcConnection] = deque()
+        """The connections with requests to process, the next one first."""
+
+    def await_turn(self, connection: "RpcConnection") -> None:
+        """Let a connection process its requests when it is its turn."""
+        self._turns.append(connection)
+        if len(self._turns) == 1:
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        """Process some requests of one connection after the other; the rest in the next pass of the event loop."""
+        turns, loop = self._turns, asyncio.get_running_loop()
+        end = loop.time() + _TURN
+        while turns:
+            if turns[0].process_some():
+                turns.rotate(-1)
+            else:
+                turns.popleft()
+            if loop.time() >= end:
+                break
+        if turns:
+            loop.call_soon(self._take_turns)
 
     async def start(self, address: str, port: int) -> None:
         """Listen at an address, or at all if it is empty; port 0 chooses a free one. Raises OSError on failure."""
@@ -155,6 +189,13 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._room = asyncio.Event()
         self._pdus = 0
         self._buffer = bytearray(_READ)
+        self._processed = self._filled = 0
+        """The bytes of the buffer that were processed, and read."""
+        self._is_unread = False
+        """Whether the client does not read its answers."""
+        self._payer: Party | None = None
+        self._charged = 0
+        """Bytes of unread answers that the payer is charged for."""
         self._stuck: asyncio.TimerHandle | None = None
         """Ends the connection if its client reads nothing for long."""
 
@@ -180,7 +221,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         if len(server.connections) > limits.connections or of_peer >= limits.connections_per_peer:
             self.abort("too many connections")
             return
-        self._transport.set_write_buffer_limits(high=_WRITE_LIMIT)
+        self._transport.set_write_buffer_limits(high=_FREE)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
@@ -192,20 +233,38 @@ class RpcConnection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, count: int) -> None:
-        """Process received bytes and start their calls."""
+        """Process the received bytes when it is this connection's turn, and read no more until then."""
+        if self._acceptor.closed:
+            return
+        self._processed, self._filled = 0, count
+        self._transport.pause_reading()
+        self.server.await_turn(self)
+
+    def process_some(self) -> bool:
+        """Process some of the received bytes and start their calls. Return whether there are more."""
         acceptor = self._acceptor
         if acceptor.closed:
-            return
-        for event in acceptor.receive(bytes(memoryview(self._buffer)[:count])):
+            return False
+        begin, self._processed = self._processed, min(self._processed + _STEP, self._filled)
+        for event in acceptor.receive(bytes(memoryview(self._buffer)[begin : self._processed])):
             self._happened(event)
         if acceptor.closed:
             log.info("closing a connection of remote procedure calls", peer=self.peer, reason=acceptor.reason)
             self._flush()
             self._transport.close()
             self._timer = self._timer or self._loop.call_later(_LINGER, self._transport.abort)
-            return
-        self._watch()
+            return False
         self._flush_soon()
+        if self._processed < self._filled:
+            return True
+        self._watch()
+        self._read_on()
+        return False
+
+    def _read_on(self) -> None:
+        """Read requests again if all that were read are processed and the client reads its answers."""
+        if self._processed == self._filled and not self._is_unread:
+            self._transport.resume_reading()
 
     def _watch(self) -> None:
         """End the connection if a bind, a handshake or a PDU is not completed in time."""
@@ -230,6 +289,7 @@ class RpcConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Stop reading requests: the client does not read its answers. It is to read some within a time."""
+        self._is_unread = True
         self._transport.pause_reading()
         self._await_reader(self._transport.get_write_buffer_size())
 
@@ -249,12 +309,15 @@ class RpcConnection(asyncio.BufferedProtocol):
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None
-        self._transport.resume_reading()
+        self._is_unread = False
+        self._charge()
+        self._read_on()
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the calls of a disconnected client, and run down the handles that only it had."""
         self._acceptor.closed = True
+        self._charge()
         for timer in (self._timer, self._stuck):
             if timer is not None:
                 timer.cancel()
@@ -379,5 +442,31 @@ class RpcConnection(asyncio.BufferedProtocol):
         out = self._acceptor.data_to_send()
         if out and not self._transport.is_closing():
             self._transport.writelines(out)
+            if not self._charge():
+                log.warning("clients of remote procedure calls leave too many answers unread", peer=self.peer)
+                self.abort("its answers are not read, and those of others neither")
         if self._transport.get_write_buffer_size() <= _WRITE_LIMIT:
             self._room.set()
+
+    def _charge(self) -> bool:
+        """Charge the client for the answers that it has not read; return whether it may have so many."""
+        account, before = self.server.answers, self._charged
+        unread = 0 if self._transport.is_closing() else self._transport.get_write_buffer_size()
+        after = unread if unread > _FREE else 0
+        if self._payer is None:
+            if not after:
+                return True
+            self._payer = self._party()
+        if after < before:
+            account.give_back(self._payer, before - after)
+        elif after > before and not account.take(self._payer, after - before):
+            return False
+        self._charged = after
+        if not after:
+            self._payer = None
+        return True
+
+    def _party(self) -> Party:
+        """The party that pays: of the caller that has authenticated, or else of the address."""
+        names = [name for name in self._callers if name]
+        return declared(names[0]) if names else stranger(self.peer)

@@ -26,6 +26,7 @@ from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_server import RemoteReadInterface
 from qmnode.security.principals import Principals
 from qmnode.settings.remote_read import RemoteReadSettings
+from qmnode.shares.resources import RPC_ANSWER_BYTES
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -80,9 +81,10 @@ class RemoteReadServer:
                 RemoteReadInterface(opening, self.queues, lambda: self.port, reads, patience).service(),
             ]
             services |= {one: _ANNOTATIONS[one.interface] for one in served}
-        self.server = RpcServer(list(services), limits=limits, security=security)
+        answers = manager.context.shares.open(RPC_ANSWER_BYTES, settings.answer_bytes)
+        self.server = RpcServer(list(services), answers, limits=limits, security=security)
         mapper = EndpointMapper({one.interface: name for one, name in services.items()}, lambda: self.port)
-        self.endpoint_mapper = RpcServer([mapper.service()], limits=limits)
+        self.endpoint_mapper = RpcServer([mapper.service()], answers, limits=limits)
 
     @property
     def port(self) -> int:

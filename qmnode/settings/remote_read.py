@@ -70,6 +70,8 @@ class RemoteReadSettings(BaseModel):
     """Context handles of one client: each open queue is one, and each received message whose read has not ended."""
     held_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """Bytes of received messages of one client whose reads have not ended. One message is always allowed."""
+    answer_bytes: Bytes = Field(default=128 * 1024 * 1024, ge=1024 * 1024)
+    """Bytes of answers that clients have not read, over all connections. Half is for clients that authenticated."""
     pending_request_timeout: float = Field(default=300.0, gt=0)
     """The time in which a client of RemoteRead must end the read of a message that it was sent. After it the message
     returns to its place (MS-MQRR 3.1.2.2; Windows: RpcCancelTimeout, five minutes).

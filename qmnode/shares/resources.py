@@ -140,3 +140,11 @@ AMQP_TRANSACTION_BYTES: Final = Resource(
     "the message is refused, and the transaction rolled back",
     times_free=1.0,
 )
+RPC_ANSWER_BYTES: Final = Resource(
+    "rpc_answer_bytes",
+    "answers to remote procedure calls that the clients have not read; a client that authenticated is a declared peer",
+    "bytes",
+    "remote_read.answer_bytes",
+    "its connection is closed; messages that it was sent return to their queue",
+    times_free=1.0,
+)

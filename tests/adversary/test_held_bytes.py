@@ -6,6 +6,7 @@ import asyncio
 import socket
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.allocator import SPARED, lendable
-from qmnode.dcerpc.server import RpcServer, ServerLimits, service
+from qmnode.dcerpc.server import RpcConnection, RpcServer, ServerLimits, service
 from qmnode.local import values
 from qmnode.local.frames import PROTOCOL_VERSION, RECEIVE_HEAD, Kind, frame
 from qmnode.local.server import LocalServer
@@ -22,6 +23,9 @@ from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings, QuotaSettings, Settings
 from qmnode.settings.security import SecuritySettings
+from qmnode.shares.account import Accountant
+from qmnode.shares.parties import Kind as PartyKind
+from qmnode.shares.resources import RPC_ANSWER_BYTES
 from qmnode.structures.guid import new_guid
 from qmnode.transport.connection import Connection
 from qmnode.transport.held import HeldBytes
@@ -186,7 +190,7 @@ async def test_an_application_that_reads_no_answers_is_answered_no_further(tmp_p
     promised="a connection holds 64 KiB of answers and one read of requests, and ends if nothing is read for a minute",
 )
 async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
-    server = RpcServer([service(REMOTE_READ, {})], limits=ServerLimits(answer_timeout=0.5))
+    server = rpc_server(limits=ServerLimits(answer_timeout=0.5))
     await server.start("127.0.0.1", 0)
     requests = b"".join(request_pdu(3, b"", 2 + number, context=77) for number in range(4_000))
     async with AsyncExitStack() as stack:
@@ -209,6 +213,77 @@ async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
 
         await eventually(have_ended, "the connections end")
         assert 0 < most < 256 * KIB
+    await server.stop()
+
+
+def rpc_server(total: int = 8 * MIB, **more: ServerLimits) -> RpcServer:
+    """A server whose clients leave no more than so many bytes of answers unread."""
+    return RpcServer([service(REMOTE_READ, {})], Accountant().open(RPC_ANSWER_BYTES, total), **more)
+
+
+FAULTING = b"".join(request_pdu(3, b"", 2 + number, context=77) for number in range(600))
+
+
+@attack(
+    Area.DOORS,
+    can="leave the answers of a hundred connections unread, each of them fewer than one connection may",
+    promised="all unread answers have a total; a quarter is the most of one address, whose further connections end",
+)
+async def test_unread_answers_of_all_callers_have_a_total() -> None:
+    server = rpc_server(MIB)
+    await server.start("127.0.0.1", 0)
+    async with AsyncExitStack() as stack:
+        for _ in range(40):
+            client = await stack.enter_async_context(RawClient("127.0.0.1", server.port))
+            await client.bind(REMOTE_READ)
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            _keep_little(client.writer.transport)
+            for connection in server.connections:
+                _keep_little(connection._transport)
+            client.writer.write(4 * FAULTING)
+        await eventually(lambda: server.answers.refused[PartyKind.STRANGER] > 0, "some are refused")
+        assert 0 < server.answers.used[PartyKind.STRANGER] <= MIB // 4
+        async with RawClient("127.0.0.1", server.port, own="127.0.0.2") as other:
+            await other.bind(REMOTE_READ)
+            await other.send(request_pdu(3, b"", 2, context=77))
+            assert await other.receive() is not None
+    await eventually(lambda: not server.connections, "all have ended")
+    assert set(server.answers.used.values()) == {0}
+    await server.stop()
+
+
+@attack(
+    Area.DOORS,
+    can="send thousands of small requests at once over many connections",
+    promised="connections take turns: in each, one processes a kilobyte of its requests before the next one does",
+)
+async def test_callers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[RpcConnection] = []
+    process = RpcConnection.process_some
+
+    def noted(connection: RpcConnection) -> bool:
+        turns.append(connection)
+        return process(connection)
+
+    monkeypatch.setattr(RpcConnection, "process_some", noted)
+    monkeypatch.setattr("qmnode.dcerpc.server._TURN", 0.0)
+    server = rpc_server()
+    await server.start("127.0.0.1", 0)
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(RawClient("127.0.0.1", server.port)) for _ in range(5)]
+        for client in clients:
+            await client.bind(REMOTE_READ)
+        turns.clear()
+        for client in clients:
+            client.writer.write(FAULTING)
+        for client in clients:
+            for _ in range(600):
+                assert await client.receive() is not None
+    steps = -(-len(FAULTING) // 1024)
+    assert len(turns) >= 5 * steps
+    repeated = sum(1 for one, after in pairwise(turns) if one is after)
+    assert repeated < len(turns) // 5, "one connection processed its requests while others had some"
+    await eventually(lambda: not server.connections, "all have ended")
     await server.stop()
 
 

@@ -32,15 +32,16 @@ if TYPE_CHECKING:
 class RawClient:
     """A connection, used as ``async with``."""
 
-    def __init__(self, address: str, port: int) -> None:
-        self.address, self.port = address, port
+    def __init__(self, address: str, port: int, *, own: str = "") -> None:
+        """``own`` is the address to connect from, if any will not do."""
+        self.address, self.port, self._own = address, port, (own, 0) if own else None
         self._found: list[bytes] = []
         self._pdus = PduReader(65_535)
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
 
     async def __aenter__(self) -> RawClient:
-        self.reader, self.writer = await asyncio.open_connection(self.address, self.port)
+        self.reader, self.writer = await asyncio.open_connection(self.address, self.port, local_addr=self._own)
         return self
 
     async def __aexit__(

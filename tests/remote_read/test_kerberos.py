@@ -30,6 +30,8 @@ from qmnode.dcerpc.server import RpcServer, service
 from qmnode.model.packet import message_from_packet
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.settings.remote_read import RemoteReadSettings
+from qmnode.shares.account import Accountant
+from qmnode.shares.resources import RPC_ANSWER_BYTES
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
 from tests.lab.samba import PASSWORD
@@ -261,7 +263,9 @@ async def samba_calls(domain: Domain, settings: RemoteReadSettings, options: str
         return _Listening(status=0, listening=1)
 
     services = [service(MANAGEMENT, {IS_LISTENING: is_listening})]
-    server = RpcServer(services, security=acceptor_authentication(settings))
+    server = RpcServer(
+        services, Accountant().open(RPC_ANSWER_BYTES, 1 << 20), security=acceptor_authentication(settings)
+    )
     await server.start(domain.controller.address, 0)
     try:
         called = await asyncio.create_subprocess_exec(

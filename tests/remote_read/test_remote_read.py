@@ -19,6 +19,8 @@ from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.settings.remote_read import RemoteReadSettings
+from qmnode.shares.account import Accountant
+from qmnode.shares.resources import RPC_ANSWER_BYTES
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
 from tests.lab.waiting import eventually
@@ -425,7 +427,7 @@ async def test_a_port_that_is_taken_is_raised_by_eleven(tmp_path: Path, remote: 
 
 async def test_any_port_is_the_same_one_for_every_address() -> None:
     """Clients hear of one port from the endpoint mapper, over IPv4 as over IPv6."""
-    server = RpcServer([])
+    server = RpcServer([], Accountant().open(RPC_ANSWER_BYTES, 1 << 20))
     await server.start("", 0)
     ports = {one.getsockname()[1] for listening in server._servers for one in listening.sockets}
     await server.stop()
