@@ -114,11 +114,14 @@ class RpcServer:
         self._servers: list[asyncio.AbstractServer] = []
         self._turns: deque[RpcConnection] = deque()
         """The connections with requests to process, the next one first."""
+        self._taking = False
+        """Whether the event loop is to call them."""
 
     def await_turn(self, connection: "RpcConnection") -> None:
         """Let a connection process its requests when it is its turn."""
         self._turns.append(connection)
-        if len(self._turns) == 1:
+        if not self._taking:
+            self._taking = True
             asyncio.get_running_loop().call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
@@ -126,12 +129,16 @@ class RpcServer:
         turns, loop = self._turns, asyncio.get_running_loop()
         end = loop.time() + _TURN
         while turns:
-            if turns[0].process_some():
-                turns.rotate(-1)
-            else:
-                turns.popleft()
+            connection = turns.popleft()
+            try:
+                if connection.process_some():
+                    turns.append(connection)
+            except Exception:  # the others keep their turns
+                log.exception("a connection of remote procedure calls failed", peer=connection.peer)
+                connection.abort("its requests could not be processed")
             if loop.time() >= end:
                 break
+        self._taking = bool(turns)
         if turns:
             loop.call_soon(self._take_turns)
 

@@ -459,6 +459,20 @@ async def test_a_stream_of_calls_is_not_a_slow_call(tmp_path: Path) -> None:
         assert [await client.answer() for _ in range(30)] == [bytes.fromhex("0601b11d")] * 30
 
 
+async def test_a_connection_that_fails_takes_no_turn_from_others(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(event: object) -> None:
+        raise RuntimeError("a fault of the node")
+
+    async with bound(remote) as client:
+        (connection,) = remote.server.server.connections
+        monkeypatch.setattr(connection, "_happened", fail)
+        await client.send(request_pdu(8, VERSION, 20, context=1))
+        assert await client.closes()
+    await works(remote)
+
+
 async def test_a_flood_of_anything_leaves_no_memory_behind(remote: Remote) -> None:
     chance = random.Random(8)
     seeds = [
