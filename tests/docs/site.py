@@ -40,8 +40,8 @@ FROM_ROOT: Final = {
     "changelog.md": "CHANGELOG.md",
 }
 """The pages that are files of the repository's first folder."""
-BOOSTS: Final = {"How to": 8, "Explanations": 4, "Reference": 0.5, "Project": 0.25}
-"""How much a page counts in the search, by its part of the navigation: "queue stuck" is to find what to do."""
+BOOSTS: Final = {"troubleshooting.md": 100, "How to": 8, "Explanations": 4, "Reference": 0.5, "Project": 0.25}
+"""How much a page counts in the search, by its name or its part of the navigation: readers ask what to do."""
 _PAGES: Final = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
 _LINKED: Final = {f"docs/{page}": page for page in _PAGES} | {file: page for page, file in FROM_ROOT.items()}
 _PATH: Final = re.compile(r"(?<![\[`])`((?:docs/)?[\w/-]+\.md)`(?![\]`])")
@@ -65,7 +65,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Adapt a page of the repository to Python-Markdown. The search shows how-to before reference."""
-    page.meta["search"] = {"boost": BOOSTS.get(page.ancestors[-1].title if page.ancestors else "", 1)}
+    part = page.ancestors[-1].title if page.ancestors else ""
+    page.meta["search"] = {"boost": BOOSTS.get(page.file.src_uri, BOOSTS.get(part, 1))}
     return adapted(markdown, page.file.src_uri)
 
 
