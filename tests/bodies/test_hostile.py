@@ -29,6 +29,7 @@ def _watch(event: str, arguments: object) -> None:
 def _audit() -> None:
     for name in FORMATS:
         decode(b"", format=name)  # each format's module is imported with its first use
+    read_headers(b'{"cut')  # and the codecs
     read_headers(b"x")
     sys.addaudithook(_watch)
 
