@@ -4,30 +4,18 @@
 and puts them into an outgoing queue, in the same batch as the messages that they are about.
 """
 
-from functools import lru_cache
-from struct import Struct
 from typing import Final, NamedTuple
 
 from qmnode.model.outcomes import Repeated
 from qmnode.protocol.disposition import WITHOUT_BODY
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
-from qmnode.structures.acks import (
-    ACK_BODY_SIZE,
-    ORDER_QUEUE,
-    ORDER_QUEUE_NAME,
-    FinalAckBody,
-    OrderAckBody,
-    final_ack,
-    order_ack,
-)
+from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES, format_names
 from qmnode.structures.names import PrivateFormatName, PublicFormatName
-from qmnode.structures.packet_view import IDENTIFIER, SENT_TIME_AT
-from qmnode.structures.places import codes_of, names_of
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -42,12 +30,6 @@ from qmnode.structures.user_message import UserMessage
 
 _PRIVATE_ON_SOURCE: Final = 2
 _MESSAGE_ID_SIZE: Final = 4
-_TIME_AND_ID: Final = Struct("<II")
-"""SentTime and MessageID, which are side by side."""
-_ORDER_ACK: Final = Struct("<" + codes_of(OrderAckBody))
-_RESERVED: Final = 20
-_FINAL_ACK: Final = Struct("<" + codes_of(FinalAckBody))
-_FINAL_ACK_FIELDS: Final = names_of(FinalAckBody)
 
 
 class AdministrationAcknowledgment(NamedTuple):
@@ -168,42 +150,30 @@ def order_queue_of(source: Guid, route: Route) -> str:
 def order_ack_packet(acknowledgment: OrderAcknowledgment, identifier: Guid, message_id: int, time: int) -> bytes:
     """The OrderAck packet, 2.2.4, of queue manager ``identifier``."""
     number = acknowledgment.sequence_number
-    head, rest = _prepared(acknowledgment.source, acknowledgment.route, identifier, MessageClass.MQMSG_CLASS_ORDER_ACK)
-    body = _ORDER_ACK.pack(acknowledgment.sequence_id, number, number - 1, bytes(_RESERVED))
-    return b"".join((head, _TIME_AND_ID.pack(time, message_id), rest, body))
+    body = OrderAckBody(
+        tx_sequence_id=acknowledgment.sequence_id, tx_sequence_number=number, tx_previous_sequence_number=number - 1
+    )
+    header = _user_header(acknowledgment.source, acknowledgment.route, identifier, message_id, time)
+    return order_ack(header, body).write()
 
 
 def final_ack_packet(acknowledgment: FinalAcknowledgment, identifier: Guid, message_id: int, time: int) -> bytes:
     """The FinalAck packet, 2.2.5, of queue manager ``identifier``."""
-    head, rest = _prepared(acknowledgment.source, acknowledgment.route, identifier, acknowledgment.message_class)
-    body = acknowledgment.body
-    content = _FINAL_ACK.pack(*[getattr(body, name) for name in _FINAL_ACK_FIELDS])
-    return b"".join((head, _TIME_AND_ID.pack(time, message_id), rest, content))
+    header = _user_header(acknowledgment.source, acknowledgment.route, identifier, message_id, time)
+    return final_ack(header, acknowledgment.message_class, acknowledgment.body).write()
 
 
-@lru_cache(maxsize=1024)
-def _prepared(source: Guid, route: Route, identifier: Guid, message_class: MessageClass) -> tuple[bytes, bytes]:
-    """What all acknowledgments of a class to one queue share: the bytes before SentTime and MessageID, and those
-    between them and the body, which is the end of the packet. Who sends many messages causes many acknowledgments.
-    """
+def _user_header(source: Guid, route: Route, identifier: Guid, message_id: int, time: int) -> UserHeader:
     queue: DirectQueueFormatName | PrivateQueueFormatNameId = ORDER_QUEUE
     if route.direct:
         queue = DirectQueueFormatName(direct_format_name=f"TCP:{route.address}{ORDER_QUEUE_NAME}")
-    header = UserHeader(
+    return UserHeader(
         source_queue_manager=identifier,
         queue_manager_address=ZERO_GUID if route.direct else source,
-        message_id=0,
+        sent_time=time,
+        message_id=message_id,
         destination_queue=queue,
     )
-    if message_class == MessageClass.MQMSG_CLASS_ORDER_ACK:
-        message = order_ack(header, OrderAckBody(tx_sequence_id=0, tx_sequence_number=1, tx_previous_sequence_number=0))
-    else:
-        any_body = FinalAckBody(
-            tx_sequence_id=0, tx_sequence_number=1, tx_previous_sequence_number=0, source_guid=ZERO_GUID, message_id=0
-        )
-        message = final_ack(header, message_class, any_body)
-    packet = message.write()
-    return packet[:SENT_TIME_AT], packet[IDENTIFIER.stop : -ACK_BODY_SIZE]
 
 
 def position_deleted(message: UserMessage, reason: MessageClass, route: Route) -> FinalAcknowledgment | None:

@@ -21,16 +21,7 @@ from qmnode.protocol.ping import PingClient, ping_response
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.timers import Timer
 from qmnode.protocol.tracing import received_report, sent_report
-from qmnode.structures.acks import (
-    ORDER_QUEUE,
-    ORDER_QUEUE_NAME,
-    FinalAckBody,
-    MessageKind,
-    OrderAckBody,
-    final_ack,
-    message_kind,
-    order_ack,
-)
+from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.guid import ZERO_GUID
@@ -44,7 +35,7 @@ from qmnode.structures.queue_formats import (
 )
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
 from tests.protocol.machines import ALICE, ALL_ACKNOWLEDGMENTS, BOB, CAROL, TIME, message, transactional
 
@@ -318,28 +309,3 @@ def test_an_unanswered_ping_expires_after_a_second() -> None:
 def test_what_is_no_ping_is_ignored(datagram: bytes) -> None:
     assert PingClient(ALICE).receive(datagram) is None
     assert ping_response(datagram, BOB, refuse=False) is None
-
-
-@pytest.mark.parametrize("route", [Route(False, ""), Route(True, "198.51.100.7"), Route(True, "2001:db8::7")])
-@pytest.mark.parametrize("message_id", [0, 1, (1 << 32) - 1])
-def test_prepared_acknowledgments_are_those_of_the_declared_structures(route: Route, message_id: int) -> None:
-    header = UserHeader(
-        source_queue_manager=BOB,
-        queue_manager_address=ZERO_GUID if route.direct else ALICE,
-        sent_time=TIME,
-        message_id=message_id,
-        destination_queue=DirectQueueFormatName(direct_format_name=f"TCP:{route.address}{ORDER_QUEUE_NAME}")
-        if route.direct
-        else ORDER_QUEUE,
-    )
-    order = OrderAckBody(tx_sequence_id=1 << 63, tx_sequence_number=9, tx_previous_sequence_number=8)
-    final = FinalAckBody(
-        tx_sequence_id=7, tx_sequence_number=9, tx_previous_sequence_number=3, source_guid=ALICE, message_id=message_id
-    )
-
-    for _ in range(2):
-        said = order_ack_packet(OrderAcknowledgment(ALICE, route, 1 << 63, 9), BOB, message_id, TIME)
-        assert said == order_ack(header, order).write()
-        for message_class in (RECEIVED, TIMEOUT, PURGED):
-            said = final_ack_packet(FinalAcknowledgment(ALICE, route, message_class, final), BOB, message_id, TIME)
-            assert said == final_ack(header, message_class, final).write()
