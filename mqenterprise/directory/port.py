@@ -130,6 +130,8 @@ class LdapPort:
         self._offline = False
         self._watcher: Watcher | None = None
         self._listeners: list[Callable[[Guid | None], None]] = []
+        self._changes = 0
+        """Changes heard so far. What was asked before one may be older than it."""
 
     @property
     def offline(self) -> bool:
@@ -243,14 +245,15 @@ class LdapPort:
             return known.groups
         usable = known is not None and known.age <= self._settings.keys_for
         if not (self._offline and usable):
-            ask = partial(groups_of, self._service.connection, security_identifier)
+            ask, changes = partial(groups_of, self._service.connection, security_identifier), self._changes
             try:
                 found = await self._ask_once(("groups", security_identifier), ask)
             except DirectoryUnavailable:
                 if not usable:
                     raise
             else:
-                self._cache.put_groups(security_identifier, found)
+                if self._changes == changes:
+                    self._cache.put_groups(security_identifier, found)
                 return found
         assert known is not None
         return known.groups
@@ -292,13 +295,14 @@ class LdapPort:
             loop.call_soon(on_changed, None)
             return
 
-        def tell(change: Changed) -> None:
-            self._cache.expire(change.identifier, change.full_path)
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                loop.call_soon_threadsafe(self._tell_listeners, change.identifier)
-
-        self._watcher = Watcher(self._service.connection, tell, self._settings.watch_interval)
+        self._watcher = Watcher(self._service.connection, partial(self._hear, loop), self._settings.watch_interval)
         self._watcher.start()
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, change: Changed) -> None:
+        self._changes += 1
+        self._cache.expire(change.identifier, change.full_path)
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            loop.call_soon_threadsafe(self._tell_listeners, change.identifier)
 
     def _tell_listeners(self, identifier: Guid | None) -> None:
         for listener in self._listeners:
@@ -330,7 +334,11 @@ class LdapPort:
         return answer
 
     async def _ask_once(self, key: object, function: Callable[[], Answer]) -> Answer:
-        """Ask, or wait for the answer to the same question: a burst to one unknown queue is one search."""
+        """Ask, or wait for the answer to the same question: a burst to one unknown queue is one search.
+
+        A question that was asked before a change is not the same.
+        """
+        key = self._changes, key
         task = self._asking.get(key)
         if task is None:
             task = asyncio.ensure_future(self._ask(function))
@@ -399,11 +407,14 @@ class LdapPort:
     def _read(
         self, kind: type[DirectoryObject], filters: tuple[Filter, ...], attributes: Collection[str] | None
     ) -> DirectoryObject:
+        changes = self._changes
         found = self._first(kind, filters, attributes)
         if found is None:
             raise ObjectNotFound(f"there is no such {kind.__name__}")
         found = self._meant(found)
         self._cache.put(found)
+        if self._changes != changes:
+            self._cache.expire(found.identifier, found.full_path)
         return found
 
     def _first(

@@ -72,8 +72,8 @@ def reset(
 ) -> None:
     """Forget how far the sequences of a source are, so that its next sequence is taken whatever came before.
 
-    A sequence that waits for messages which its source does not send again goes on behind them: those that this node
-    had received before an older backup was restored are lost. The source sends the others when it tries again.
+    After an older backup was restored, a sequence that waits for messages which its source does not send again goes on
+    behind them: they are lost here. The source sends the others when it tries again.
 
     For a source whose messages are refused as old or too early: its store was lost, or another spoke in its name.
     Messages that it sends again because their acknowledgment was lost will be delivered twice.

@@ -53,6 +53,7 @@ from qmnode.settings.node import Settings
 from qmnode.shares.parties import UNKNOWN
 from qmnode.shares.rates import Rates
 from qmnode.shares.resources import HELD_BYTES
+from qmnode.storage.origin import copied
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -329,9 +330,12 @@ class Network:
         return incoming_sequences(queue, self.manager, self.state.incoming)
 
     def reset_incoming_sequences(self, source: Guid, queue: Queue | None, address: str) -> int:
-        """Let the incoming sequences of a queue manager go on behind the gap at which they wait; delete others."""
+        """Delete the incoming sequences of a queue manager.
+
+        In a store that was restored lately, those that wait at a gap go on behind it instead.
+        """
         incoming = self.state.incoming
-        gaps = incoming.gaps()
+        gaps = {} if copied(self.manager.store) is None else incoming.gaps()
         found = [
             sequence
             for sequence, _ in sequences_of(queue, self.manager, dict.fromkeys([*incoming, *gaps]))

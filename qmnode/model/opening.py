@@ -26,7 +26,6 @@ from qmnode.structures.names import (
     FormatName,
     MultipleElementFormatName,
     PathName,
-    PrivateFormatName,
     PublicFormatName,
 )
 from qmnode.structures.names.direct import fold
@@ -272,24 +271,14 @@ class Opening:
         return MultipleQueueDescriptor(",".join(map(str, names)), several)
 
     async def _look_up(self, name: FormatName, access: Access) -> None:
-        """Look up a public queue elsewhere before it is first opened: whether it exists, and its base priority. Refuse
-        a private one that nothing can find: its messages would wait for ever.
-        """
+        """Look up a public queue elsewhere before it is first opened: whether it exists, and its base priority."""
         names = self._context.names
         if (
             access is not Access.SEND
-            or not isinstance(name, PublicFormatName | PrivateFormatName)
+            or not isinstance(name, PublicFormatName)
             or names.is_local(name)
             or names.outgoing(name) is not None
         ):
-            return
-        if isinstance(name, PrivateFormatName):
-            if not self._manager.published.has_directory:
-                raise MessageQueuingError(
-                    ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
-                    f"{name} cannot be opened: this node has no directory in which to find its machine; use "
-                    r"DIRECT=OS:machine\private$\queue",
-                )
             return
         self._base_priorities[name.queue] = await self._manager.published.base_priority(name)
 

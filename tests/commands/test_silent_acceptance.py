@@ -128,11 +128,6 @@ def test_an_address_that_is_none_of_a_queue_is_refused_at_every_door(
         assert answer.code != 0 and hint in " ".join(answer.err.split()), arguments
 
 
-def test_messages_for_a_machine_that_a_workgroup_cannot_find_are_refused(node: NodeProcess, command: Command) -> None:
-    answer = command("send", "PRIVATE=4d36e96e-e325-11ce-bfc1-08002be10318\\00000007", "x")
-    assert answer.code == 1 and "no directory in which to find its machine" in " ".join(answer.err.split())
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

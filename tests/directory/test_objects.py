@@ -385,12 +385,18 @@ class TestQueue:
     def test_a_name_that_is_too_long_is_refused(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
         node = machine(directory, fresh_name)
 
-        with pytest.raises(ConstraintViolated, match="148 characters"):
+        with pytest.raises(ConstraintViolated, match="148 UTF-16 units"):
             directory.queues.add(Queue(pathname=f"{node.computer_name}\\{'q' * 148}"))
+
+    def test_a_name_of_a_subqueue_is_refused(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
+        node = machine(directory, fresh_name)
+
+        with pytest.raises(ConstraintViolated, match="what follows a semicolon is a subqueue"):
+            directory.queues.add(Queue(pathname=f"{node.computer_name}\\a;b"))
 
     @pytest.mark.parametrize(
         "name",
-        ["a,b", "a+b", 'a"b"', "a=b", "#a", "a#b", "a<b>c", "a;b", "a b", "Grüße", "заказы", "注文", "a*b(c)", "a/b"],
+        ["a,b", "a+b", 'a"b"', "a=b", "#a", "a#b", "a<b>c", "a b", "Grüße", "заказы", "注文", "a*b(c)", "a/b"],
     )
     def test_a_name_with_special_letters(self, directory: EnterpriseDirectory, fresh_name: Named, name: str) -> None:
         node = machine(directory, fresh_name)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import tomllib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from mqenterprise.directory.cache import DirectoryCache, from_text
 from mqenterprise.directory.entities import DistributionList, QueueAlias
+from mqenterprise.directory.notification import Changed, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings, open_port
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import (
@@ -237,6 +239,31 @@ class TestCache:
             await port.read_directory(Queue, filters)
 
         assert requests == []
+
+    async def test_an_answer_that_is_older_than_a_change_is_not_the_answer_after_it(
+        self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = directory.queues.add(Queue(pathname=f"{node.computer_name}\\orders", label="old"))
+        filters = [equals("identifier", queue.identifier)]
+        first, read, go = port._first, threading.Event(), threading.Event()
+
+        def slow(*asked: Any) -> Any:
+            found = first(*asked)
+            read.set()
+            go.wait(240)
+            return found
+
+        monkeypatch.setattr(port, "_first", slow)
+        early = asyncio.ensure_future(port.read_directory(Queue, filters, force_directory_read=True))
+        await asyncio.to_thread(read.wait, 240)
+        monkeypatch.setattr(port, "_first", first)
+        directory.queues.modify(replace(queue, label="new"), ("label",))
+        port._hear(asyncio.get_running_loop(), Changed(ChangeKind.CHANGED, identifier=queue.identifier))
+
+        assert (await port.read_directory(Queue, filters)).label == "new"
+        go.set()
+        await asyncio.wait([early])
+        assert (await port.read_directory(Queue, filters)).label == "new"
 
     async def test_what_is_not_there_is_asked_once_and_again_later(
         self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager, clock: Clock
