@@ -131,7 +131,7 @@ class LdapPort:
         self._watcher: Watcher | None = None
         self._listeners: list[Callable[[Guid | None], None]] = []
         self._changes = 0
-        """Changes heard so far. What was asked before one may be older than it."""
+        """Changes heard so far. An answer to a question from before a change may be older than that change."""
 
     @property
     def offline(self) -> bool:
