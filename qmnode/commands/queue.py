@@ -20,7 +20,8 @@ from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument
-from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, Access, QueueInformation, QueueType
+from qmnode.model.api import Access, QueueInformation, QueueType
+from qmnode.objects.table import LONGEST_DUPLICATE_WINDOW
 from qmnode.settings.sizes import quota_from_text, quota_text
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueKind, QueueNameError

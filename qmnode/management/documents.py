@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core.core_schema import no_info_after_validator_function
 
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
-from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, QueueInformation, QueueProperties, QueueType
+from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
 from qmnode.model.outgoing import ConnectionAttempt
+from qmnode.objects.table import LONGEST_DUPLICATE_WINDOW
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.names.direct import utf16_length
 from qmnode.structures.queue_attributes import QueuePrivacyLevel

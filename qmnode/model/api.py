@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import Literal, NamedTuple, Self, TypedDict, Unpack
 
 from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import INFINITE, Message
@@ -59,10 +59,6 @@ class QueueType(StrEnum):
     SYSTEM = "system"
     CONNECTOR = "connector"
     OUTGOING = "outgoing"
-
-
-LONGEST_DUPLICATE_WINDOW: Final = 604_800
-"""Seven days, in seconds."""
 
 
 class QueueProperties(TypedDict, total=False):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueInformation, QueueProperties, QueueType, Share
-from qmnode.model.message import INFINITE
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState, insert_many
 from qmnode.model.record import (
@@ -27,10 +26,11 @@ from qmnode.model.record import (
     expiry,
 )
 from qmnode.model.traffic import RECEIVED
+from qmnode.objects.rows import Door
+from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,21 +59,8 @@ class Counters(NamedTuple):
         return cls(size, loss_reports, tuple(_LANE_COUNTERS.iter_unpack(record[_COUNTERS.size :])))
 
 
-DEFAULT_PROPERTIES: Final[dict[str, Any]] = {
-    # Set Queue Defaults, 3.1.7.1.33.
-    "label": "",
-    "type": ZERO_GUID,
-    "journaling": False,
-    "quota": INFINITE,
-    "journal_quota": INFINITE,
-    "authentication": False,
-    "privacy_level": QueuePrivacyLevel.OPTIONAL,
-    "transactional": False,
-    "multicast_address": "",
-    "security": b"",
-    "base_priority": 0,
-    "duplicate_window": 0,
-}
+DEFAULT_PROPERTIES: Final = ROWS.defaults(Door.NODE)
+"""Set Queue Defaults, 3.1.7.1.33."""
 
 
 class Queue:

@@ -7,13 +7,14 @@ QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import LONGEST_DUPLICATE_WINDOW, QueueProperties, QueueType
+from qmnode.model.api import QueueProperties, QueueType
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.own_names import OwnNames, own_identifier
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
+from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.change_notification import NOTIFICATION_QUEUE_NAME, NOTIFICATION_QUEUE_NUMBER
 from qmnode.structures.error_codes import ErrorCode
@@ -34,7 +35,7 @@ from qmnode.structures.names import (
     QueueNameError,
     parse_format_name,
 )
-from qmnode.structures.names.direct import fold, utf16_length
+from qmnode.structures.names.direct import fold
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
@@ -486,40 +487,13 @@ def owner_of(security: bytes) -> bytes:
     return security[place : place + 8 + 4 * security[place + 1]] if place else b""
 
 
-_FLAGS: Final = ("journaling", "authentication", "transactional")
-_QUOTAS: Final = ("quota", "journal_quota")
-
-
-def _is_text(value: str) -> bool:
-    """Half of a surrogate pair can be written to no terminal and in no JSON: it would break every list of queues."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
 def check_properties(properties: QueueProperties) -> None:
     """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for invalid properties of a queue (MS-MQDMPR 3.1.1.2)."""
-    values = cast("dict[str, Any]", properties)
-    for name, value in values.items():
+    for name, value in properties.items():
         if name not in DEFAULT_PROPERTIES:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_PROPERTY, f"a queue has no property {name!r}")
-        fault = None
-        if name in _FLAGS and not isinstance(value, bool):
-            fault = "True or False"
-        elif name in _QUOTAS and not (isinstance(value, int) and 0 <= value <= 0xFFFFFFFF):
-            fault = "KB, from 0 to 0xFFFFFFFF"
-        elif name == "label" and not (isinstance(value, str) and utf16_length(value) <= 124 and _is_text(value)):
-            fault = "text of at most 124 UTF-16 units (an emoji has two)"
-        elif name == "privacy_level" and value not in (0, 1, 2):
-            fault = "0 (none), 1 (optional) or 2 (body)"
-        elif name == "base_priority" and not (isinstance(value, int) and -0x8000 <= value <= 0x7FFF):
-            fault = "from -32768 to 32767"
-        elif name == "duplicate_window" and not (
-            isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONGEST_DUPLICATE_WINDOW
-        ):
-            fault = f"seconds, from 0 (none) to {LONGEST_DUPLICATE_WINDOW}"
-        elif name == "type" and not (isinstance(value, bytes) and len(value) == 16):
-            fault = "a GUID of 16 bytes"
-        if fault:
-            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"{name}={value!r}: expected {fault}")
+        if fault := ROWS[name].fault(value):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, fault)
 
 
 def _elsewhere(name: PathName) -> str:

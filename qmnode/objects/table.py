@@ -1,0 +1,311 @@
+"""The rows: what MS-MQDMPR 3.1.1 and MS-MQMQ say of each property, and what this product makes of it.
+
+Sections without a name of a specification are of MS-MQMQ for objects and of MS-MQDMPR 3.1.1.12 for messages. Rows of
+messages have the order in which their properties are shown.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from qmnode.objects.rows import (
+    FLAG,
+    GUID,
+    MULTICAST,
+    NO_QUOTA,
+    QUOTA,
+    Changes,
+    Door,
+    Kind,
+    Property,
+    Rows,
+    choice,
+    names,
+    number,
+    octets,
+    of_list,
+    seconds,
+    text,
+)
+from qmnode.structures.guid import ZERO_GUID
+from qmnode.structures.queue_attributes import QueuePrivacyLevel
+
+LONGEST_LABEL: Final = 124
+"""UTF-16 units of a queue's label (MS-MQMQ 2.3.1.8)."""
+LONGEST_DUPLICATE_WINDOW: Final = 604_800
+"""Seven days, in seconds."""
+_ENTERPRISE: Final = Door.DECLARATION | Door.DIRECTORY
+
+
+class OperatingSystemType(IntEnum):
+    """QueueManager.OperatingSystemType; the values are those of the mSMQOSType attribute (MS-MQDSSM 3.1.6.11.1.2)."""
+
+    OTHER = 0x000
+    FOREIGN = 0x100
+    WIN95 = 0x200
+    WIN_CLIENT = 0x300
+    WIN_SERVER = 0x400
+    WIN_ENTERPRISE = 0x500
+
+
+ENTERPRISE: Final = Rows(
+    Kind.ENTERPRISE,
+    (
+        Property(
+            *("weakened_security", FLAG, False, "Queue managers use their own identity for the directory"),
+            *("MS-MQDMPR 3.1.1.6", "mSMQNameStyle", "3.1.6.11.3.2"),
+            doors=_ENTERPRISE,
+            unobeyed="a node writes to the directory as its computer either way",
+        ),
+        Property(
+            *("default_time_to_live", seconds(), 345_600, "Seconds that a message has to reach its queue"),
+            *("MS-MQMQ 2.3.5.15", "mSMQLongLived", "3.1.6.7.3.2"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.directory.membership",
+        ),
+        Property(
+            *("change_notification", FLAG, True, "Queue managers without LDAP are told of changes"),
+            *("MS-MQDSSM 3.1.6.7.3.4", "mSMQCSPName", "3.1.6.11.3.3", "non_ldap_capable_queue_manager_notification"),
+            doors=_ENTERPRISE,
+            unobeyed="nodes have LDAP, and take notifications either way",
+        ),
+        Property(
+            *("old_directory", FLAG, False, "The directory is MSMQ 1.0's"),
+            *("MS-MQDSSM 3.1.6.7.3.2", "mSMQVersion", "3.1.6.7.3.2"),
+            doors=_ENTERPRISE,
+            unobeyed="nodes use LDAP only, and MSMQ 1.0's directory has none",
+        ),
+    ),
+)
+
+_REPLICATED: Final = "directories replicate by their own settings today"
+SITE: Final = Rows(
+    Kind.SITE,
+    (
+        Property(
+            *("foreign", FLAG, False, "A network of another message system behind a connector"),
+            *("MS-MQDMPR 3.1.1.7", "mSMQSiteForeign", "3.1.6.1.3.2", "foreign_site"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.snapshot",
+        ),
+        Property(
+            *("intra_site_replication_interval", seconds(), 2, "Seconds, within the site"),
+            *("MS-MQMQ 2.3.3.5", "mSMQInterval1", "3.1.6.1.3.2"),
+            doors=_ENTERPRISE,
+            unobeyed=_REPLICATED,
+        ),
+        Property(
+            *("inter_site_replication_interval", seconds(), 10, "Seconds, between sites"),
+            *("MS-MQMQ 2.3.3.6", "mSMQInterval2", "3.1.6.1.3.2"),
+            doors=_ENTERPRISE,
+            unobeyed=_REPLICATED,
+        ),
+        Property(
+            *("migrated_from_msmq10", FLAG, False, "The site came from MSMQ 1.0"),
+            *("MS-MQMQ 2.3.3.10", "mSMQNt4Stub", "3.1.6.1.3.2"),
+            doors=_ENTERPRISE,
+            unobeyed="it matters during a migration from MSMQ 1.0 only",
+        ),
+    ),
+)
+
+ROUTING_LINK: Final = Rows(
+    Kind.ROUTING_LINK,
+    (
+        Property(
+            *("cost", number(1, 999_999), 1, "The lower, the better the link"),
+            *("MS-MQDMPR 3.1.1.8", "mSMQCost", "3.1.6.1.4.2", "actual_cost"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.router",
+        ),
+        Property(
+            *("site_gates", names(64, Kind.MACHINE), ()),
+            *("Routing servers of either site that all messages over the link pass", "MS-MQDMPR 3.1.1.8"),
+            *("mSMQSiteGates", "3.1.6.1.4.6", "site_gate_identifier_list"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.router",
+        ),
+        Property(
+            *("description", text(LONGEST_LABEL), "", "What it is, for people", "MS-MQDMPR 3.1.1.8"),
+            *("description", "3.1.6.1.4.2"),
+            doors=_ENTERPRISE,
+            obeyed_by="mqenterprise.topology.outline",
+        ),
+    ),
+)
+
+_PASSED: Final = "Routing servers that all its {} messages pass"
+MACHINE: Final = Rows(
+    Kind.MACHINE,
+    (
+        Property(
+            *("sites", names(64, Kind.SITE), (), "Sites that it belongs to", "MS-MQDMPR 3.1.1.1"),
+            *("mSMQSites", "3.1.6.1.1.2", "site_identifier_list"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.snapshot",
+        ),
+        Property(
+            *("routing_server", FLAG, False, "It routes messages of others", "MS-MQDMPR 3.1.1.1"),
+            *("mSMQRoutingServices", "3.1.6.1.1.2"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.router",
+        ),
+        Property(
+            *("supporting_server", FLAG, False, "It serves dependent clients", "MS-MQDMPR 3.1.1.1"),
+            *("mSMQDependentClientServices", "3.1.6.1.1.2"),
+            doors=_ENTERPRISE,
+            unobeyed="nodes have no dependent clients",
+        ),
+        Property(
+            *("directory_server", FLAG, False, "It gives others access to the directory", "MS-MQDMPR 3.1.1.1"),
+            *("mSMQDsServices", "3.1.6.1.1.2"),
+            doors=_ENTERPRISE,
+            unobeyed="nodes ask the directory itself",
+        ),
+        Property(
+            *("out_routing_servers", names(3, Kind.MACHINE), (), _PASSED.format("outgoing"), "MS-MQDMPR 3.1.1.1"),
+            *("mSMQOutRoutingServers", "3.1.6.1.1.6", "out_routing_server_identifier_list"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.router",
+        ),
+        Property(
+            *("in_routing_servers", names(3, Kind.MACHINE), (), _PASSED.format("incoming"), "MS-MQDMPR 3.1.1.1"),
+            *("mSMQInRoutingServers", "3.1.6.1.1.7", "in_routing_server_identifier_list"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.router",
+        ),
+        # MS-MQDMPR says bytes, but 0x00100000 bytes would hold no backlog, and Windows counts kilobytes as for a queue.
+        Property(
+            *("quota", QUOTA, 0x0010_0000, "Most that all its queues may hold", "MS-MQDMPR 3.1.1.1"),
+            *("mSMQQuota", "3.1.6.1.1.2", "queue_manager_quota"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.model.quotas",
+        ),
+        Property(
+            *("journal_quota", QUOTA, NO_QUOTA, "Most that all its journals may hold", "MS-MQMQ 2.3.2.14"),
+            *("mSMQJournalQuota", "3.1.6.1.1.2"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.model.quotas",
+        ),
+        Property(
+            *("foreign", FLAG, False, "Not a queue manager but a foreign system", "MS-MQMQ 2.3.2.18"),
+            *("mSMQForeign", "3.1.6.1.1.2", "foreign_system"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.routing.router",
+        ),
+        Property(
+            *("operating_system", choice(OperatingSystemType), OperatingSystemType.OTHER, "What it runs on"),
+            *("MS-MQDSSM 3.1.6.1.1.4", "mSMQOSType", "3.1.6.1.1.4", "operating_system_type"),
+            doors=_ENTERPRISE,
+            unobeyed="it is for people and for Windows' own tools",
+        ),
+        Property(
+            *("version", text(LONGEST_LABEL), "", "Version of the queue manager", "MS-MQDSSM 3.1.6.1.1.2"),
+            *("mSMQComputerTypeEx", "3.1.6.1.1.2", "queue_manager_version"),
+            doors=_ENTERPRISE,
+            obeyed_by="mqenterprise.pipeline.sources.directory_source",
+        ),
+        Property(
+            *("dns_name", text(255), None, "Fully qualified name", "MS-MQDSSM 3.1.6.11.1"),
+            *("dNSHostName", "3.1.6.11.1", "qualified_computer_name"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.delivery.next_hops",
+        ),
+    ),
+)
+
+QUEUE: Final = Rows(
+    Kind.QUEUE,
+    (
+        Property(
+            *("label", text(LONGEST_LABEL), "", "What it is, for people", "MS-MQMQ 2.3.1.8"),
+            *("mSMQLabelEx", "3.1.6.1.2.2"),
+            obeyed_by="qmnode.model.queue",
+        ),
+        Property(
+            *("type", GUID, ZERO_GUID, "Type of service; Message Queuing gives it no meaning", "MS-MQMQ 2.3.1.2"),
+            *("mSMQQueueType", "3.1.6.1.2.2"),
+            obeyed_by="qmnode.model.queue",
+        ),
+        Property(
+            *("transactional", FLAG, False, "Messages are accepted in transactions only", "MS-MQMQ 2.3.1.13"),
+            *("mSMQTransactional", "3.1.6.1.2.2"),
+            changes=Changes.ONCE,
+            obeyed_by="qmnode.model.sending",
+        ),
+        Property(
+            *("journaling", FLAG, False, "Copies of received messages go to the queue's journal", "MS-MQMQ 2.3.1.4"),
+            *("mSMQJournal", "3.1.6.1.2.2"),
+            aliases=("journal",),
+            obeyed_by="qmnode.model.reading",
+        ),
+        Property(
+            *("quota", QUOTA, NO_QUOTA, "Most that the queue may hold", "MS-MQMQ 2.3.1.5"),
+            *("mSMQQueueQuota", "3.1.6.1.2.2"),
+            obeyed_by="qmnode.model.quotas",
+        ),
+        Property(
+            *("journal_quota", QUOTA, NO_QUOTA, "Most that its journal may hold", "MS-MQMQ 2.3.1.7"),
+            *("mSMQQueueJournalQuota", "3.1.6.1.2.2"),
+            obeyed_by="qmnode.model.quotas",
+        ),
+        Property(
+            *("authentication", FLAG, False, "Only messages with a signature are taken", "MS-MQMQ 2.3.1.11"),
+            *("mSMQAuthenticate", "3.1.6.1.2.2"),
+            aliases=("authenticate", "authenticated"),
+            obeyed_by="qmnode.delivery",
+        ),
+        Property(
+            *("privacy_level", choice(QueuePrivacyLevel), QueuePrivacyLevel.OPTIONAL),
+            *("Whether bodies must, may or must not be encrypted on their way", "MS-MQMQ 2.3.1.12"),
+            *("mSMQPrivacyLevel", "3.1.6.1.2.4"),
+            aliases=("privacy",),
+            obeyed_by="qmnode.delivery",
+        ),
+        Property(
+            *("base_priority", number(-0x8000, 0x7FFF), 0),
+            *("Priority of its messages against others with the same next hop; only a public queue has one but 0",),
+            *("MS-MQMQ 2.3.1.6", "mSMQBasePriority", "3.1.6.1.2.2"),
+            obeyed_by="qmnode.delivery.queue_sender",
+        ),
+        Property(
+            *("multicast_address", MULTICAST, "", "Address of the group that it belongs to", "MS-MQMQ 2.3.1.23"),
+            *("MSMQ-MulticastAddress", "3.1.6.1.2.2"),
+            aliases=("multicast",),
+            unobeyed="nodes do not speak multicast (PGM)",
+        ),
+        Property(
+            *("access", of_list("a list of entries"), None, "Its access list; left alone when it is not declared"),
+            *("MS-MQMQ 2.2.24", "nTSecurityDescriptor", "3.1.6.17", "security"),
+            doors=Door.DECLARATION | Door.DIRECTORY,
+            obeyed_by="qmnode.security",
+        ),
+        Property(
+            *("security", octets(), b"", "Its security descriptor, self-relative", "MS-DTYP 2.4.6"),
+            doors=Door.NODE,
+            obeyed_by="qmnode.security",
+        ),
+        Property(
+            *("duplicate_window", seconds(LONGEST_DUPLICATE_WINDOW, "none"), 0),
+            *("Seconds within which messages with the same AMQP message id are accepted once; 0 for none",),
+            *("an extension",),
+            doors=Door.NODE,
+            obeyed_by="qmnode.model.duplicates",
+        ),
+    ),
+)
+
+USER: Final = Rows(
+    Kind.USER,
+    (
+        Property(
+            *("certificates", of_list("a list of certificates"), None),
+            *("Certificates that sign its messages; left alone when they are not declared", "MS-MQDMPR 3.1.1.15"),
+            *("mSMQSignCertificates", "3.1.6.7.6.2"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.security",
+        ),
+    ),
+)
+
+ROWS: Final[Mapping[Kind, Rows]] = {rows.kind: rows for rows in (ENTERPRISE, SITE, ROUTING_LINK, MACHINE, QUEUE, USER)}
