@@ -16,11 +16,10 @@ from mqenterprise.commands.opening import (
     opened,
     print_document,
 )
-from mqenterprise.directory.admission import SETTINGS_FILE, admit
+from mqenterprise.directory.admission import SETTINGS_FILE, admit, hash_clear_passwords
 from mqenterprise.directory.configuration import default_state
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.errors import DirectoryError, ObjectNotFound
-from mqenterprise.directory.passwords import hash_clear_passwords
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from mqenterprise.directory.authority import write_anew
-from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.entries import Change, ChangeKind
+from mqenterprise.directory.errors import ConditionFailed, DirectoryError, ObjectNotFound
 from mqenterprise.directory.names import name_of, parent_of, split_dn
+from mqenterprise.directory.passwords import hashed
 from qmnode.directory.port import QueueManager, equals
 from qmnode.settings.node import computer_name_fault
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
+    from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.service import EnterpriseDirectory
 
 SETTINGS_FILE = "directory.yaml"
 PASSWORD_FILE = "directory.password"  # noqa: S105  a file's name
 AUTHORITY_FILE = "directory-ca.pem"
+_ATTRIBUTE: Final = "userPassword"
+_SCHEME: Final = re.compile(rb"\{(?!CLEARTEXT\})[\w./-]+\}", re.IGNORECASE)
+_CLEAR_SCHEME: Final = re.compile(rb"\{CLEARTEXT\}", re.IGNORECASE)
 
 
 def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: bool = True) -> QueueManager:
@@ -61,6 +68,30 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
         raise DirectoryError(f"the settings cannot be written to {folder}: {error.strerror}") from error
     directory.queue_managers.set_password(found, password)
     return found
+
+
+def hash_clear_passwords(connection: LdapConnection) -> int:
+    """Hash every computer's password that lies in clear, as early versions stored them; nodes keep theirs.
+
+    Return how many there were. None are seen by an account that may not read passwords, or in Active Directory.
+    """
+    if connection.dialect.gives_guid:
+        return 0
+    count = 0
+    for entry in connection.search(connection.dialect.contexts.computers, f"({_ATTRIBUTE}=*)", (_ATTRIBUTE,)):
+        clear = [bytes(value) for value in entry.attributes.get(_ATTRIBUTE.lower(), ()) if not _SCHEME.match(value)]
+        if not clear:
+            continue
+        changes = [
+            Change(ChangeKind.DELETE, _ATTRIBUTE, tuple(clear)),
+            Change(ChangeKind.ADD, _ATTRIBUTE, tuple(hashed(_CLEAR_SCHEME.sub(b"", value, 1)) for value in clear)),
+        ]
+        try:
+            connection.modify(entry.dn, changes)
+        except (ConditionFailed, ObjectNotFound):
+            continue  # changed or deleted meanwhile
+        count += 1
+    return count
 
 
 def _known_as(directory: EnterpriseDirectory, computer: str) -> QueueManager | None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from mqenterprise.directory.entities import DistributionList, QueueAlias, QueueManagerSettings
 from mqenterprise.directory.errors import ConstraintViolated
 from mqenterprise.directory.names import escape_filter
 from qmnode.directory.port import (
@@ -70,9 +69,6 @@ OCTETS: Final = Codec(_optional, lambda values: values[0])
 OCTETS_LIST: Final = Codec(tuple, tuple)
 GUID: Final = Codec(_optional, lambda values: guid_from_bytes(values[0]))
 GUID_LIST: Final = Codec(tuple, lambda values: tuple(guid_from_bytes(value) for value in values))
-NAMES: Final = Codec(
-    lambda value: tuple(name.encode() for name in value), lambda values: tuple(value.decode() for value in values)
-)
 TIME: Final = Codec(lambda value: (), _time)
 OPERATING_SYSTEM: Final = Codec(INTEGER.encode, lambda values: OperatingSystemType(int(values[0])))
 PRIVACY: Final = Codec(INTEGER.encode, lambda values: QueuePrivacyLevel(int(values[0])))
@@ -258,40 +254,6 @@ USER: Final = ObjectMapping(
         Attribute("certificates", "mSMQSignCertificates", OCTETS, "3.1.6.7.6.2"),
     ),
     computed={"name": ("sAMAccountName", "cn")},
-)
-
-ALIAS: Final = ObjectMapping(
-    QueueAlias,
-    "msMQ-Custom-Recipient",
-    (
-        *IDENTITY,
-        Attribute("name", "cn", TEXT, "2.3", Written.NEVER, required=True),
-        Attribute("format_name", "msMQ-Recipient-FormatName", TEXT, "3.1.6.8", required=True),
-    ),
-)
-
-DISTRIBUTION_LIST: Final = ObjectMapping(
-    DistributionList,
-    "group",
-    (
-        *IDENTITY,
-        Attribute("name", "cn", TEXT, "3.1.6.9", Written.NEVER, required=True),
-        Attribute("members", "member", NAMES, "3.1.6.9"),
-    ),
-)
-
-SETTINGS: Final = ObjectMapping(
-    QueueManagerSettings,
-    "mSMQSettings",
-    (
-        *IDENTITY,
-        Attribute("queue_manager_identifier", "mSMQQMID", GUID, "3.1.6.7.1.9", required=True),
-        Attribute("services", "mSMQServices", UNSIGNED, "3.1.6.7.1.9"),
-        Attribute("routing_server", "mSMQRoutingService", BOOLEAN, "3.1.6.7.1.9"),
-        Attribute("directory_server", "mSMQDsService", BOOLEAN, "3.1.6.7.1.9"),
-        Attribute("supporting_server", "mSMQDependentClientService", BOOLEAN, "3.1.6.7.1.9"),
-    ),
-    computed={"site_name": ("cn",), "computer_name": ("cn",)},
 )
 
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.directory.certificates import digests_of
 from mqenterprise.directory.change_notices import NOTIFIED_FIELDS, ChangeNotices
-from mqenterprise.directory.entities import QueueManagerSettings
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectAlreadyExists, ObjectNotFound
 from mqenterprise.directory.mapping import (
     BOOLEAN,
     OCTETS_LIST,
     QUEUE_MANAGER,
-    SETTINGS,
     UNSIGNED,
     Refers,
     filter_of,
@@ -28,6 +26,7 @@ from mqenterprise.directory.repositories import configurations_of
 from mqenterprise.directory.security import with_full_control
 from qmnode.directory.port import DirectoryServerType, Filter, QueueManager
 from qmnode.structures.change_notification import ChangeEvent
+from qmnode.structures.guid import Guid
 from qmnode.structures.names.direct import utf16_length
 
 if TYPE_CHECKING:
@@ -52,6 +51,10 @@ SERVICE_FIELDS: Final = frozenset(
     }
 )
 """Fields that mSMQSettings objects repeat or depend on (MS-MQDSSM 3.1.6.7.1.9)."""
+
+
+SETTINGS: Final = ("mSMQQMID", "mSMQServices", "mSMQRoutingService", "mSMQDsService", "mSMQDependentClientService")
+"""The attributes of mSMQSettings objects."""
 
 
 class QueueManagerRepository(ObjectRepository[QueueManager]):
@@ -137,23 +140,10 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
             if found is not None and satisfies(found, left):
                 yield found
 
-    def settings(self, queue_manager: QueueManager) -> Iterator[QueueManagerSettings]:
+    def _settings_of(self, identifier: Guid) -> Iterator[Entry]:
         """The mSMQSettings objects that name this queue manager, also those that should not be there any more."""
-        if queue_manager.identifier is None:
-            raise ConstraintViolated(f"{queue_manager.computer_name} has no identifier yet: add it first")
-        filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(queue_manager.identifier))}))"
-        for entry in self._connection.search(self._connection.dialect.contexts.sites, filter, SETTINGS.names(None)):
-            try:
-                values = {
-                    row.field: self._value(row, raw, entry.dn)
-                    for row in SETTINGS.attributes
-                    if (raw := entry.attributes.get(row.name.lower()))
-                }
-                values |= {"computer_name": name_of(entry.dn, 1), "site_name": name_of(entry.dn, 3)}
-            except HalfWritten as problem:
-                self._note(problem)
-                continue
-            yield QueueManagerSettings(full_path=entry.dn, **values)
+        filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(identifier))}))"
+        return self._connection.search(self._connection.dialect.contexts.sites, filter, SETTINGS)
 
     # Writing
 
@@ -214,9 +204,10 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
     def delete(self, entity: QueueManager) -> None:
         """Delete the configuration with its queues, the objects for its sites, and the computer if we made it."""
         dn = self._located(entity)
-        known = self.at(dn, ("identifier",))
-        for settings in tuple(self.settings(known)):
-            self._delete_settings(settings)
+        identifier = self.at(dn, ("identifier",)).identifier
+        assert identifier is not None
+        for settings in tuple(self._settings_of(identifier)):
+            self._delete_settings(settings.dn)
         computer = parent_of(dn)
         mark = self._connection.read(computer, ("adminDescription",)).first("adminDescription")
         self._connection.delete(computer if mark == CREATED_MARK else dn, tree=True)
@@ -276,12 +267,11 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
             "mSMQDsService": BOOLEAN.encode(entity.directory_server),
             "mSMQDependentClientService": BOOLEAN.encode(entity.supporting_server),
         }
-        for present in tuple(self.settings(entity)):
-            assert present.full_path is not None
-            if wanted.pop(normalized(present.full_path), None) is None:
-                self._delete_settings(present)
-            elif not _same(present, entity):
-                self._replace(present.full_path, attributes)
+        for present in tuple(self._settings_of(entity.identifier)):
+            if wanted.pop(normalized(present.dn), None) is None:
+                self._delete_settings(present.dn)
+            elif any(present.attributes.get(name.lower(), ()) != tuple(values) for name, values in attributes.items()):
+                self._replace(present.dn, attributes)
         for dn in wanted.values():
             self._add_settings(dn, entity.computer_name, attributes)
 
@@ -310,10 +300,9 @@ class QueueManagerRepository(ObjectRepository[QueueManager]):
         changes = [Change(ChangeKind.REPLACE, name, tuple(values)) for name, values in attributes.items()]
         self._connection.modify(dn, changes)
 
-    def _delete_settings(self, settings: QueueManagerSettings) -> None:
-        assert settings.full_path is not None
-        self._connection.delete(settings.full_path)
-        server = parent_of(settings.full_path)
+    def _delete_settings(self, dn: str) -> None:
+        self._connection.delete(dn)
+        server = parent_of(dn)
         mark = self._connection.read(server, ("adminDescription",)).first("adminDescription")
         beneath = next(self._connection.search(server, "(objectClass=*)", ("1.1",), Scope.LEVEL), None)
         if mark == CREATED_MARK and beneath is None:
@@ -339,17 +328,3 @@ def service_type(queue_manager: QueueManager) -> int:
     value = ROUTING if queue_manager.routing_server else 0
     value |= REMOTE_ACCESS if queue_manager.remote_access_server else 0
     return value | (int(queue_manager.directory_server_type) if queue_manager.directory_server else 0)
-
-
-def _same(settings: QueueManagerSettings, queue_manager: QueueManager) -> bool:
-    return (
-        settings.services,
-        settings.routing_server,
-        settings.directory_server,
-        settings.supporting_server,
-    ) == (
-        service_type(queue_manager),
-        queue_manager.routing_server,
-        queue_manager.directory_server,
-        queue_manager.supporting_server,
-    )

@@ -1,4 +1,4 @@
-"""Sites, routing links, queues, users, aliases and lists: each is one entry. Queue managers are more and live apart."""
+"""Sites, routing links, queues and users: each is one entry. Queue managers are more and live apart."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mqenterprise.directory.entities import DistributionList, QueueAlias
 from mqenterprise.directory.entries import Entry, Scope
 from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
-from mqenterprise.directory.mapping import ALIAS, DISTRIBUTION_LIST, QUEUE, ROUTING_LINK, SITE, USER, Refers
+from mqenterprise.directory.mapping import QUEUE, ROUTING_LINK, SITE, USER, Refers
 from mqenterprise.directory.names import (
     child,
     escape_filter,
@@ -23,7 +22,7 @@ from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.objects import ObjectRepository
 from qmnode.directory.port import Queue, RoutingLink, Site, User
 from qmnode.structures.change_notification import ChangeEvent
-from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
+from qmnode.structures.guid import ZERO_GUID, guid_to_text
 
 if TYPE_CHECKING:
     from mqenterprise.directory.change_notices import ChangeNotices
@@ -238,30 +237,6 @@ class UserRepository(ObjectRepository[User]):
         )
 
 
-class AliasRepository(ObjectRepository[QueueAlias]):
-    """The repository of queue aliases (MS-MQDSSM 2.3)."""
-
-    mapping = ALIAS
-
-    def _dn(self, entity: QueueAlias) -> str:
-        return child(entity.name, self._connection.dialect.contexts.users)
-
-
-class DistributionListRepository(ObjectRepository[DistributionList]):
-    """Distribution lists: groups of queues, aliases and other lists (3.1.6.9)."""
-
-    mapping = DISTRIBUTION_LIST
-    GLOBAL_DISTRIBUTION_GROUP = 2
-
-    def _dn(self, entity: DistributionList) -> str:
-        return child(entity.name, self._connection.dialect.contexts.users)
-
-    def _new_attributes(self, entity: DistributionList) -> dict[str, Sequence[bytes]]:
-        account = self._connection.dialect.account("group", entity.name)
-        kind = {"groupType": (str(self.GLOBAL_DISTRIBUTION_GROUP).encode(),)}
-        return {**super()._new_attributes(entity), **account, **kind}
-
-
 def configurations_of(connection: LdapConnection, computer: str) -> Iterator[str]:
     """The mSMQConfiguration objects of computers of that name, wherever in the domain they are."""
     domain = connection.dialect.contexts.domain
@@ -273,8 +248,3 @@ def configurations_of(connection: LdapConnection, computer: str) -> Iterator[str
         except ObjectNotFound:
             continue
         yield dn
-
-
-def identifier_text(identifier: Guid | None) -> str:
-    """A GUID for people; a dash for none."""
-    return "-" if identifier is None else guid_to_text(identifier)

@@ -17,8 +17,6 @@ from mqenterprise.directory.objects import ObjectRepository
 from mqenterprise.directory.queue_managers import QueueManagerRepository
 from mqenterprise.directory.references import References
 from mqenterprise.directory.repositories import (
-    AliasRepository,
-    DistributionListRepository,
     QueueRepository,
     RoutingLinkRepository,
     SiteRepository,
@@ -60,8 +58,6 @@ class EnterpriseDirectory:
         self.queue_managers = QueueManagerRepository(self.connection, references, self.notices)
         self.queues = QueueRepository(self.connection, references, self.notices)
         self.users = UserRepository(self.connection, references)
-        self.aliases = AliasRepository(self.connection, references)
-        self.distribution_lists = DistributionListRepository(self.connection, references)
         self._enterprises = _EnterpriseRepository(self.connection, references)
 
     def __enter__(self) -> Self:
@@ -111,8 +107,6 @@ class EnterpriseDirectory:
             self.queue_managers,
             self.queues,
             self.users,
-            self.aliases,
-            self.distribution_lists,
         )
         return tuple(problem for repository in repositories for problem in repository.half_written)
 

@@ -31,6 +31,7 @@ from mqenterprise.directory.errors import (
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import DirectoryOperationResult
 from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
+from tests.lab.site_settings import site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -373,12 +374,12 @@ class TestHalfWritten:
         server = directory.queue_managers.add(
             QueueManager(computer_name=fresh_name("NODE"), site_identifier_list=(site.identifier,), routing_server=True)
         )
-        (settings,) = directory.queue_managers.settings(server)
-        directory.connection.delete(str(settings.full_path))
+        (settings,) = site_settings(directory, server).values()
+        directory.connection.delete(settings.dn)
 
         directory.queue_managers.modify(server)
 
-        assert len(list(directory.queue_managers.settings(server))) == 1
+        assert len(site_settings(directory, server)) == 1
 
     def test_adding_what_exists_changes_nothing(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
         node = directory.queue_managers.add(QueueManager(computer_name=fresh_name("NODE"), journal_quota=7))

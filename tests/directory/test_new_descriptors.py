@@ -20,6 +20,7 @@ from mqenterprise.directory.errors import AccessRefused
 from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.service import EnterpriseDirectory
 from tests.lab.samba import PASSWORD
+from tests.lab.site_settings import site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,11 +129,11 @@ def test_links_and_settings_have_the_lists_of_their_classes(lab: Lab, fresh_name
     router = lab.directory.queue_managers.add(
         QueueManager(computer_name=fresh_name("SD"), routing_server=True, site_identifier_list=(sites[0],))
     )
-    [settings] = lab.directory.queue_managers.settings(router)
+    [settings] = site_settings(lab.directory, router).values()
 
     defaults = [f"A;;{FULL};;;DA", f"A;;{FULL};;;SY", f"A;;{READ};;;AU"]
     assert lab.entries(str(link.full_path)) == defaults
-    assert lab.entries(str(settings.full_path)) == defaults
+    assert lab.entries(settings.dn) == defaults
 
 
 def test_apply_writes_the_same_lists(lab: Lab, fresh_name: Named, tmp_path: Path) -> None:

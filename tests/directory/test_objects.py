@@ -10,11 +10,9 @@ import pytest
 
 from mqenterprise.directory.entities import (
     DirectoryServerType,
-    DistributionList,
     OperatingSystemType,
     Operator,
     Queue,
-    QueueAlias,
     QueueManager,
     RoutingLink,
     Site,
@@ -25,6 +23,7 @@ from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExist
 from qmnode.directory.port import Filter
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
+from tests.lab.site_settings import site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -272,12 +271,13 @@ class TestQueueManager:
         )
 
         assert server.identifier is not None
-        settings = {found.site_name: found for found in directory.queue_managers.settings(server)}
+        settings = site_settings(directory, server)
         assert set(settings) == {one.name, two.name}
         in_one = settings[one.name]
-        assert in_one.services == 0x01 | 0x04 | 0x10
-        assert in_one.routing_server and in_one.supporting_server and in_one.directory_server
-        assert in_one.queue_manager_identifier == server.identifier
+        assert in_one.first("mSMQServices") == b"%d" % (0x01 | 0x04 | 0x10)
+        flags = ("mSMQRoutingService", "mSMQDsService", "mSMQDependentClientService")
+        assert [in_one.first(flag) for flag in flags] == [b"TRUE"] * 3
+        assert in_one.first("mSMQQMID") == server.identifier
         again = directory.queue_managers.get(server.identifier)
         assert again.directory_server_type is DirectoryServerType.PRIMARY_SITE_CONTROLLER
         assert again.remote_access_server
@@ -288,10 +288,10 @@ class TestQueueManager:
         server = machine(directory, fresh_name, site_identifier_list=(one_id,), routing_server=True)
 
         directory.queue_managers.modify(replace(server, site_identifier_list=(two_id,)))
-        assert [found.site_name for found in directory.queue_managers.settings(server)] == [two.name]
+        assert list(site_settings(directory, server)) == [two.name]
 
         directory.queue_managers.modify(replace(server, site_identifier_list=(two_id,), routing_server=False))
-        assert list(directory.queue_managers.settings(server)) == []
+        assert site_settings(directory, server) == {}
 
     def test_nothing_is_left_behind(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
         site, site_id = new_site(directory, fresh_name)
@@ -471,33 +471,3 @@ class TestUser:
         names = {user.name.rstrip("$") for user in directory.users.list()}
 
         assert node.computer_name not in names
-
-
-class TestAliasesAndLists:
-    def test_an_alias_is_created_found_changed_and_deleted(
-        self, directory: EnterpriseDirectory, fresh_name: Named
-    ) -> None:
-        alias = directory.aliases.add(QueueAlias(name=fresh_name("alias"), format_name="DIRECT=TCP:10.0.0.1\\q"))
-        assert alias.identifier is not None
-
-        assert directory.aliases.get(alias.identifier) == alias
-        directory.aliases.modify(replace(alias, format_name="DIRECT=OS:host\\q"))
-        assert directory.aliases.find(alias.name) == replace(alias, format_name="DIRECT=OS:host\\q")
-        directory.aliases.delete(alias)
-        assert directory.aliases.find(alias.name) is None
-
-    def test_a_list_has_queues_and_aliases(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
-        node = machine(directory, fresh_name)
-        queue = directory.queues.add(Queue(pathname=f"{node.computer_name}\\orders"))
-        alias = directory.aliases.add(QueueAlias(name=fresh_name("alias"), format_name="DIRECT=OS:host\\q"))
-        members = (str(queue.full_path), str(alias.full_path))
-
-        everyone = directory.distribution_lists.add(DistributionList(name=fresh_name("list"), members=members))
-
-        assert everyone.identifier is not None
-        found = directory.distribution_lists.get(everyone.identifier)
-        assert {name.lower() for name in found.members} == {name.lower() for name in members}
-        directory.distribution_lists.modify(replace(found, members=members[:1]))
-        assert len(directory.distribution_lists.get(everyone.identifier).members) == 1
-        directory.distribution_lists.delete(found)
-        assert directory.distribution_lists.find(everyone.name) is None

@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from mqenterprise.directory.cache import DirectoryCache, from_text
-from mqenterprise.directory.entities import DistributionList, QueueAlias
+from mqenterprise.directory.entries import Change, Entry
+from mqenterprise.directory.entries import ChangeKind as EntryChange
+from mqenterprise.directory.names import child
 from mqenterprise.directory.notification import Changed, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings, open_port
 from mqenterprise.directory.service import EnterpriseDirectory
@@ -35,7 +37,7 @@ from qmnode.directory.port import (
     search,
 )
 from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
-from qmnode.structures.guid import Guid, guid_to_text, new_guid
+from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text, new_guid
 from tests.lab.silence import Relay, SilentServer
 
 if TYPE_CHECKING:
@@ -164,27 +166,37 @@ class TestEvents:
         assert link.identifier in [found.identifier for found in links]
 
 
+def new_list(directory: EnterpriseDirectory, name: str, *members: str) -> Entry:
+    """A distribution list, which is a global distribution group."""
+    dialect = directory.connection.dialect
+    attributes = {
+        "member": tuple(member.encode() for member in members),
+        "groupType": (b"2",),
+        **dialect.account("group", name),
+    }
+    return directory.connection.add(child(name, dialect.contexts.users), ("top", "group"), attributes)
+
+
 class TestNamesForSeveralQueues:
     async def test_a_list_is_resolved_through_lists_and_aliases(
         self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager, fresh_name: Named
     ) -> None:
         queue = directory.queues.add(Queue(pathname=f"{node.computer_name}\\orders"))
-        alias = directory.aliases.add(QueueAlias(name=fresh_name("alias"), format_name="DIRECT=OS:host\\q"))
+        users = directory.connection.dialect.contexts.users
+        alias = child(fresh_name("alias"), users)
+        format_name = {"msMQ-Recipient-FormatName": (b"DIRECT=OS:host\\q",)}
+        directory.connection.add(alias, ("top", "msMQ-Custom-Recipient"), format_name)
         assert queue.identifier is not None
-        inner = directory.distribution_lists.add(
-            DistributionList(name=fresh_name("inner"), members=(str(queue.full_path), str(alias.full_path)))
-        )
-        outer = directory.distribution_lists.add(
-            DistributionList(name=fresh_name("outer"), members=(str(inner.full_path), str(queue.full_path)))
-        )
-        directory.distribution_lists.modify(replace(inner, members=(*inner.members, str(outer.full_path))))
-        assert outer.identifier is not None
+        inner = new_list(directory, fresh_name("inner"), str(queue.full_path), alias)
+        outer = new_list(directory, fresh_name("outer"), inner.dn, str(queue.full_path))
+        directory.connection.modify(inner.dn, [Change(EntryChange.ADD, "member", (outer.dn.encode(),))])
+        identifier = guid_from_bytes(outer.attributes["objectguid"][0])
 
-        names = await port.resolve_distribution_list(outer.identifier)
+        names = await port.resolve_distribution_list(identifier)
 
         assert set(names) == {f"PUBLIC={guid_to_text(queue.identifier)}", "DIRECT=OS:host\\q"}
         assert len(names) == 2
-        assert await port.resolve_queue_alias(str(alias.full_path)) == "DIRECT=OS:host\\q"
+        assert await port.resolve_queue_alias(alias) == "DIRECT=OS:host\\q"
 
     async def test_what_is_no_list_is_not_found(self, port: LdapPort, node: QueueManager) -> None:
         assert node.identifier is not None

@@ -37,6 +37,7 @@ from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Kind, resource
 from mqenterprise.topology.session import apply_plan
 from qmnode.structures.user_certificates import MqUserSignCerts
+from tests.lab.site_settings import site_settings
 from tests.lab.waiting import wait_until
 from tests.topology.conftest import Silent
 
@@ -151,7 +152,7 @@ def test_the_settings_objects_follow_the_roles(bench):
     data = {"enterprise": {"name": "E"}, "sites": [{"name": "A"}, {"name": "B"}], "machines": [machine]}
     bench.apply(bench.declare(data))
     manager = bench.directory.queue_managers.find("m")
-    both = {settings.site_name for settings in bench.directory.queue_managers.settings(manager)}
+    both = site_settings(bench.directory, manager).keys()
 
     machine |= {"roles": ["client"], "sites": ["B"]}
     bench.apply(bench.declare(data))
@@ -159,7 +160,7 @@ def test_the_settings_objects_follow_the_roles(bench):
     assert both == {"A", "B"}
     assert manager.routing_server
     assert manager.supporting_server
-    assert list(bench.directory.queue_managers.settings(manager)) == []
+    assert site_settings(bench.directory, manager) == {}
     assert not bench.directory.queue_managers.find("m").routing_server
 
 
