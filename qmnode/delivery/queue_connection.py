@@ -315,7 +315,7 @@ class QueueConnection:
         else:
             self._unresolved = ""
             self._way.destination_resolved(hops, *self._now())
-            self._learn_base_priority_soon(format_name)
+            self._learn_properties_soon(format_name)
         self._work()
 
     def _log_unresolved(self, reason: str) -> None:
@@ -324,23 +324,23 @@ class QueueConnection:
             self._unresolved = reason
             log.info("no next hop", queue=self._queue.pathname, reason=reason)
 
-    def _learn_base_priority_soon(self, format_name: str) -> None:
-        """Read the base priority in the background. Private queues and direct names have none (MS-MQMQ 2.3.1.6)."""
+    def _learn_properties_soon(self, format_name: str) -> None:
+        """Read in the background what a public queue says. Others have no base priority (MS-MQMQ 2.3.1.6)."""
         name = parse_single_format_name(format_name)
         under_way = self._learning is not None and not self._learning.done()
         if isinstance(name, PublicFormatName) and not under_way:
-            self._learning = self._loop.create_task(self._learn_base_priority(name))
+            self._learning = self._loop.create_task(self._learn_properties(name))
             self._learning.add_done_callback(report_failure)
 
-    async def _learn_base_priority(self, name: PublicFormatName) -> None:
+    async def _learn_properties(self, name: PublicFormatName) -> None:
         manager, queue = self._network.manager, self._queue
         try:
-            priority = await manager.published.base_priority(name)
+            differing = queue.differing(await manager.published.of_outgoing(name))
         except MessageQueuingError as error:
             log.info("the base priority stays as it was", queue=queue.pathname, reason=str(error))
             return
-        if priority != queue.base_priority and not queue.deleted:
-            queue.set_properties(base_priority=priority)
+        if differing and not queue.deleted:
+            queue.set_properties(**differing)
             manager.store.put_queue(queue.queue_id, queue.definition())
             self._schedule()
 

@@ -79,6 +79,23 @@ class QueueProperties(TypedDict, total=False):
     """Seconds within which the queue accepts messages with the same message id once; 0 for none. An extension."""
 
 
+class QueueAttributes:
+    """The same properties as attributes."""
+
+    label: str
+    type: Guid
+    journaling: bool
+    quota: int
+    journal_quota: int
+    authentication: bool
+    privacy_level: int
+    transactional: bool
+    multicast_address: str
+    security: bytes
+    base_priority: int
+    duplicate_window: int
+
+
 @dataclass(frozen=True, slots=True)
 class QueueInformation:
     """The current attributes of a queue: MS-MQDMPR 3.1.1.2 and, for outgoing queues, 3.1.1.3."""

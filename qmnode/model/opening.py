@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueType, Share
+from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueProperties, QueueType, Share
 from qmnode.model.message import Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
@@ -217,7 +217,7 @@ class Opening:
     def __init__(self, manager: "QueueManager") -> None:
         self._manager = manager
         self._context = manager.context
-        self._base_priorities: dict[Guid, int] = {}
+        self._of_destinations: dict[Guid, QueueProperties] = {}
         """Base priorities of public queues elsewhere, from their look-up to the creation of their outgoing queues."""
         self._full_since = 0.0
         """When no unused outgoing queue was found."""
@@ -271,7 +271,7 @@ class Opening:
         return MultipleQueueDescriptor(",".join(map(str, names)), several)
 
     async def _look_up(self, name: FormatName, access: Access) -> None:
-        """Look up a public queue elsewhere before it is first opened: whether it exists, and its base priority."""
+        """Look up a public queue elsewhere before it is first opened: whether it exists, and what depends on it."""
         names = self._context.names
         if (
             access is not Access.SEND
@@ -280,7 +280,7 @@ class Opening:
             or names.outgoing(name) is not None
         ):
             return
-        self._base_priorities[name.queue] = await self._manager.published.base_priority(name)
+        self._of_destinations[name.queue] = await self._manager.published.of_outgoing(name)
 
     async def _created(self) -> None:
         """Wait until an outgoing queue or a subqueue that opening created is on disk."""
@@ -455,9 +455,9 @@ class Opening:
             str(name),
             identifier=new_guid(),
             label=str(name),
-            base_priority=self._base_priorities.pop(name.queue, 0) if isinstance(name, PublicFormatName) else 0,
             create_time=now,
             modify_time=now,
+            **(self._of_destinations.pop(name.queue, {}) if isinstance(name, PublicFormatName) else {}),
         )
         if party is not OWN:
             self._account().charge(party)

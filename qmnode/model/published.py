@@ -5,7 +5,7 @@ A node without a directory keeps its public queues to itself: they have identifi
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from qmnode.directory.port import (
     Directory,
@@ -17,6 +17,9 @@ from qmnode.directory.port import (
 )
 from qmnode.errors import MessageQueuingError
 from qmnode.model import queue as model_queue
+from qmnode.model.api import QueueProperties
+from qmnode.objects.rows import Changes, Door
+from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
@@ -27,24 +30,12 @@ from qmnode.structures.names import (
     PrivateFormatName,
     PublicFormatName,
 )
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context
 
-_PUBLISHED: Final = (
-    "label",
-    "type",
-    "journaling",
-    "quota",
-    "journal_quota",
-    "authentication",
-    "transactional",
-    "multicast_address",
-    "base_priority",
-    "security",
-)
-_FOLLOWED: Final = (*(name for name in _PUBLISHED if name != "transactional"), "privacy_level")
+_PUBLISHED: Final = tuple(row.in_directory for row in ROWS.at(Door.DIRECTORY))
+_FOLLOWED: Final = tuple(row.in_directory for row in ROWS.at(Door.DIRECTORY) if row.changes is Changes.ALWAYS)
 """Attributes that may change after a queue was created."""
 _CODES: Final = {
     DirectoryOperationResult.DIRECTORY_NOT_CONNECTED: ErrorCode.MQ_ERROR_NO_DS,
@@ -94,8 +85,7 @@ class PublishedQueues:
         policy = self._context.access_policy
         if policy is not None and "security" in said:
             said["security"] = policy.followed_queue_security(queue.security, said["security"])
-        said["privacy_level"] = type(queue.privacy_level)(said["privacy_level"])
-        differing = {name: value for name, value in said.items() if value != getattr(queue, name)}
+        differing = queue.differing(cast("QueueProperties", said))
         if differing:
             queue.set_properties(**differing)
             self._context.store.put_queue(queue.queue_id, queue.definition())
@@ -107,19 +97,19 @@ class PublishedQueues:
         known = self._context.names.by_path(name)
         if known is not None or found.identifier is None:
             return False
-        said = {name: value for name in (*_PUBLISHED, "privacy_level") if (value := getattr(found, name)) is not None}
+        said = {name: value for name in _PUBLISHED if (value := getattr(found, name)) is not None}
         self._context.queues.adopt(name, said, found.identifier)
         return True
 
     async def _change(self, event: "Callable[[Queue], Awaitable[None]]", queue: "model_queue.Queue") -> None:
-        properties = {name: getattr(queue, name) for name in (*_PUBLISHED, "privacy_level")}
+        properties = {name: getattr(queue, name) for name in _PUBLISHED}
         try:
             await event(_published(queue.pathname, properties, queue.identifier))
         except DirectoryOperationError as error:
             raise _failed(error) from None
 
-    async def base_priority(self, name: PublicFormatName) -> int:
-        """BasePriority of a public queue elsewhere (3.1.7.1.5).
+    async def of_outgoing(self, name: PublicFormatName) -> QueueProperties:
+        """The properties of an outgoing queue that its destination decides: BasePriority of a public queue (3.1.7.1.5).
 
         Raises MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION if the directory does not know it or there is no directory, and
         MQ_ERROR_NO_DS if the directory cannot be reached or does not answer in time.
@@ -127,7 +117,7 @@ class PublishedQueues:
         patience = self._context.settings.transfer.directory_answer_timeout
         try:
             async with asyncio.timeout(patience):
-                return (await self._read(name)).base_priority
+                return {"base_priority": (await self._read(name)).base_priority}
         except TimeoutError:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_NO_DS,
@@ -191,8 +181,10 @@ def _published(pathname: str, properties: dict[str, Any], identifier: Guid | Non
     given = {name: properties[name] for name in _PUBLISHED if name in properties}
     if not given.get("security"):
         given.pop("security", None)
-    privacy_level = QueuePrivacyLevel(properties.get("privacy_level", QueuePrivacyLevel.OPTIONAL))
-    return Queue(pathname=pathname, identifier=identifier, privacy_level=privacy_level, **given)
+    for name, row in ROWS.items():
+        if row.form.names and name in given:
+            given[name] = row.form.read(row.form.write(given[name]))  # a stored one is a bare number
+    return Queue(pathname=pathname, identifier=identifier, **given)
 
 
 def _failed(error: DirectoryOperationError) -> MessageQueuingError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access, QueueInformation, QueueProperties, QueueType, Share
+from qmnode.model.api import Access, QueueAttributes, QueueInformation, QueueProperties, QueueType, Share
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState, insert_many
 from qmnode.model.record import (
@@ -61,23 +61,11 @@ class Counters(NamedTuple):
 
 DEFAULT_PROPERTIES: Final = ROWS.defaults(Door.NODE)
 """Set Queue Defaults, 3.1.7.1.33."""
+_BYTES: Final = ("identifier", *(name for name, default in DEFAULT_PROPERTIES.items() if isinstance(default, bytes)))
 
 
-class Queue:
+class Queue(QueueAttributes):
     """A queue and its messages. Everything here is synchronous; callers wait for the store's future themselves."""
-
-    label: str
-    type: Guid
-    journaling: bool
-    quota: int
-    journal_quota: int
-    authentication: bool
-    privacy_level: int
-    transactional: bool
-    multicast_address: str
-    security: bytes
-    base_priority: int
-    duplicate_window: int
 
     def __init__(
         self, context: "Context", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any
@@ -180,9 +168,14 @@ class Queue:
     def read_definition(record: bytes) -> dict[str, Any]:
         """Decode the attributes of a stored definition."""
         attributes: dict[str, Any] = json.loads(record)
-        for name in ("type", "security", "identifier"):
+        for name in attributes.keys() & _BYTES:
             attributes[name] = bytes.fromhex(attributes[name])
         return attributes
+
+    def differing(self, properties: QueueProperties) -> QueueProperties:
+        """Those of the properties that have another value here."""
+        given = cast("dict[str, Any]", properties)
+        return cast("QueueProperties", {name: value for name, value in given.items() if value != getattr(self, name)})
 
     def set_properties(self, **properties: Unpack[QueueProperties]) -> None:
         """Change attributes, which the caller has checked."""

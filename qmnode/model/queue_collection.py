@@ -415,8 +415,7 @@ class QueueCollection(dict[int, Queue]):
 
     def adopt(self, name: PathName, properties: dict[str, Any], identifier: Guid) -> None:
         """Create a public queue that is in the directory already."""
-        kind = type(DEFAULT_PROPERTIES["privacy_level"])
-        self.create(name, properties | {"privacy_level": kind(properties["privacy_level"])}, identifier)
+        self.create(name, properties, identifier)
 
     def take_number(self) -> int:
         """The number of a new queue; the one after it is its journal's."""
@@ -487,12 +486,12 @@ def owner_of(security: bytes) -> bytes:
     return security[place : place + 8 + 4 * security[place + 1]] if place else b""
 
 
-def check_properties(properties: QueueProperties) -> None:
-    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for invalid properties of a queue (MS-MQDMPR 3.1.1.2)."""
+def check_properties(properties: QueueProperties, public: bool) -> None:
+    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE for invalid properties of a public or another queue (MS-MQDMPR 3.1.1.2)."""
     for name, value in properties.items():
         if name not in DEFAULT_PROPERTIES:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_PROPERTY, f"a queue has no property {name!r}")
-        if fault := ROWS[name].fault(value):
+        if fault := ROWS[name].fault(value, public):
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, fault)
 
 

@@ -199,7 +199,7 @@ class QueueManager(QueueManagerApi):
             )
         if self.names.by_path(name) is not None:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_EXISTS, f"there is a queue {pathname} already")
-        check_properties(properties)
+        check_properties(properties, name.kind is QueueKind.PUBLIC)
         given = cast("dict[str, Any]", properties)
         identifier = new_guid()
         if name.kind is QueueKind.PUBLIC and not name.subqueue:
@@ -233,7 +233,7 @@ class QueueManager(QueueManagerApi):
                 ErrorCode.MQ_ERROR_PROPERTY_NOTALLOWED,
                 f"{name} has what {cast('Queue', queue.parent).pathname} has: change that queue",
             )
-        check_properties(properties)
+        check_properties(properties, queue.queue_type is QueueType.PUBLIC)
         if self.context.access_policy is not None and "security" in properties:
             properties["security"] = self.context.access_policy.changed_queue_security(
                 queue.security, properties["security"]

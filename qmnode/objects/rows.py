@@ -45,6 +45,9 @@ class Door(enum.Flag):
     DIRECTORY = enum.auto()
 
 
+_Names = type[enum.StrEnum]
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """The values that a property may have.
@@ -67,6 +70,8 @@ class Form:
     unit: str = ""
     choices: Mapping[str, int] = field(default_factory=dict)
     """The written choices and their values."""
+    names: _Names | None = None
+    """The written choices as an enumeration."""
     nullable: bool = False
     """Whether null may be written: no quota, no type, no address."""
 
@@ -124,9 +129,10 @@ def text(units: int) -> Form:
     )
 
 
-def choice(kind: type[IntEnum]) -> Form:
-    """One of the members of an enumeration, written by its name in lower case."""
+def choice(kind: type[IntEnum], title: str = "") -> Form:
+    """One of the members of an enumeration, written by its name in lower case; ``title`` names it in schemas."""
     written = {member.name.lower(): int(member) for member in kind}
+    names: Any = enum.StrEnum(title or kind.__name__, [(member.name, member.name.lower()) for member in kind])  # type: ignore[misc]
     listed = [f"{number} ({name})" for name, number in written.items()]
     return Form(
         f"{', '.join(listed[:-1])} or {listed[-1]}",
@@ -135,6 +141,7 @@ def choice(kind: type[IntEnum]) -> Form:
         lambda value: kind(value).name.lower(),
         lambda name: kind(written[name]),
         choices=written,
+        names=names,
     )
 
 
@@ -222,6 +229,10 @@ class Property:
     """Field of the directory's object (:mod:`qmnode.directory.port`), where the specification's name is another."""
     doors: Door = Door.NODE | Door.DECLARATION | Door.DIRECTORY
     changes: Changes = Changes.ALWAYS
+    public: bool = False
+    """Whether only a public queue may have another value than the default."""
+    added: bool = False
+    """Whether the first release did not have it: its documents and answers lack it."""
     aliases: tuple[str, ...] = ()
     """Names of earlier releases. Doors take them for one more, and say the new name."""
     obeyed_by: str = ""
@@ -239,9 +250,14 @@ class Property:
         """Its field of the directory's object."""
         return self.field or self.name
 
-    def fault(self, value: object) -> str | None:
-        """The sentence with what is allowed, if the property cannot have the value."""
-        return None if self.form.holds(value) else f"{self.name}={value!r:.80}: expected {self.form.words}"
+    def fault(self, value: object, public: bool = True) -> str | None:
+        """The sentence with what is allowed, if the property of a public or another queue cannot have the value."""
+        words = self.form.words
+        if self.public and not public and value != self.default:
+            words = f"{self.default!r}, since only a public queue has another"
+        elif self.form.holds(value):
+            return None
+        return f"{self.name}={value!r:.80}: expected {words}"
 
 
 class Rows(Mapping[str, Property]):

@@ -88,10 +88,10 @@ def test_a_configuration_that_cannot_be_used_is_exit_code_2(
 def test_a_queue_through_its_life(node: NodeProcess, command: Command) -> None:
     created = command(
         *("queue", "create", "life", "--transactional", "--label", "Life", "--quota", "100"),
-        *("--privacy-level", "body", "--base-priority", "-5", "--json"),
+        *("--privacy-level", "body", "--multicast-address", "234.1.1.1:8001", "--json"),
     ).json
     assert (created["pathname"], created["transactional"], created["quota"]) == (r"ALPHA\private$\life", True, 100)
-    assert (created["privacy_level"], created["base_priority"]) == ("body", -5)
+    assert (created["privacy_level"], created["multicast_address"]) == ("body", "234.1.1.1:8001")
     options = ("--quota", "none", "--journaling", "--duplicate-window", "600")
     changed = command("queue", "set", "life", *options, "--json").json
     assert (changed["quota"], changed["journaling"], changed["label"]) == (None, True, "Life")

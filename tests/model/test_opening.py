@@ -49,7 +49,7 @@ async def test_a_queue_is_opened_by_each_of_its_names(qm):
 
 async def test_queues_and_their_properties_survive_a_restart(node):
     before = await node.qm.create_queue(
-        PATH, label="l", quota=7, journal_quota=8, journaling=True, transactional=True, base_priority=-3, type=bytes(16)
+        PATH, label="l", quota=7, journal_quota=8, journaling=True, transactional=True, type=bytes(16)
     )
     await node.qm.set_queue(PATH, label="m")
     qm = await node.crash()
