@@ -180,8 +180,8 @@ class IncomingSequence:
 
     __slots__ = (
         "accepted_at", "accepted_since_ack", "ack_sent_at", "base", "bringer", "deadline", "destination", "durable_id",
-        "durable_number", "heard_at", "kept", "last_access", "refused_count", "reject_count", "route", "sequence_id",
-        "sequence_number", "source", "stream",
+        "durable_number", "heard_at", "kept", "last_access", "over", "refused_count", "reject_count", "route",
+        "sequence_id", "sequence_number", "source", "stream",
     )  # fmt: skip
 
     def __init__(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> None:
@@ -217,6 +217,8 @@ class IncomingSequence:
         self.accepted_since_ack = 0
         self.kept = False
         """Whether it has a record on disk, or in a batch being written."""
+        self.over: dict[int, int] = {}
+        """The sequence that was over and came again, with its last number that came: to be acknowledged once more."""
 
     @property
     def party(self) -> Party:
@@ -379,6 +381,17 @@ class IncomingSequences:
         if turn is Turn.DUPLICATE or (turn is Turn.EARLY and sequence.durable_number):
             self._schedule(sequence, now)
 
+    def came_again(self, sequence: IncomingSequence, sequence_id: int, number: int, now: float) -> None:
+        """An old message came: its sender was restored, and waits for an acknowledgment that its older copy lacks.
+
+        It gets one if the newer sequence began with the same time stamp: there was no restore between the two, so the
+        newer one began when all of the older one was acknowledged, or had left its queue (3.1.1.5). Across a restore
+        this cannot be known.
+        """
+        if sequence_id >> 32 == sequence.sequence_id >> 32:
+            sequence.over = {sequence_id: max(number, sequence.over.get(sequence_id, 0))}
+            self._schedule(sequence, now)
+
     def persisted(self, sequence: IncomingSequence, sequence_id: int, number: int, now: float) -> None:
         """The record with this number is synced: it may be acknowledged."""
         if (sequence_id, number) > (sequence.durable_id, sequence.durable_number):
@@ -441,6 +454,10 @@ class IncomingSequences:
             sequence.deadline = None
             sequence.ack_sent_at = now
             sequence.accepted_since_ack = 0
+            acknowledgments += (
+                OrderAcknowledgment(sequence.source, sequence.route, *place) for place in sequence.over.items()
+            )
+            sequence.over = {}
             if not sequence.durable_number:  # a duplicate overtook the sync of its first copy
                 continue
             acknowledgments.append(

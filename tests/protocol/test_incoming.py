@@ -70,6 +70,27 @@ def test_a_message_out_of_order_never_advances_the_sequence() -> None:
     assert sequence.turn(FIRST, 5, 4) is Turn.NEXT
 
 
+def test_a_sequence_that_is_over_is_acknowledged_again_up_to_what_came() -> None:
+    """Its sender was restored. No restore was between the two: the newer one began when the older had ended."""
+    sequences = table()
+    sequence = accepted(sequences, 4, sequence_id=SECOND)
+    sequences.take_order_acknowledgments(60.0)
+    for number in (2, 3, 1):
+        sequences.came_again(sequence, FIRST, number, 60.0)
+    acknowledged = [one[2:] for one in sequences.take_order_acknowledgments(120.0)]
+    assert acknowledged == [(FIRST, 3), (SECOND, 4)]
+    sequences.reject(sequence, Turn.DUPLICATE, TIME, 120.0)
+    assert [one[2:] for one in sequences.take_order_acknowledgments(180.0)] == [(SECOND, 4)], "once"
+
+
+def test_a_sequence_from_before_another_restore_is_not_acknowledged() -> None:
+    sequences = table()
+    sequence = accepted(sequences, 4, sequence_id=0x6_0000_0001)
+    sequences.take_order_acknowledgments(60.0)
+    sequences.came_again(sequence, FIRST, 2, 60.0)
+    assert sequences.next_timer() is None
+
+
 def test_sequences_are_kept_per_source_and_destination_as_named() -> None:
     sequences = table()
     accepted(sequences, 4)

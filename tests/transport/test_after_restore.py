@@ -132,6 +132,27 @@ async def test_a_restored_sender_ends_what_it_sends_again(pair: Pair, tmp_path: 
     assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"5"]
 
 
+async def test_a_restored_sender_ends_messages_of_a_sequence_that_was_over(pair: Pair, tmp_path: Path) -> None:
+    """The destination has a newer sequence and takes none of the older one: what is sent now would wait behind it."""
+    name = pair.direct("BOB", TRANSACTIONAL)
+    acknowledge_up_to(pair.bob, 0)
+    await send(pair.alice, name, b"1", b"2")
+    assert await bodies(pair.bob, TRANSACTIONAL, 2) == [b"1", b"2"]
+    await pair.alice.backup(tmp_path / "copy")
+    acknowledge_up_to(pair.bob, 100)
+    resend(pair.alice)
+    await eventually(lambda: outgoing(pair.alice).idle() and nothing_outgoing(pair.alice))
+    await send(pair.alice, name, b"3")
+    assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"3"]
+    await eventually(lambda: outgoing(pair.alice).idle() and nothing_outgoing(pair.bob))
+
+    alice = await restart_older(pair, "ALICE", tmp_path / "copy")
+    await send(alice, name, b"4")
+
+    assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"4"]
+    await eventually(lambda: outgoing(alice).idle() and nothing_outgoing(alice))
+
+
 async def test_the_ranges_are_bounded_and_end_after_a_week(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
