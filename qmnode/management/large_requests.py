@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import unquote
 
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.routing import Match
+from starlette.types import Scope
 
 from qmnode.administration.pace import Pace
 
@@ -33,13 +37,28 @@ def _refuse_twice(name: str) -> NoReturn:
     raise HTTPException(400, f"the member {name!r:.80} is twice in an object of the request: give it once")
 
 
+_ENCODED_SLASH: Final = re.compile(rb"%2f", re.IGNORECASE)
+_KEPT_SLASH: Final = "\udc2f"
+"""No decoded path contains half a surrogate pair."""
 _decoder: Final = json.JSONDecoder(object_pairs_hook=_members_once)
 
 
 class InSteps(APIRoute):
     """A route whose requests are objects, each member of which is there once. The items of long lists are read in a
-    step of their own.
+    step of their own. An encoded slash is a part of a name.
     """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path as it came: in the decoded one, a slash in a name is like one between names."""
+        raw = scope.get("raw_path") or b""
+        if not _ENCODED_SLASH.search(raw):
+            return super().matches(scope)
+        path = _KEPT_SLASH.join(unquote(part.decode("latin-1")) for part in _ENCODED_SLASH.split(raw))
+        match, found = super().matches(scope | {"path": path})
+        parameters: dict[str, str] = found.get("path_params", {})
+        return match, found | {
+            "path_params": {name: value.replace(_KEPT_SLASH, "/") for name, value in parameters.items()}
+        }
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, for a request that reads itself in steps."""

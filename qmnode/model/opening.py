@@ -11,7 +11,7 @@ from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import PutSignature
 from qmnode.model.queue import Queue
-from qmnode.model.queue_collection import is_unsupported
+from qmnode.model.queue_collection import check_transport
 from qmnode.model.sending import asks_for_authentication
 from qmnode.model.transaction import Transaction
 from qmnode.shares.account import Account
@@ -241,6 +241,7 @@ class Opening:
             and reader.reads(names[0], access)
             and not context.names.is_local(names[0])
         ):
+            check_transport(names[0])
             self._check_outward(names[0], Access.SEND, caller)
             reader.check(names[0], caller)
             return await reader.open_queue(names[0], access, share)
@@ -346,8 +347,7 @@ class Opening:
         ``party`` pays for an outgoing queue that is created: the peer whose message names it.
         """
         context = self._context
-        if is_unsupported(name):
-            raise _unsupported(f"{name}: HTTP and multicast are not supported")
+        check_transport(name)
         if access is Access.SEND and name.is_read_only:
             raise _unsupported(f"{name} cannot be sent to: it is a journal or a dead-letter queue")
         if context.names.is_local(name):

@@ -239,6 +239,7 @@ class Names:
         queue: Queue | None
         if "=" in text.partition("\\")[0]:
             name = self.parse(text)
+            check_transport(name)
             if isinstance(name, MultipleElementFormatName):
                 queue = None
             else:
@@ -271,11 +272,16 @@ class Names:
         return f"DIRECT=OS:{queue.pathname}"
 
 
-def is_unsupported(name: "FormatName") -> bool:
-    """Whether messages could get there only by HTTP or multicast, which the node does not support."""
-    if isinstance(name, MulticastFormatName):
-        return True
-    return isinstance(name, DirectFormatName) and name.protocol in (DirectProtocol.HTTP, DirectProtocol.HTTPS)
+def check_transport(name: "FormatName") -> None:
+    """Raise MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION for a queue that only HTTP or multicast reaches."""
+    is_http = isinstance(name, DirectFormatName) and name.protocol in (DirectProtocol.HTTP, DirectProtocol.HTTPS)
+    if not is_http and not isinstance(name, MulticastFormatName):
+        return
+    transport = "the HTTP transport of Message Queuing" if is_http else "multicast"
+    raise MessageQueuingError(
+        ErrorCode.MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION,
+        f"{name}: a node does not speak {transport}: name the queue with DIRECT=OS: or DIRECT=TCP:",
+    )
 
 
 class QueueCollection(dict[int, Queue]):

@@ -33,6 +33,35 @@ async def test_a_queue_is_created_shown_changed_and_deleted(client: httpx.AsyncC
     assert r"ALPHA\private$\orders" not in [queue.pathname for queue in await managed.manager.queues()]
 
 
+@pytest.mark.parametrize("name", ["a/b", "/", "x/y/messages", "in/é%2F"])
+async def test_a_name_may_have_slashes(client: httpx.AsyncClient, managed: Managed, name: str) -> None:
+    assert (await client.post("/v1/queues", json={"name": name})).status_code == 201
+    at = f"/v1/queues/{quote(name, safe='')}"
+    sent = await client.post(f"{at}/messages", json={"messages": [{"text": "x"}]})
+    assert sent.status_code == 201, sent.text
+    assert (await client.get(at)).json()["message_count"] == 1
+    (listed,) = (await client.get(f"{at.lower()}/messages")).json()["messages"]
+    assert (await client.delete(f"{at}/messages/{listed['lookup_identifier']}")).status_code == 204
+    assert (await client.delete(at)).status_code == 204
+    assert managed.audited()[-1]["target"]["name"] == name
+    assert (await client.get("/v1%2Fqueues")).status_code == 404, "one between names is not encoded"
+    outgoing = quote(rf"DIRECT=OS:beta\private$\{name}", safe="")
+    assert (await client.get(f"/v1/outgoing-queues/{outgoing}/connection-history")).json()["code"] == "0xC00E0003"
+
+
+@pytest.mark.parametrize("name", ["DIRECT=http://host/msmq/private$/q", "DIRECT=https://host:8443/msmq/q"])
+async def test_a_queue_behind_http_is_refused_with_the_reason(client: httpx.AsyncClient, name: str) -> None:
+    at = f"/v1/queues/{quote(name, safe='')}"
+    for answer in (
+        await client.get(at),
+        await client.get(f"{at}/messages"),
+        await client.post(f"{at}/receive", json={}),
+        await client.post(f"{at}/messages", json={"messages": [{"text": "x"}]}),
+    ):
+        assert answer.json()["name"] == "MQ_ERROR_UNSUPPORTED_FORMATNAME_OPERATION"
+        assert "a node does not speak the HTTP transport" in answer.json()["detail"]
+
+
 async def test_a_queue_that_exists_is_a_conflict(client: httpx.AsyncClient) -> None:
     await client.post("/v1/queues", json={"name": "orders"})
     again = await client.post("/v1/queues", json={"name": "ORDERS"})
