@@ -258,8 +258,25 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
     if types:
         headers[_TYPES] = json.dumps(types, separators=(",", ":"))
     if headers:
-        properties["extension"] = _extension(headers)
+        properties["extension"] = _beside(properties.get("extension", b""), headers)
     return Message(body, **properties)
+
+
+def _beside(extension: bytes, headers: dict[str, str]) -> bytes:
+    """The Extension of a message with these headers: the one that its sender gave, with the headers added if it has
+    headers itself. CodecError if application properties, or what says how to read the body, have no room beside it.
+    """
+    if not extension:
+        return _extension(headers)
+    found = read_headers(extension, limits=CARRIED)
+    if found.format and not found.reason:
+        return _extension(dict(found.values) | headers)
+    if headers.get(_BODY, _ABSENT) != _ABSENT or not all(name.startswith(_OURS) for name in headers):
+        raise CodecError(
+            f"annotation {EXTENSION}: its bytes are no headers, so that application properties, and a body that is not "
+            "binary data or a simple value, have no room beside it: leave out one of the two"
+        )
+    return extension
 
 
 def _read_properties(
@@ -349,7 +366,9 @@ def _read_annotations(message: AmqpMessage, properties: dict[str, Any]) -> None:
                 raise CodecError(f"annotation {name}: {sentence}")
             properties[field] = int(value)
     extension = message.annotations.get(EXTENSION)
-    if isinstance(extension, bytes):
+    if extension is not None:
+        if not isinstance(extension, bytes):
+            raise CodecError(f"annotation {EXTENSION}: it is binary, and not {type(extension).__name__}")
         properties["extension"] = extension
 
 

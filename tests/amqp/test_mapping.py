@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from qmnode import Message
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, Timestamp, ULong, encode
-from qmnode.amqp.mapping import Place, from_amqp, identifier_of, identifier_text, to_amqp
+from qmnode.amqp.mapping import EXTENSION, Place, from_amqp, identifier_of, identifier_text, to_amqp
 from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, write
+from qmnode.bodies.choice import write_headers
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import MessageProperties
 from qmnode.model.packet import received_message
@@ -198,6 +199,52 @@ def test_damaged_headers_travel_whole_as_the_extension() -> None:
     extension = b'{"rbs2-msg-id":"1","rbs2-retries":5}'
     out = parse(write(to_amqp(kept(Message(b"x", extension=extension)), "orders", PLACE)))
     assert (out.application_properties, out.annotations["x-opt-msmq-extension"]) == ({}, extension)
+
+
+OPAQUE = [b"\1\2", b'{"rbs2-msg-id":"1","rbs2-retries":5}', "héader".encode("utf-16-le")]
+
+
+@pytest.mark.parametrize("extension", OPAQUE)
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {"message_id": "m"}, {"message_id": UUID(int=7), "content_type": "text/plain"}, {"group_id": "g"}],
+)
+def test_an_extension_is_kept_beside_other_properties(extension: bytes, properties: dict[str, Any]) -> None:
+    sent = AmqpMessage(annotations={EXTENSION: extension}, properties=properties, body=b"x")
+    assert from_amqp(parse(write(sent)), PLACE).extension == extension
+
+
+@pytest.mark.parametrize("extension", OPAQUE)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"application_properties": {"tenant": "blue"}},
+        {"body_kind": VALUE, "body": {"a": 1}},
+        {"body_kind": VALUE, "body": Symbol("a")},
+    ],
+)
+def test_what_has_no_room_beside_an_extension_is_refused(extension: bytes, given: dict[str, Any]) -> None:
+    sent = AmqpMessage(annotations={EXTENSION: extension}, **given)
+    with pytest.raises(CodecError, match="leave out one"):
+        from_amqp(parse(write(sent)), PLACE)
+
+
+@pytest.mark.parametrize("extension", ["text", Symbol("s"), [1]])
+def test_an_extension_that_is_not_binary_is_refused(extension: Any) -> None:
+    with pytest.raises(CodecError, match="it is binary"):
+        from_amqp(parse(write(AmqpMessage(annotations={EXTENSION: extension}, body=b"x"))), PLACE)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"NServiceBus.MessageId": "1", "own": "x"}, {"rbs2-msg-id": "1"}, {"rbs2-msg-id": "1", "tenant": "red"}]
+)
+def test_headers_in_an_extension_are_kept_with_the_properties_of_the_application(headers: dict[str, str]) -> None:
+    form = "nservicebus" if "own" in headers else "rebus"
+    annotations = {EXTENSION: write_headers(headers, form)}
+    sent = AmqpMessage(annotations=annotations, application_properties={"tenant": "blue"}, properties={"group_id": "g"})
+    out = parse(write(to_amqp(kept(from_amqp(parse(write(sent)), PLACE)), "orders", PLACE)))
+    assert out.application_properties == headers | {"tenant": "blue"}
+    assert out.properties["group_id"] == "g"
 
 
 def test_several_data_sections_are_one_body() -> None:
