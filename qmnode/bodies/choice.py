@@ -99,6 +99,7 @@ def recognise(body: bytes, body_type: int) -> str:
     if not body:
         return TEXT if body_type == 0 else ""
     from qmnode.bodies import json_text, nrbf, wcf, xml_text
+    from qmnode.bodies.reader import utf16_as_utf8
 
     if body_type == _NRBF_TYPE or nrbf.recognise(body):
         return BINARY
@@ -106,9 +107,10 @@ def recognise(body: bytes, body_type: int) -> str:
         return WCF
     if xml_text.looks_like_xml(body):
         return XML
-    if json_text.looks_like_json(body):
+    plain = utf16_as_utf8(body)
+    if json_text.looks_like_json(plain):
         return JSON
-    return TEXT if _is_text(body) else ""
+    return TEXT if _is_text(plain) else ""
 
 
 _CONTROLS: Final = bytes(code for code in range(32) if code not in b"\t\n\f\r\x1b")
@@ -140,13 +142,15 @@ def _read(name: str, body: bytes, budget: Budget) -> Decoded:
             return Decoded(name, wcf.decode(body, budget))
         case "json":
             from qmnode.bodies import json_text
+            from qmnode.bodies.reader import utf16_as_utf8
 
-            return Decoded(name, json_text.decode(body, budget))
+            budget.spend(0, len(body))
+            return Decoded(name, json_text.decode(utf16_as_utf8(body), budget))
         case "text":
-            from qmnode.bodies.reader import utf8
+            from qmnode.bodies.reader import utf8, utf16_as_utf8
 
             budget.spend(1, len(body))
-            return Decoded(name, utf8(body))
+            return Decoded(name, utf8(utf16_as_utf8(body)))
     return Decoded("", reason="the bytes are of no known format")
 
 

@@ -2,7 +2,7 @@
 
 import struct
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from qmnode.bodies.limits import BodyError
 
@@ -81,6 +81,34 @@ def utf16(content: bytes) -> str:
     if len(content) % 2:
         raise BodyError(f"UTF-16 has an even number of bytes, and these are {len(content)}")
     return content.decode("utf-16-le", "surrogatepass")
+
+
+_MARKS: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_LEAST: Final = 8
+"""Bytes of a text without a mark: fewer are too few to tell it from numbers."""
+_ZERO_PART: Final = 4
+"""Without a mark, all high bytes but one in so many are zero."""
+_NOT_PRINTED: Final = dict.fromkeys(map(ord, "\t\n\f\r\x1b\xa0\xad\u200c\u200d\u200e\u200f\u2028\u2029\u3000"), " ")
+"""Characters of texts that Python does not take for printable."""
+
+
+def utf16_as_utf8(content: bytes) -> bytes:
+    """Content that can only be text of UTF-16, with a byte-order mark or nearly all of it in Latin letters, as UTF-8
+    without the mark and a null at the end. Other content unchanged.
+    """
+    codec = _MARKS.get(content[:2], "")
+    if len(content) % 2 or (codec and len(content) == 2) or not (codec or 0 in content[:64]):
+        return content
+    if not codec:
+        zeros = content[::2].count(0), content[1::2].count(0)
+        codec = "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
+        if len(content) < _LEAST or (len(content) // 2 - max(zeros)) * _ZERO_PART > len(content) // 2:
+            return content
+    try:
+        text = content.decode(codec).removeprefix("\ufeff").removesuffix("\0")
+    except UnicodeDecodeError:
+        return content
+    return text.encode() if text.translate(_NOT_PRINTED).isprintable() else content
 
 
 def multi_byte_integer(value: int) -> bytes:

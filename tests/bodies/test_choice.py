@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from struct import pack
 
 import pytest
 
@@ -41,6 +42,46 @@ def test_xml_that_declares_utf16_is_read_whatever_it_is_in(body: bytes) -> None:
 def test_body_type_and_content_choose_the_format(body: bytes, body_type: int, format: str, value: object) -> None:
     decoded = decode(body, body_type)
     assert (decoded.format, decoded.value, decoded.reason) == (format, value, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("Hello, world".encode("utf-16"), "Hello, world"),
+        ("Hello, w\xf6rld\r\n\t7".encode("utf-16-le"), "Hello, w\xf6rld\r\n\t7"),
+        ("Hello".encode("utf-16-be"), "Hello"),
+        ("Order 7\0".encode("utf-16-le"), "Order 7"),
+        ("\U0001f600 is fine".encode("utf-16-le"), "\U0001f600 is fine"),
+        (b"\xfe\xff" + "\u65e5\u672c".encode("utf-16-be"), "\u65e5\u672c"),
+        ("\u05d0\u200f".encode("utf-16"), "\u05d0\u200f"),
+        ('{"a": "\xfc"}'.encode("utf-16-le"), {"a": "\xfc"}),
+        ("[1, 2]".encode("utf-16-be"), [1, 2]),
+    ],
+)
+def test_text_of_utf16_is_recognised_without_a_body_type(body: bytes, value: object) -> None:
+    decoded = decode(body)
+    assert (decoded.value, decoded.reason) == (value, "")
+    assert decode(body, format=decoded.format) == decoded
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pack("<4h", 1, 2, 3, 4),
+        pack("<4i", 65, 66, 67, 68),
+        pack("<4q", 65, 66, 67, 68),
+        pack("<4d", 1, 2, 3, 4),
+        pack("<3h", 65, 66, 67),  # too few to tell them from letters
+        "\u65e5\u672c\u8a9e\u65e5\u672c\u8a9e".encode("utf-16-le"),
+        b"\xff\xfe",
+        b"\xff\xfe\x00\xd8",
+        b"\xff\xfea\0b",
+        "a\ud800bcdef".encode("utf-16-le", "surrogatepass"),
+        bytes(8),
+    ],
+)
+def test_what_may_be_numbers_or_damaged_is_not_taken_for_text(body: bytes) -> None:
+    assert decode(body).reason == "the bytes are of no known format"
 
 
 def test_lpstr_takes_the_code_page_that_is_named() -> None:
