@@ -54,11 +54,10 @@ class InSteps(APIRoute):
         if not _ENCODED_SLASH.search(raw):
             return super().matches(scope)
         path = _KEPT_SLASH.join(unquote(part.decode("latin-1")) for part in _ENCODED_SLASH.split(raw))
-        match, found = super().matches(scope | {"path": path})
+        match, found = super().matches({**scope, "path": path})
         parameters: dict[str, str] = found.get("path_params", {})
-        return match, found | {
-            "path_params": {name: value.replace(_KEPT_SLASH, "/") for name, value in parameters.items()}
-        }
+        names = {name: value.replace(_KEPT_SLASH, "/") for name, value in parameters.items()}
+        return match, {**found, "path_params": names}
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, for a request that reads itself in steps."""

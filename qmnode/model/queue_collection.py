@@ -239,10 +239,10 @@ class Names:
         queue: Queue | None
         if "=" in text.partition("\\")[0]:
             name = self.parse(text)
-            check_transport(name)
             if isinstance(name, MultipleElementFormatName):
                 queue = None
             else:
+                check_transport(name)
                 queue = (self.local(name) if self.is_local(name) else None) or self.outgoing(name)
         else:
             queue = self.by_path(self.path(text))

@@ -448,7 +448,7 @@ class IncomingSequences:
         due = [sequence for sequence in self._armed if sequence.deadline is not None and sequence.deadline <= now]
         due += (sequence for sequence in self._due if sequence not in due)
         self._due.clear()
-        acknowledgments = []
+        acknowledgments: list[OrderAcknowledgment] = []
         for sequence in due:
             self._armed.pop(sequence, None)
             sequence.deadline = None
