@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,15 +13,17 @@ from qmnode.administration.names import queue_name
 from qmnode.commands import queue_acl
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_facts, print_json, say, size_text
+from qmnode.commands.row_options import options
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption, YesOption, confirm
 from qmnode.errors import MessageQueuingError
-from qmnode.management.documents import NewQueue, Privacy, QueueDocument, QueueList, QueueSettings
+from qmnode.management.documents import NewQueue, QueueDocument, QueueList, QueueSettings
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument
 from qmnode.model.api import Access, QueueInformation, QueueType
-from qmnode.objects.table import LONGEST_DUPLICATE_WINDOW
-from qmnode.settings.sizes import quota_from_text, quota_text
+from qmnode.objects.rows import QUOTA, Changes, Door
+from qmnode.objects.table import QUEUE
+from qmnode.settings.sizes import quota_text
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PathName, QueueKind, QueueNameError
 
@@ -36,65 +37,15 @@ app = Commands(
 )
 app.add_typer(queue_acl.app, name="acl")
 
-LabelOption = Annotated[str | None, typer.Option(help="Label of the queue, at most 124 UTF-16 units.")]
-JournalingOption = Annotated[
-    bool | None, typer.Option("--journaling/--no-journaling", help="Keep copies of received messages.")
-]
-QuotaOption = Annotated[
-    str | None, typer.Option(metavar="SIZE|none", help="Most that the queue may hold: 10MB, 1GB; a bare number is KB.")
-]
-JournalQuotaOption = Annotated[str | None, typer.Option(metavar="SIZE|none", help="Most that its journal may hold.")]
-AuthenticateOption = Annotated[
-    bool | None, typer.Option("--authenticate/--no-authenticate", help="Accept signed messages only.")
-]
-PrivacyOption = Annotated[Privacy | None, typer.Option(help="Whether bodies are encrypted on their way.")]
-MulticastOption = Annotated[str | None, typer.Option(metavar="ADDRESS:PORT", help="Multicast address; '' for none.")]
-TypeOption = Annotated[str | None, typer.Option("--type", metavar="GUID", help="Type of service.")]
-PriorityOption = Annotated[
-    int | None,
-    typer.Option(min=-0x8000, max=0x7FFF, help="Priority of the queue against others with the same next hop."),
-]
-
-WindowOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="SECONDS",
-        min=0,
-        max=LONGEST_DUPLICATE_WINDOW,
-        help="Accept AMQP messages with the same message id once in this time; 0 turns this off.",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """The options for properties of a queue that can be changed."""
-
-    label: LabelOption = None
-    journaling: JournalingOption = None
-    quota: QuotaOption = None
-    journal_quota: JournalQuotaOption = None
-    authentication: AuthenticateOption = None
-    privacy_level: PrivacyOption = None
-    multicast_address: MulticastOption = None
-    base_priority: PriorityOption = None
-    duplicate_window: WindowOption = None
-    type: TypeOption = None
-
-    def given(self) -> dict[str, Any]:
-        """The options of the command line, as settings of a queue."""
-        values = {name: value for name, value in asdict(self).items() if value is not None}
-        for name in ("quota", "journal_quota"):
-            if name in values:
-                try:
-                    values[name] = quota_from_text(values[name])
-                except ValueError as error:
-                    hint = f"--{name.replace('_', '-')}"
-                    raise typer.BadParameter(str(error), param_hint=hint) from None
-        return values
-
-
+_ROWS: Final = [row for row in QUEUE.at(Door.NODE) if row.is_written]
+if TYPE_CHECKING:
+    from qmnode.commands.row_options import RowOptions as Fixed
+    from qmnode.commands.row_options import RowOptions as Properties
+else:
+    Fixed = options(row for row in _ROWS if row.changes is Changes.ONCE)
+    Properties = options(row for row in _ROWS if row.changes is Changes.ALWAYS)
 UNCHANGED: Final = Properties()
+ORDINARY: Final = Fixed()
 
 
 def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
@@ -104,19 +55,16 @@ def _checked(kind: type[QueueSettings], values: dict[str, Any]) -> Any:
         return kind(**values)
     except ValidationError as error:
         mistake = error.errors()[0]
-        raise typer.BadParameter(
-            f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg'].removeprefix('Value error, ')}"
-        ) from None
+        row = QUEUE.get(str(mistake["loc"][0]))
+        hint = row.option if row else str(mistake["loc"][0])
+        raise typer.BadParameter(mistake["msg"].removeprefix("Value error, "), param_hint=hint) from None
 
 
 @app.command(epilog="Example: qmnode queue create orders --transactional --journaling --quota 100MB")
 def create(
     name: QueueName,
     public: Annotated[bool, typer.Option("--public", help="Also publish the queue in the node's directory.")] = False,
-    transactional: Annotated[
-        bool,
-        typer.Option("--transactional", help="Accept messages in transactions only. This cannot be changed later."),
-    ] = False,
+    fixed: Fixed = ORDINARY,
     properties: Properties = UNCHANGED,
     for_: Annotated[
         str | None,
@@ -130,15 +78,15 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a queue on the node; with --public also publish it in the directory."""
-    values = properties.given()
+    values = fixed.given() | properties.given()
     if public and "\\" not in name:
         name = f".\\{name}"
     elif public and not _is_public(name):
         raise typer.BadParameter(f"{name} is not the name of a public queue, such as {name.rpartition(chr(92))[2]}")
-    queue: NewQueue = _checked(NewQueue, values | {"name": name, "transactional": transactional})
+    queue: NewQueue = _checked(NewQueue, values | {"name": name})
     attributes = queue.properties() | ({} if for_ is None else {"security": owned_by(owner_of(for_))})
     created = node.run(lambda qm: qm.create_queue(queue_name(name), **attributes))
-    _show(QueueDocument.of(created), as_json)
+    _show(created, as_json)
 
 
 def _is_public(name: str) -> bool:
@@ -161,7 +109,7 @@ def set_queue(
         raise typer.BadParameter("say what to change: --label, --quota, ...")
     settings: QueueSettings = _checked(QueueSettings, values)
     changed = node.run(lambda qm: qm.set_queue(queue_name(name), **settings.properties()))
-    _show(QueueDocument.of(changed), as_json)
+    _show(changed, as_json)
 
 
 @app.command("list", epilog="Example: qmnode queue list '*orders*' --kind private --json")
@@ -174,9 +122,9 @@ def list_queues(
 ) -> None:
     """List queues with the number and size of their messages."""
     found = node.run(lambda qm: qm.queues(kind or None))
-    queues = [QueueDocument.of(queue) for queue in found if fnmatch(queue.pathname.upper(), pattern.upper())]
+    queues = [queue for queue in found if fnmatch(queue.pathname.upper(), pattern.upper())]
     if as_json:
-        print_json(QueueList(queues=queues))
+        print_json(QueueList(queues=[QueueDocument.of(queue) for queue in queues]))
         return
     print_table(
         ("queue", "type", "messages", "size", "journal", "transactional", "label"),
@@ -213,12 +161,12 @@ def show(name: QueueName, node: Node = NODE, as_json: JsonOption = False, wide: 
             return queue, []  # a node of an earlier release, which was not restarted yet
 
     information, found = node.run(work)
-    queue, sequences = QueueDocument.of(information), [IncomingSequenceDocument.of(one) for one in found]
+    sequences = [IncomingSequenceDocument.of(one) for one in found]
     if as_json:
         shown = [one.model_dump(mode="json") for one in sequences]
-        print_json(queue.model_dump(mode="json") | {"incoming_sequences": shown})
+        print_json(QueueDocument.of(information).model_dump(mode="json") | {"incoming_sequences": shown})
         return
-    _show(queue, as_json)
+    _show(information, as_json)
     if sequences:
         print()
         print_table(
@@ -275,16 +223,18 @@ def refused(name: QueueName, node: Node = NODE, as_json: JsonOption = False, wid
             say(f"{standing}: {explanation}")
 
 
-def _show(queue: QueueDocument, as_json: bool) -> None:
+def _show(queue: QueueInformation, as_json: bool) -> None:
+    document = QueueDocument.of(queue)
     if as_json:
-        print_json(queue)
+        print_json(document)
         return
-    quotas = {name: quota_text(getattr(queue, name)) for name in ("quota", "journal_quota")}
-    sizes = {name: size_text(getattr(queue, name)) for name in ("total_bytes", "journal_total_bytes")}
-    print_facts(dict(queue) | quotas | sizes | {"transactional": _transactional(queue)})
+    facts: dict[str, Any] = dict(document)
+    quotas = {row.name: quota_text(facts[row.name]) for row in _ROWS if row.form is QUOTA}
+    sizes = {name: size_text(facts[name]) for name in ("total_bytes", "journal_total_bytes")}
+    print_facts(facts | quotas | sizes | {"transactional": _transactional(queue)})
 
 
-def _transactional(queue: QueueDocument) -> bool | None:
+def _transactional(queue: QueueInformation) -> bool | None:
     """Whether the queue accepts messages in transactions only. An outgoing queue accepts both kinds: it has the default
     of the attribute (MS-MQDMPR 3.1.7.1.5, 3.1.7.1.33), which says nothing about its destination.
     """

@@ -14,6 +14,7 @@ from qmnode.model.administration import (
 )
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.model.traffic import RefusedMessages
+from qmnode.objects.table import QUEUE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
@@ -60,7 +61,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "after_restore",
         }
     ),
-    QueueInformation: frozenset({"duplicate_window"}),
+    QueueInformation: frozenset(row.name for row in QUEUE.values() if row.added),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""
 

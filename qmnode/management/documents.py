@@ -5,27 +5,24 @@ hexadecimal text, since their 64 bits do not fit the numbers of every JSON reade
 """
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core.core_schema import no_info_after_validator_function
 
+from qmnode.management.row_fields import answers, settings, shown, with_fields
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
 from qmnode.model.outgoing import ConnectionAttempt
-from qmnode.objects.table import LONGEST_DUPLICATE_WINDOW
+from qmnode.objects.rows import Changes, Door
+from qmnode.objects.table import QUEUE
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.names.direct import utf16_length
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
-_GUID: Final = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
-GUID_PATTERN: Final = rf"^({_GUID}|\{{{_GUID}\}})$"
 LOOKUP_PATTERN: Final = r"^(0x[0-9A-Fa-f]{1,16}|[0-9]{1,19})$"
 ORDERS: Final = r".\private$\orders"
 
-GuidText = Annotated[str, Field(pattern=GUID_PATTERN, examples=["7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e"])]
 LookupText = Annotated[
     str,
     Field(
@@ -34,7 +31,6 @@ LookupText = Annotated[
         examples=["0x400000000000012"],
     ),
 ]
-Quota = Annotated[int, Field(ge=0, lt=INFINITE, description="KB; null: no limit", examples=[1024])]
 
 
 def lookup_text(lookup_identifier: int) -> str:
@@ -104,7 +100,6 @@ class AtMost(NamedTuple):
 
 
 MessageLabel = Annotated[str, AtMost(249), Field(json_schema_extra={"maxLength": 249})]
-QueueLabel = Annotated[str, AtMost(124), Field(json_schema_extra={"maxLength": 124})]
 
 
 class Document(BaseModel):
@@ -118,46 +113,20 @@ class Document(BaseModel):
         return cls(**{name: getattr(source, name) for name in cls.model_fields if name not in others}, **others)
 
 
-class Privacy(StrEnum):
-    """PrivacyLevel of a queue: whether bodies must, may or must not be encrypted on their way."""
-
-    NONE = "none"
-    OPTIONAL = "optional"
-    BODY = "body"
+_ROWS: Final = [row for row in QUEUE.at(Door.NODE) if row.is_written]
 
 
+@with_fields(settings(row for row in _ROWS if row.changes is Changes.ALWAYS))
 class QueueSettings(Document):
     """The properties of a queue that may be changed. Omitted ones stay as they are; a quota of null is no limit."""
 
-    label: QueueLabel = ""
-    type: GuidText | None = Field(default=None, description="Type of service; Message Queuing gives it no meaning")
-    journaling: bool = Field(default=False, description="Copies of received messages go to the queue's journal")
-    quota: Quota | None = None
-    journal_quota: Quota | None = None
-    authentication: bool = Field(default=False, description="Only messages with a signature are taken")
-    privacy_level: Privacy = Privacy.OPTIONAL
-    multicast_address: str = Field(default="", max_length=64)
-    base_priority: int = Field(default=0, ge=-0x8000, le=0x7FFF)
-    duplicate_window: int = Field(
-        default=0,
-        ge=0,
-        le=LONGEST_DUPLICATE_WINDOW,
-        description="Seconds within which messages with the same AMQP message id are accepted once; 0 for none",
-    )
-
     def properties(self) -> QueueProperties:
         """The values that were set, as the model takes them."""
-        values: dict[str, Any] = self.model_dump(exclude_unset=True, exclude={"name"})
-        for name in ("quota", "journal_quota"):
-            if name in values and values[name] is None:
-                values[name] = INFINITE
-        if "type" in values:
-            values["type"] = guid_from_text(values["type"]) if values["type"] else ZERO_GUID
-        if "privacy_level" in values:
-            values["privacy_level"] = QueuePrivacyLevel[self.privacy_level.name]
-        return cast("QueueProperties", values)
+        given = self.model_dump(exclude_unset=True, exclude={"name"})
+        return cast("QueueProperties", {name: QUEUE[name].form.read(value) for name, value in given.items()})
 
 
+@with_fields(settings(row for row in _ROWS if row.changes is Changes.ONCE))
 class NewQueue(QueueSettings):
     """A queue to be created."""
 
@@ -173,27 +142,21 @@ class NewQueue(QueueSettings):
         description=r"Path name; without computer and backslash it is a private queue",
         examples=["orders", ORDERS],
     )
-    transactional: bool = False
 
 
-class QueueDocument(Document):
-    """A queue as it is now."""
+@with_fields(answers(_ROWS))
+class NamedQueue(Document):
+    """The names of a queue, and its properties."""
 
     pathname: str = Field(examples=[r"ALPHA\private$\orders"])
     format_name: str = Field(examples=[r"DIRECT=OS:ALPHA\private$\orders"])
     queue_type: QueueType
     identifier: str | None
-    label: str
-    type: str | None
-    transactional: bool
-    journaling: bool
-    quota: int | None
-    journal_quota: int | None
-    authentication: bool
-    privacy_level: Privacy
-    multicast_address: str
-    base_priority: int
-    duplicate_window: int = 0
+
+
+class QueueDocument(NamedQueue):
+    """A queue as it is now."""
+
     create_time: datetime | None
     modify_time: datetime | None
     message_count: int
@@ -211,13 +174,10 @@ class QueueDocument(Document):
         return cls.from_attributes(
             queue,
             identifier=guid_or_none(queue.identifier),
-            type=guid_or_none(queue.type),
-            quota=quota_or_none(queue.quota),
-            journal_quota=quota_or_none(queue.journal_quota),
-            privacy_level=Privacy[QueuePrivacyLevel(queue.privacy_level).name],
             create_time=time_or_none(queue.create_time),
             modify_time=time_or_none(queue.modify_time),
             state=queue.state or None,
+            **{row.name: shown(row, getattr(queue, row.name)) for row in _ROWS},
         )
 
 

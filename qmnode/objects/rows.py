@@ -250,6 +250,17 @@ class Property:
         """Its field of the directory's object."""
         return self.field or self.name
 
+    @property
+    def description(self) -> str:
+        """The sentence for a field of a document, with the unit of its numbers and what null means."""
+        unit = f", in {self.form.unit}" if self.form.unit == "KB" else ""
+        return f"{self.sentence}{unit}{'; null: none' if self.form.nullable else ''}"
+
+    @property
+    def is_written(self) -> bool:
+        """Whether documents and options have it. An access list has documents and commands of its own."""
+        return self.form.type in (bool, int, str)
+
     def fault(self, value: object, public: bool = True) -> str | None:
         """The sentence with what is allowed, if the property of a public or another queue cannot have the value."""
         words = self.form.words

@@ -1,0 +1,99 @@
+"""Every property of a queue has one name at the command line and over HTTP, and rows say which values they refuse."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from qmnode.objects.rows import Door
+from qmnode.objects.table import QUEUE
+from tests.commands.conftest import Command
+from tests.lab.nodes import NodeProcess
+
+GUID = "7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e"
+WRITTEN: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "label": ("Orders", ("--label", "Orders")),
+    "type": (GUID, ("--type", GUID)),
+    "transactional": (True, ("--transactional",)),
+    "journaling": (True, ("--journaling",)),
+    "quota": (2048, ("--quota", "2MB")),
+    "journal_quota": (7, ("--journal-quota", "7")),
+    "authentication": (True, ("--authentication",)),
+    "privacy_level": ("none", ("--privacy-level", "none")),
+    "multicast_address": ("234.1.1.1:8001", ("--multicast-address", "234.1.1.1:08001")),
+    "base_priority": (0, ("--base-priority", "0")),
+    "duplicate_window": (60, ("--duplicate-window", "60")),
+}
+
+
+def ask(node: NodeProcess, method: str, path: str, **options: Any) -> httpx.Response:
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(node.management_socket)), timeout=60) as client:
+        return client.request(method, f"http://node{path}", **options)
+
+
+def test_a_queue_is_created_with_every_property_by_its_one_name(node: NodeProcess, command: Command) -> None:
+    assert WRITTEN.keys() == {row.name for row in QUEUE.at(Door.NODE) if row.is_written}
+    expected = {name: value for name, (value, _) in WRITTEN.items()}
+    words = [word for _, words in WRITTEN.values() for word in words]
+    created = command("queue", "create", "by-option", *words, "--json")
+    assert created.err == "" and expected.items() <= created.json.items()
+    document = ask(node, "POST", "/v1/queues", json={"name": "by-document", **expected}).json()
+    assert expected.items() <= document.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("multicast_address", "garbage", "224.0.0.0 to 239.255.255.255"),
+        ("multicast_address", "10.0.0.1:8001", "224.0.0.0 to 239.255.255.255"),
+        ("base_priority", "9", "only a public queue has another"),
+        ("base_priority", "40000", "32767"),
+        ("duplicate_window", "604801", "604800"),
+        ("label", "x" * 125, "124 UTF-16 units"),
+        ("type", "orders", "hexadecimal digits"),
+        ("quota", "4294967295", "4294967294"),
+        ("privacy_level", "much", "optional"),
+    ],
+)
+def test_a_value_that_the_row_refuses_is_refused_at_every_door_with_its_words(
+    node: NodeProcess, queue: str, command: Command, name: str, value: str, words: str
+) -> None:
+    written: Any = int(value) if value.isdecimal() else value
+    for how in (("create", "never-made"), ("set", queue)):
+        answer = command("queue", *how, f"{QUEUE[name].option}={value}")
+        assert answer.code and words in " ".join(answer.err.split()), answer.err
+    for method, path, body in (("POST", "/v1/queues", {"name": "never-made"}), ("PATCH", f"/v1/queues/{queue}", {})):
+        response = ask(node, method, path, json=body | {name: written})
+        assert response.status_code in (400, 422) and words in response.text
+    assert "never-made" not in command("queue", "list").out
+
+
+def test_none_is_null_at_every_door(node: NodeProcess, queue: str, command: Command) -> None:
+    none = {row.name: row for row in QUEUE.at(Door.NODE) if row.is_written and row.form.nullable}
+    given = [word for name in none for word in WRITTEN[name][1]]
+    words = [word for row in none.values() for word in (row.option, "none")]
+    assert command("queue", "set", queue, *given).code == 0
+    by_option = command("queue", "set", queue, *words, "--json").json
+    assert command("queue", "set", queue, *given).code == 0
+    by_document = ask(node, "PATCH", f"/v1/queues/{queue}", json=dict.fromkeys(none)).json()
+    for shown in (by_option, by_document):
+        assert {name: shown[name] or None for name in none} == dict.fromkeys(none)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "value"),
+    [
+        (("--journal",), "--journaling", "journaling", True),
+        (("--no-journal",), "--journaling", "journaling", False),
+        (("--authenticate",), "--authentication", "authentication", True),
+        (("--no-authenticated",), "--authentication", "authentication", False),
+        (("--privacy", "body"), "--privacy-level", "privacy_level", "body"),
+        (("--multicast", "234.1.1.1:8001"), "--multicast-address", "multicast_address", "234.1.1.1:8001"),
+    ],
+)
+def test_an_option_of_an_earlier_release_works_and_says_its_name_of_now(
+    queue: str, command: Command, old: tuple[str, ...], new: str, name: str, value: Any
+) -> None:
+    changed = command("queue", "set", queue, *old, "--json")
+    assert changed.json[name] == value and f" is {new} now" in changed.err
+    assert old[0] not in command("queue", "set", "--help").out.split()
