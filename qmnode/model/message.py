@@ -9,27 +9,20 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from qmnode.model.permitted import fault
-from qmnode.model.record import DEFAULT_TIME_TO_REACH_QUEUE
-from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import (
-    AuthenticationLevel,
-    EncryptionAlgorithm,
-    HashAlgorithm,
-    PrivacyLevel,
-    SenderIdentifierType,
-)
+from qmnode.objects.message_table import MESSAGE
+from qmnode.objects.rows import NO_QUOTA, Changes, Door
+from qmnode.structures.guid import Guid
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from qmnode.bodies.choice import Decoded, Headers
     from qmnode.bodies.limits import Limits
 
-INFINITE: Final = 0xFFFFFFFF
+INFINITE: Final = NO_QUOTA
 """A time in seconds that never passes, and a quota that is never reached."""
 
 MAXIMUM_PRIORITY: Final = 7
-DEFAULT_PRIORITY: Final = 3
+DEFAULT_PRIORITY: Final[int] = MESSAGE["priority"].default
 
 
 class DeliveryGuarantee(IntEnum):
@@ -93,71 +86,9 @@ class MessageProperties(TypedDict, total=False):
     authentication_provider_name: str
 
 
-DEFAULTS: Final[dict[str, Any]] = {
-    "body": b"",
-    "label": "",
-    "recoverable": False,
-    "priority": DEFAULT_PRIORITY,
-    "body_type": 0,
-    "app_specific": 0,
-    "correlation_identifier": bytes(20),
-    "extension": b"",
-    "message_class": MessageClass.MQMSG_CLASS_NORMAL,
-    "acknowledgements_requested": 0,
-    "administration_queue_format_name": "",
-    "response_queue_format_name": "",
-    "administration_multi_queue_format_name": "",
-    "response_multi_queue_format_name": "",
-    "positive_journaling_requested": False,
-    "negative_journaling_requested": False,
-    "time_to_reach_queue": DEFAULT_TIME_TO_REACH_QUEUE,
-    "time_to_be_received": INFINITE,
-    "tracing_requested": False,
-    "allow_peek_when_locked": False,
-    "application_dead_letter_queue": "",
-    "connector_type_identifier": ZERO_GUID,
-    "privacy_level": PrivacyLevel.NONE,
-    "authentication_level": AuthenticationLevel.NONE,
-    # MS-MQMQ 2.2.19.3: "SHA-512 SHOULD be used"; the ADM's SHA-1 and RC4 are what older systems have.
-    "hash_algorithm": HashAlgorithm.SHA_512,
-    "encryption_algorithm": EncryptionAlgorithm.AES256,
-    "sender_identifier_type": SenderIdentifierType.NONE,
-    "sender_identifier": b"",
-    "sender_certificate": b"",
-    "signature": b"",
-    "symmetric_key": b"",
-    "authentication_provider_type": 0,
-    "authentication_provider_name": "",
-    "soap_header": "",
-    "soap_body": "",
-    "tracing_queue_identifier": ZERO_GUID,
-    # Assigned by the queue manager.
-    "identifier": b"",
-    "lookup_identifier": 0,
-    "arrival_time": 0.0,
-    "sent_time": 0,
-    "source_machine_identifier": ZERO_GUID,
-    "destination_queue_manager_identifier": ZERO_GUID,
-    "destination_queue_format_name": "",
-    "destination_multi_queue_format_name": "",
-    "transactional": False,
-    "transaction_identifier": 0,
-    "transactional_message_sequence_identifier": b"",
-    "transaction_sequence_number": 0,
-    "transaction_previous_sequence_number": 0,
-    "first_in_transaction": False,
-    "last_in_transaction": False,
-    "final_ack_required": False,
-    "connector_queue_manager_identifier": ZERO_GUID,
-    "aborted_receives": 0,
-    "move_count": 0,
-    "claimed_sender": b"",
-    "packet": b"",
-    "unreadable": "",
-}
+DEFAULTS: Final[dict[str, Any]] = MESSAGE.defaults(Door.NODE)
 
-
-_ASSIGNED: Final = tuple(DEFAULTS)[tuple(DEFAULTS).index("identifier") :]
+_ASSIGNED: Final = tuple(row.name for row in MESSAGE.values() if row.changes is Changes.NEVER)
 """Properties that a message loses when it is sent again."""
 
 _SETTABLE: Final = frozenset(DEFAULTS) - frozenset(_ASSIGNED)
@@ -182,18 +113,15 @@ _UNCHECKED: Final = ("acknowledgements_requested", "encryption_algorithm", "hash
 class Message:
     """A message. ``Message(b"body", label="order 7", recoverable=True)``.
 
-    The properties are those of MS-MQDMPR 3.1.1.12 in snake_case. Those under "assigned" are set by the queue manager
-    and are read on messages that came out of a queue.
+    The properties are those of MS-MQDMPR 3.1.1.12 in snake_case; `help` has a sentence for each. Those under "assigned"
+    are set by the queue manager and are read on messages that came out of a queue.
     """
 
     body: bytes
     label: str
     recoverable: bool
-    """DeliveryGuarantee is Recoverable: the message survives a restart. Transactional messages always do."""
     priority: int
-    """From 0 to 7; the highest is delivered first. Transactional messages all have 0."""
     body_type: int
-    """The type of the body: a VARENUM constant (MS-MQMQ 2.2.12)."""
     app_specific: int
     correlation_identifier: bytes
     extension: bytes
@@ -202,37 +130,21 @@ class Message:
     administration_queue_format_name: str
     response_queue_format_name: str
     administration_multi_queue_format_name: str
-    """Several administration queues, separated by commas; each gets every requested acknowledgment. The single name
-    defaults to the first of them.
-    """
     response_multi_queue_format_name: str
-    """Several response queues, in the same way."""
     positive_journaling_requested: bool
     negative_journaling_requested: bool
     time_to_reach_queue: int
-    """Seconds in which the message must reach its queue, counted from when it was sent."""
     time_to_be_received: int
-    """Seconds in which the message must be received, counted from when it was sent."""
     tracing_requested: bool
     allow_peek_when_locked: bool
     application_dead_letter_queue: str
-    """Path name of a queue on the sending computer that keeps the message if it asks for negative journaling, instead
-    of a system dead-letter queue; transactional if the message is. The destination does not know it.
-    """
     connector_type_identifier: Guid
     privacy_level: int
-    """PrivacyLevel: how the body is encrypted in transit; 0 is not at all."""
     authentication_level: int
-    """AuthenticationLevel: the requested kind of signature. On a received message: the kind that was verified with a
-    certificate that the directory has for ``sender_identifier``, which proves the sender; 0 is none.
-    """
     hash_algorithm: int
     encryption_algorithm: int
     sender_identifier_type: int
     sender_identifier: bytes
-    """The proven sender of a received message: the SID of a user or the GUID of a queue manager. Empty if nothing is
-    proven, see ``claimed_sender``.
-    """
     sender_certificate: bytes
     signature: bytes
     symmetric_key: bytes
@@ -241,11 +153,8 @@ class Message:
 
     # Assigned.
     identifier: bytes
-    """OBJECTID (MS-MQMQ 2.2.8): 16 bytes of the source machine's GUID and a little-endian number, unique everywhere."""
     lookup_identifier: int
-    """64 bits, unique within the queue manager; the order of delivery within a queue."""
     arrival_time: float
-    """When the message arrived in its queue: seconds since 1970 (UTC), with microseconds."""
     sent_time: int
     source_machine_identifier: Guid
     destination_queue_manager_identifier: Guid
@@ -264,19 +173,11 @@ class Message:
     soap_body: str
     tracing_queue_identifier: Guid
     aborted_receives: int
-    """Number of aborted transactions that had received this message."""
     move_count: int
 
     claimed_sender: bytes
-    """The SID or GUID that a message without proof names as its sender. Any sender can write anything there: base no
-    decision on it.
-    """
     packet: bytes
-    """The UserMessage packet of a received message, as transmitted."""
     unreadable: str
-    """Why the packet could not be read completely; empty for a sound one. Unreadable properties have their defaults,
-    and ``packet`` has all bytes. Reading such a message never raises: it is received like any other.
-    """
 
     def __init__(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> None:
         attributes = self.__dict__
@@ -407,6 +308,9 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.label!r}, {len(self.body)} bytes, lookup {self.lookup_identifier:#x}>"
+
+
+Message.__doc__ = f"{Message.__doc__}\n" + "\n".join(f"    {row.name}: {row.sentence}." for row in MESSAGE.values())
 
 
 def _not_settable(names: Iterable[str]) -> str:

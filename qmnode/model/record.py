@@ -9,6 +9,7 @@ import struct
 from enum import IntFlag
 from typing import Final
 
+from qmnode.objects.message_table import FOUR_DAYS
 from qmnode.structures import packet_view
 from qmnode.structures.packet_view import HEAD_CODES, HEADERS_CODES, packet_size_of
 
@@ -97,7 +98,7 @@ PRIORITY: Final = PREFIX_SIZE + packet_view.PRIORITY_AT
 _LONG: Final = struct.Struct("<I")
 _REACH: Final = slice(PREFIX_SIZE + packet_view.REACH_AT, PREFIX_SIZE + packet_view.REACH_AT + _LONG.size)
 """BaseHeader.TimeToReachQueue in a value (MS-MQMQ 2.2.19.1)."""
-DEFAULT_TIME_TO_REACH_QUEUE: Final = 0x54600
+DEFAULT_TIME_TO_REACH_QUEUE: Final = FOUR_DAYS
 """Four days (MS-MQDMPR 3.1.1.12), the time of messages that name none."""
 MOVES: Final = 3
 """The offset of the number of moves in a value."""

@@ -92,7 +92,7 @@ def number(least: int, most: int, words: str = "", unit: str = "") -> Form:
     """Whole numbers of a range; ``words`` names them better than the range does."""
     return Form(
         words or f"from {least} to {most}",
-        lambda value: _whole(value) and least <= value <= most,
+        lambda value: isinstance(value, int) and least <= value <= most and value is not True and value is not False,
         int,
         least=least,
         most=most,

@@ -1,13 +1,13 @@
 """The rows: what MS-MQDMPR 3.1.1 and MS-MQMQ say of each property, and what this product makes of it.
 
-Sections without a name of a specification are of MS-MQMQ for objects and of MS-MQDMPR 3.1.1.12 for messages. Rows of
-messages have the order in which their properties are shown.
+Rows of messages are in :mod:`qmnode.objects.message_table`, which clients load without the others.
 """
 
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
+from qmnode.objects.message_table import MESSAGE
 from qmnode.objects.rows import (
     FLAG,
     GUID,
@@ -310,4 +310,6 @@ USER: Final = Rows(
     ),
 )
 
-ROWS: Final[Mapping[Kind, Rows]] = {rows.kind: rows for rows in (ENTERPRISE, SITE, ROUTING_LINK, MACHINE, QUEUE, USER)}
+ROWS: Final[Mapping[Kind, Rows]] = {
+    rows.kind: rows for rows in (ENTERPRISE, SITE, ROUTING_LINK, MACHINE, QUEUE, USER, MESSAGE)
+}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from qmnode.model.message import Message, MessageProperties
+from qmnode.objects.message_table import MESSAGE
 from qmnode.objects.rows import Changes, Door, Kind, Property
 from qmnode.objects.table import QUEUE, ROWS
 
@@ -55,3 +57,13 @@ def test_a_property_is_found_by_the_name_of_an_earlier_release() -> None:
 
 def test_a_queue_is_transactional_from_its_creation_on() -> None:
     assert [row.name for row in QUEUE.values() if row.changes is not Changes.ALWAYS] == ["transactional"]
+
+
+def test_the_typed_interface_has_the_properties_of_a_message() -> None:
+    asked = [row.name for row in MESSAGE.values() if row.changes is Changes.ALWAYS]
+    assert sorted(asked) == sorted({"body", *MessageProperties.__annotations__})
+    assert Message.__annotations__.keys() == MESSAGE.keys()
+
+
+def test_a_message_explains_its_properties() -> None:
+    assert all(f"{row.name}: {row.sentence}." in (Message.__doc__ or "") for row in MESSAGE.values())

@@ -1,0 +1,259 @@
+"""The rows of a message: what senders may ask for, and what queue managers say of it.
+
+Rows without a section are of MS-MQDMPR 3.1.1.12. Times are in seconds, format names are text (MS-MQMQ 2.1).
+"""
+
+from enum import IntEnum
+from typing import Any, Final
+
+from qmnode.objects.rows import FLAG, GUID, Changes, Door, Form, Kind, Property, Rows, number, octets, text
+from qmnode.structures.guid import ZERO_GUID
+from qmnode.structures.message_classes import CUSTOM_CLASS_MASK, MessageClass, is_permitted
+from qmnode.structures.message_security import (
+    AuthenticationLevel,
+    EncryptionAlgorithm,
+    HashAlgorithm,
+    PrivacyLevel,
+    SenderIdentifierType,
+)
+
+LONGEST_MESSAGE_LABEL: Final = 249
+"""UTF-16 units (MS-MQMQ 2.2.19.3)."""
+FOUR_DAYS: Final = 0x54600
+_FOR_EVER: Final = 0xFFFFFFFF
+
+
+def enumeration(kind: type[IntEnum]) -> Form:
+    """One of the members of an enumeration, written by the specification's name. Peers may have others, as numbers."""
+    numbers = frozenset(map(int, kind))
+    listed = [f"{_hexadecimal(member)} ({member.name})" for member in kind]
+    return Form(
+        f"{', '.join(listed[:-1])} or {listed[-1]}",
+        lambda value: isinstance(value, int) and value in numbers,
+        str,
+        lambda value: kind(value).name if value in numbers else f"{value:#x}",
+        lambda name: kind[name],
+        choices={member.name: int(member) for member in kind},
+    )
+
+
+def _hexadecimal(value: int) -> str:
+    return f"{value:#x}" if value >= 0x1000 else str(int(value))
+
+
+TEXT: Final = Form("text", lambda value: isinstance(value, str), str)
+BYTES: Final = octets()
+LABEL: Final = text(LONGEST_MESSAGE_LABEL)
+_NUMBER: Final = number(0, 0xFFFFFFFF, "a number from 0 to 0xFFFFFFFF")
+_COUNT: Final = number(0, 0xFFFFFFFFFFFFFFFF)
+_BODY_TYPE: Final = number(0, 0xFFFFFFFF, "a number from 0 to 0xFFFFFFFF, such as 31 (VT_LPWSTR)")
+_SECONDS: Final = number(0, _FOR_EVER, "seconds, from 0 to 0xFFFFFFFF, which is for ever", "seconds")
+_PRIORITY: Final = number(0, 7, "0 to 7")
+_ACKNOWLEDGMENTS: Final = number(
+    0, 15, "0 to 15, the sum of 1 (arrived), 2 (received), 4 (did not arrive) and 8 (was not received)"
+)
+_CLASS: Final = Form(
+    "one of MessageClass, or bits of 0xE1FF",
+    lambda value: isinstance(value, int) and value >= 0 and is_permitted(value),
+    int,
+    least=0,
+    most=CUSTOM_CLASS_MASK,
+)
+_TIME: Final = Form("seconds since 1970 (UTC)", lambda value: isinstance(value, int | float), float, unit="seconds")
+
+
+def _asked(name: str, form: Form, default: Any, sentence: str, obeyed_by: str, **more: Any) -> Property:
+    """A property that the sender sets."""
+    fields: dict[str, Any] = {"section": "MS-MQDMPR 3.1.1.12", "doors": Door.NODE}
+    return Property(name, form, default, sentence, obeyed_by=f"qmnode.{obeyed_by}", **(fields | more))
+
+
+def _assigned(name: str, form: Form, default: Any, sentence: str, obeyed_by: str, **more: Any) -> Property:
+    """A property that the queue manager sets: a message loses it when it is sent again."""
+    return _asked(name, form, default, sentence, obeyed_by, changes=Changes.NEVER, **more)
+
+
+_WRITER, _READER = "model.serialization", "model.packet"
+
+MESSAGE: Final = Rows(
+    Kind.MESSAGE,
+    (
+        _asked("body", BYTES, b"", "What the message carries", _WRITER),
+        _asked("label", LABEL, "", "What it is, for people", _WRITER),
+        _asked(
+            *("recoverable", FLAG, False),
+            *("DeliveryGuarantee: it survives a restart. Transactional messages always do", _WRITER),
+        ),
+        _asked(
+            *("priority", _PRIORITY, 3, "The highest is delivered first. Transactional messages all have 0"),
+            "model.positions",
+        ),
+        _asked("body_type", _BODY_TYPE, 0, "VARENUM constant (MS-MQMQ 2.2.12)", "bodies.choice"),
+        _asked("app_specific", _NUMBER, 0, "Number for applications", _WRITER),
+        _asked(
+            *("correlation_identifier", octets(20), bytes(20)),
+            *("Identifier of the message that this one answers, or what applications agree on", _WRITER),
+        ),
+        _asked("extension", BYTES, b"", "Bytes beside the body", _WRITER),
+        _asked(
+            *("message_class", _CLASS, MessageClass.MQMSG_CLASS_NORMAL, "MessageClass: its purpose"),
+            *(_WRITER,),
+            section="MS-MQMQ 2.2.18.1.6",
+        ),
+        _asked(
+            *("acknowledgements_requested", _ACKNOWLEDGMENTS, 0),
+            *("Bits of Acknowledgment: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt", "model.outcomes"),
+        ),
+        _asked(
+            *("administration_queue_format_name", TEXT, "", "Queue for acknowledgments", "model.outcomes"),
+        ),
+        _asked("response_queue_format_name", TEXT, "", "Queue for answers", _WRITER),
+        _asked(
+            *("administration_multi_queue_format_name", TEXT, ""),
+            "Several administration queues, separated by commas; each gets every requested acknowledgment, and the "
+            "single name defaults to the first of them",
+            "model.outcomes",
+        ),
+        _asked(
+            *("response_multi_queue_format_name", TEXT, "", "Several response queues, in the same way", _WRITER),
+        ),
+        _asked(
+            *("positive_journaling_requested", FLAG, False),
+            *("A copy stays in this node's journal when it has been sent", "model.outcomes"),
+        ),
+        _asked(
+            *("negative_journaling_requested", FLAG, False),
+            *("It becomes a dead letter if it does not arrive", "model.outcomes"),
+        ),
+        _asked(
+            *("time_to_reach_queue", _SECONDS, FOUR_DAYS),
+            *("Seconds in which it must reach its queue, counted from when it was sent", "model.record"),
+        ),
+        _asked(
+            *("time_to_be_received", _SECONDS, _FOR_EVER),
+            *("Seconds in which it must be received, counted from when it was sent", "model.record"),
+        ),
+        _asked("tracing_requested", FLAG, False, "Nodes on its way report it to the tracing queue", "delivery"),
+        _asked(
+            *("allow_peek_when_locked", FLAG, False, "It is shown while a transaction has it", "model.queue"),
+        ),
+        _asked(
+            *("application_dead_letter_queue", TEXT, ""),
+            "Path name of a queue on the sending computer that keeps the message if it asks for negative journaling, "
+            "instead of a system dead-letter queue; transactional if the message is. The destination does not know it",
+            "model.outcomes",
+        ),
+        _asked(
+            *("connector_type_identifier", GUID, ZERO_GUID, "GUID that says how a connector reads it", _WRITER),
+        ),
+        _asked(
+            *("privacy_level", enumeration(PrivacyLevel), PrivacyLevel.NONE),
+            *("PrivacyLevel: how the body is encrypted in transit; 0 is not at all", "security.outgoing"),
+        ),
+        _asked(
+            *("authentication_level", enumeration(AuthenticationLevel), AuthenticationLevel.NONE),
+            "AuthenticationLevel: the requested kind of signature. On a received message, the kind that was verified "
+            "with a certificate that the directory has for its sender; 0 is none",
+            "delivery.signing",
+        ),
+        # MS-MQMQ 2.2.19.3: "SHA-512 SHOULD be used"; the ADM's SHA-1 and RC4 are what older systems have.
+        _asked(
+            *("hash_algorithm", enumeration(HashAlgorithm), HashAlgorithm.SHA_512),
+            *("What its signature hashes with", "delivery.signing"),
+        ),
+        _asked(
+            *("encryption_algorithm", enumeration(EncryptionAlgorithm), EncryptionAlgorithm.AES256),
+            *("What its body is encrypted with", "security.outgoing"),
+        ),
+        _asked(
+            *("sender_identifier_type", enumeration(SenderIdentifierType), SenderIdentifierType.NONE),
+            *("SenderIdentifierType: what the identifier of its sender is", "delivery.signing"),
+        ),
+        _asked(
+            *("sender_identifier", BYTES, b""),
+            "The proven sender of a received message: the SID of a user or the GUID of a queue manager. Empty if "
+            "nothing is proven, see `claimed_sender`",
+            "delivery.signing",
+        ),
+        _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.signing"),
+        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.signing"),
+        _asked("symmetric_key", BYTES, b"", "The key of its body, encrypted for its destination", _WRITER),
+        _asked(
+            *("authentication_provider_type", _NUMBER, 0, "Type of the provider of its signature", _WRITER),
+        ),
+        _asked(
+            *("authentication_provider_name", TEXT, "", "Name of the provider of its signature", _WRITER),
+        ),
+        _asked("soap_header", TEXT, "", "SOAP header", _WRITER, section="MS-MQMQ 2.2.20.7"),
+        _asked("soap_body", TEXT, "", "SOAP body", _WRITER, section="MS-MQMQ 2.2.20.7"),
+        _asked("tracing_queue_identifier", GUID, ZERO_GUID, "GUID of the queue for reports", "delivery"),
+        _assigned(
+            *("identifier", BYTES, b""),
+            "OBJECTID (MS-MQMQ 2.2.8): the GUID of the source machine and a little-endian number, unique everywhere",
+            "model.sending",
+        ),
+        _assigned(
+            *("lookup_identifier", _COUNT, 0),
+            "64 bits, unique within the queue manager; the order of delivery within a queue",
+            "model.positions",
+        ),
+        _assigned(
+            *("arrival_time", _TIME, 0.0),
+            *("When it arrived in its queue: seconds since 1970 (UTC), with microseconds", _READER),
+        ),
+        _assigned("sent_time", _TIME, 0, "When it was sent: seconds since 1970 (UTC)", _READER),
+        _assigned("source_machine_identifier", GUID, ZERO_GUID, "Identifier of the node that sent it", _READER),
+        _assigned(
+            *("destination_queue_manager_identifier", GUID, ZERO_GUID),
+            *("Identifier of the node that it was sent to, if its sender knew it", _READER),
+        ),
+        _assigned(
+            *("destination_queue_format_name", TEXT, "", "Format name of the queue that it was sent to", _READER),
+        ),
+        _assigned(
+            *("destination_multi_queue_format_name", TEXT, ""),
+            *("Format names, if it was sent to several queues", _READER),
+        ),
+        _assigned("transactional", FLAG, False, "It was sent in a transaction", _READER),
+        _assigned("transaction_identifier", _COUNT, 0, "Number of the transaction at its source", _READER),
+        _assigned(
+            *("transactional_message_sequence_identifier", BYTES, b""),
+            *("Identifier of its transactional sequence", _READER),
+        ),
+        _assigned("transaction_sequence_number", _COUNT, 0, "Its number in that sequence", _READER),
+        _assigned(
+            *("transaction_previous_sequence_number", _COUNT, 0, "Number of the message before it", _READER),
+        ),
+        _assigned("first_in_transaction", FLAG, False, "It is the first of its transaction", _READER),
+        _assigned("last_in_transaction", FLAG, False, "It is the last of its transaction", _READER),
+        _assigned("final_ack_required", FLAG, False, "Its source is told of its receipt", _READER),
+        _assigned(
+            *("connector_queue_manager_identifier", GUID, ZERO_GUID, "Identifier of the connector's node", _READER),
+        ),
+        _assigned(
+            *("aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.record"),
+        ),
+        _assigned(
+            *("move_count", _COUNT, 0),
+            *("Moves between queues of the node since its arrival, without a change", "model.record"),
+        ),
+        _assigned(
+            *("claimed_sender", BYTES, b""),
+            "The SID or GUID that a message without proof names as its sender. Any sender can write anything there: "
+            "base no decision on it",
+            _READER,
+            section="an extension",
+        ),
+        _assigned(
+            *("packet", BYTES, b"", "The UserMessage packet of a received message, as transmitted", _READER),
+            section="MS-MQMQ 2.2.20",
+        ),
+        _assigned(
+            *("unreadable", TEXT, ""),
+            "Why the packet could not be read completely; empty for a sound one. Unreadable properties have their "
+            "defaults, and `packet` has all bytes",
+            _READER,
+            section="an extension",
+        ),
+    ),
+)
