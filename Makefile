@@ -16,10 +16,10 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 STARTED := $(shell .ci/clock)
 
-.PHONY: help test check tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release lock packages packages-demo clean
+.PHONY: help test check tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release packages-linux lock packages packages-demo clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 packages:  ## Debian packages that the tests need; make demo installs fewer
 	@.ci/packages test
@@ -84,6 +84,7 @@ fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, or FUZZ_TAR
 	nice -n 15 $(BIN)/python -m tests.fuzz.fuzz $(FUZZ_TARGETS) -max_total_time=$(FUZZ_SECONDS)
 
 soak: $(INSTALLED)  ## long runs
+	@.ci/packages linux
 	$(PYTEST) -m soak --timeout=0 --durations=0
 
 console: packages  ## the console's page from its TypeScript, qmnode/console/static; its packages are those of package-lock.json
@@ -95,6 +96,10 @@ docs: $(INSTALLED)  ## the documentation as a site, build/site/index.html; needs
 release: $(INSTALLED)  ## sdist, wheel and collection in dist/, each checked, installed in an empty environment and tried
 	$(PYTHON) .ci/install $(VENV) release
 	.ci/release $(BIN)
+
+packages-linux: $(INSTALLED)  ## .deb of node and toolkit for Debian 12 and 13, and .rpm, in dist/
+	@.ci/packages linux
+	$(BIN)/python packaging/linux/build.py
 
 lock: $(DEMO_INSTALLED)  ## renew requirements.lock from pyproject.toml; it names versions and hashes, and no host
 	$(BIN)/uv pip compile --quiet --all-extras --generate-hashes --python-version 3.11 --no-emit-index-url \

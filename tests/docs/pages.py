@@ -45,6 +45,7 @@ SLOW = {
 }
 """What begins or is in a command that is run in long runs only, and why."""
 PAGES_OF_THEIR_OWN = {
+    "docs/packages.md": "it is about other machines: tests/packaging installs the packages in clean roots",
     "docs/tutorial.md": "it begins with nothing: tests/docs/test_tutorial.py does what it says",
     "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
 }

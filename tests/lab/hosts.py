@@ -192,7 +192,7 @@ class Host:
                 return False
 
         wait_until(answers, START_LIMIT, f"{self.name} answers on port 22\n{self.console[-800:]}")
-        self._leader = _child_of(self._process.pid) if self._process is not None else 0
+        self._leader = child_of(self._process.pid) if self._process is not None else 0
         record(self._folder / "processes/leader", self._leader)
 
     def power_off(self) -> None:
@@ -278,7 +278,7 @@ class HostLab:
         self.network.close()
 
 
-def _child_of(pid: int) -> int:
+def child_of(pid: int) -> int:
     """The first process of the host: what nspawn started in the host's own namespaces."""
     own = Path(f"/proc/{pid}/ns/pid").readlink()
     pending = [pid]

@@ -1,0 +1,113 @@
+"""The recipe of the Linux packages: what it packs, and what its scripts do to a machine. The roots try the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from qmnode.settings.node import read_settings
+
+PROJECT = Path(__file__).resolve().parents[2]
+RECIPE = PROJECT / "packaging/linux"
+
+
+@pytest.fixture(scope="module")
+def recipe() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("linux_packages", RECIPE / "build.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["linux_packages"] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def node_package(recipe: ModuleType, root: Path, out: Path) -> Path:
+    """The node's package with nothing but its own programs in the environment."""
+    package, release = recipe.PACKAGES[0], recipe.DEBIAN[1]
+    home = root / "opt/qmnode"
+    place = home / "lib/python3.13/site-packages"
+    information = place / "qmnode-0.1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "entry_points.txt").write_text("[console_scripts]\nqmnode = qmnode.cli:main\n")
+    recipe.skeleton(home, release)
+    recipe.launchers(home, place, "/opt/qmnode")
+    recipe.files(root, package, PROJECT)
+    out.mkdir()
+    made: Path = recipe.deb(root, package, release, "1.2.3", "1", out)
+    return made
+
+
+def told(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_package_is_of_root_names_its_settings_and_has_the_same_bytes_twice(
+    recipe: ModuleType, tmp_path: Path
+) -> None:
+    first, second = (node_package(recipe, tmp_path / name, tmp_path / f"{name}.out") for name in ("one", "other"))
+    assert first.read_bytes() == second.read_bytes()
+    assert first.name.startswith("qmnode_1.2.3-1+deb13_")
+
+    listed = {line.split()[5]: line.split()[:2] for line in told("dpkg-deb", "--contents", first).splitlines()}
+    assert {owner for _, owner in listed.values()} == {"root/root"}
+    assert listed["./opt/qmnode/bin/qmnode"][0] == "-rwxr-xr-x"
+    assert listed["./usr/share/man/man1/qmnode-queue.1.gz"][0] == "-rw-r--r--"
+    assert {"./usr/bin/qmnode", "./usr/lib/systemd/system/qmnode.service"} <= set(listed)
+    assert not [name for name in listed if "mqenterprise" in name]
+
+    depends = told("dpkg-deb", "--field", first, "Depends")
+    assert "python3 (>= 3.13), python3 (<< 3.14)" in depends
+    assert told("dpkg-deb", "--info", first, "conffiles") == "/etc/qmnode/node.yaml\n"
+
+
+def test_every_script_is_whole_and_can_be_read_by_a_shell(recipe: ModuleType) -> None:
+    for package in recipe.PACKAGES:
+        for name in ("postinst", "prerm", "postrm"):
+            text = recipe.script(package, name)
+            assert "@" not in text
+            checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True)
+            assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(("word", "kept"), [("true", False), ("false", True)])
+def test_a_purge_deletes_messages_only_with_a_word(recipe: ModuleType, tmp_path: Path, word: str, kept: bool) -> None:
+    message = tmp_path / "var/lib/qmnode/000004.log"
+    message.parent.mkdir(parents=True)
+    message.write_text("order 7")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("deb-systemd-helper", "deluser"):
+        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n')
+        (programs / name).chmod(0o755)
+    debconf = tmp_path / "usr/share/debconf/confmodule"
+    debconf.parent.mkdir(parents=True)
+    stubs = "".join(f"db_{name}() {{ :; }}\n" for name in ("version", "input", "go", "purge"))
+    debconf.write_text(f"{stubs}db_get() {{ RET={word}; }}\n")
+    text = recipe.script(recipe.PACKAGES[0], "postrm")
+    for folder in ("/var/", "/etc/", "/usr/share/"):
+        text = text.replace(f" {folder}", f" {tmp_path}{folder}")
+
+    done = subprocess.run(
+        ["/bin/sh", "-c", text, "postrm", "purge"],
+        env={"PATH": f"{programs}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert message.exists() is kept
+    assert ("deluser" in (tmp_path / "calls").read_text()) is not kept
+    assert ("are kept" in done.stderr) is kept
+
+
+def test_the_packaged_settings_are_those_that_the_unit_and_the_commands_expect(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("QMNODE_SOCKET", "QMNODE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    settings = read_settings(RECIPE / "node.yaml")
+    assert settings.data == Path("/var/lib/qmnode")
+    assert settings.local.socket == Path("/run/qmnode/qmnode.sock")
+    assert settings.management.socket == Path("/run/qmnode/management.sock")
