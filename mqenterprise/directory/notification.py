@@ -48,8 +48,9 @@ log = structlog.get_logger(__name__)
 
 WATCHED: Final = (
     "(|(objectClass=mSMQQueue)(objectClass=mSMQConfiguration)(objectClass=mSMQSiteLink)(objectClass=site)"
-    "(objectClass=mSMQEnterpriseSettings))"
+    "(objectClass=mSMQEnterpriseSettings)(mSMQSignCertificates=*))"
 )
+"""With the users that have certificates. One that loses the last is reported by OpenLDAP alone."""
 SYNC_REQUEST: Final = "1.3.6.1.4.1.4203.1.9.1.1"
 SYNC_STATE: Final = "1.3.6.1.4.1.4203.1.9.1.2"
 REFRESH_REQUIRED: Final = 4096

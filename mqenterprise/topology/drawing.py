@@ -25,8 +25,9 @@ def terminal(graph: Graph) -> tuple[Grid, Grid]:
             Text(shown("", site.routing_servers)),
             Text(shown("", tuple(neighbours.get(index, ())))),
         )
-    links = Grid("Between", "And", "Cost", "Site gates", title="Routing links")
+    links = Grid("Between", "And", "Cost", "Site gates", "Description", title="Routing links")
     for link in graph.links:
         ends = (graph.sites[link.first].name, graph.sites[link.second].name)
-        links.add_row(*(Text(shown("", end)) for end in ends), str(link.cost), Text(shown("", link.site_gates)))
+        texts = (Text(shown("", text)) for text in (link.site_gates, link.description))
+        links.add_row(*(Text(shown("", end)) for end in ends), str(link.cost), *texts)
     return sites, links

@@ -22,12 +22,13 @@ class SiteNode:
 
 @dataclass(frozen=True, slots=True)
 class LinkEdge:
-    """A routing link of the graph: positions of its sites, cost and site gates."""
+    """A routing link of the graph: positions of its sites, cost, site gates and description."""
 
     first: int
     second: int
     cost: int
     site_gates: tuple[str, ...]
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ def graph_of(table: Table) -> Graph:
         ends = [position.get(site) for site in row.reference.key]
         cost = row.values.get("cost")
         if ends[0] is not None and ends[1] is not None and isinstance(cost, int):
-            links.append(LinkEdge(ends[0], ends[1], cost, _names(row, "site_gates")))
+            about = str(row.values.get("description") or "")
+            links.append(LinkEdge(ends[0], ends[1], cost, _names(row, "site_gates"), about))
     return Graph(tuple(nodes), tuple(links))
 
 

@@ -121,7 +121,8 @@ def _links(canvas: Canvas, graph: Graph, width: float, top: float) -> float:
 
 def _about(graph: Graph, link: LinkEdge) -> str:
     ends = f"{graph.sites[link.first].name} to {graph.sites[link.second].name}, cost {link.cost}"
-    return f"{ends}; site gates: {', '.join(link.site_gates) or 'none, so nothing passes'}"
+    about = f" ({link.description})" if link.description else ""
+    return f"{ends}{about}; site gates: {', '.join(link.site_gates) or 'none, so nothing passes'}"
 
 
 def _sample(canvas: Canvas, kind: str, x: float, y: float) -> None:

@@ -57,6 +57,7 @@ from qmnode.storage.origin import copied
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.names import PublicFormatName
 from qmnode.transport.connection import Alarm, Connection, Handler
 from qmnode.transport.held import HeldBytes
 from qmnode.transport.listener import Listener
@@ -191,6 +192,19 @@ class Network:
         self.identities = Identities(identifier, self._topology, addresses, only_registered=only_registered)
         self._astray = Astray(self.manager, self._topology)
         await self._topology.start()
+        directory.watch(self._object_changed)
+
+    def _object_changed(self, identifier: Guid | None) -> None:
+        """Something has changed in the directory: a user, perhaps, or the queue of an outgoing queue; None: any."""
+        self.security.senders.forget_users()
+        if identifier is None:
+            queue_senders = list(self._queue_senders.values())
+        else:
+            queue = self.manager.names.outgoing(PublicFormatName(identifier))
+            known = self._queue_senders.get(self.state.key_of(queue)) if isinstance(queue, OutgoingQueue) else None
+            queue_senders = [] if known is None else [known]
+        for queue_sender in queue_senders:
+            queue_sender.queue_connection.destination_changed()
 
     def _strangers(self, topology: Topology | None) -> Strangers:
         return Strangers(self.manager, topology, self.state.parameters, self.is_repeated, self._waits)

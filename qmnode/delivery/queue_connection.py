@@ -189,6 +189,14 @@ class QueueConnection:
         hop = self.hop
         return hops >= _SUSPICIOUS_HOPS or (hop is not None and hop.identifier == sender)
 
+    def destination_changed(self) -> None:
+        """Learn the properties again: the queue has changed in the directory. An answer from before may be old."""
+        if self._learning is not None:
+            self._learning.cancel()
+            self._learning = None
+        if self.connection is not None:
+            self._learn_properties_soon(self._queue.pathname)
+
     def rest(self, hops: int) -> None:
         """Pause sending because a message loops: queue managers disagree about the path.
 
@@ -221,7 +229,8 @@ class QueueConnection:
             log.info("no better next hop", queue=self._queue.pathname, reason=str(error))
             return
         better = list(takewhile(lambda one: one.identifier != hop.identifier, hops))
-        leave = len(better) == len(hops)
+        # The machine may have another address now, while the session to the old one is still open.
+        leave = all(one.identifier != hop.identifier or one.address != hop.address for one in hops)
         for one in () if leave else better:
             settings = self._network.settings
             leave = await is_reachable(one.address, settings.port, settings.address)

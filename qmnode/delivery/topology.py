@@ -259,4 +259,5 @@ def _machine(one: QueueManager) -> Machine:
         one.out_routing_server_identifier_list,
         one.in_routing_server_identifier_list,
         one.foreign_system,
+        one.qualified_computer_name or "",
     )

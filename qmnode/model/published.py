@@ -21,7 +21,7 @@ from qmnode.model.api import QueueProperties
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import Guid, new_guid
+from qmnode.structures.guid import ZERO_GUID, Guid, new_guid
 from qmnode.structures.names import (
     DirectFormatName,
     DirectProtocol,
@@ -82,6 +82,7 @@ class PublishedQueues:
         An administrator's change in the directory counts as much as one made here.
         """
         said = {name: value for name in _FOLLOWED if (value := getattr(found, name)) is not None}
+        said.setdefault("type", ZERO_GUID)  # LDAP has no attribute without a value
         policy = self._context.access_policy
         if policy is not None and "security" in said:
             said["security"] = policy.followed_queue_security(queue.security, said["security"])

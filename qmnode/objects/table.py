@@ -129,7 +129,7 @@ ROUTING_LINK: Final = Rows(
             *("description", text(LONGEST_LABEL), "", "What it is, for people", "MS-MQDMPR 3.1.1.8"),
             *("description", "3.1.6.1.4.2"),
             doors=_ENTERPRISE,
-            obeyed_by="mqenterprise.topology.outline",
+            obeyed_by="mqenterprise.topology.drawing",
         ),
     ),
 )

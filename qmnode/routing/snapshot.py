@@ -62,6 +62,8 @@ class Machine:
     out_routing_servers: tuple[Guid, ...] = ()
     in_routing_servers: tuple[Guid, ...] = ()
     foreign: bool = False
+    dns_name: str = ""
+    """Routing does not ask it, but a machine with another name is reached another way."""
 
 
 @dataclass(frozen=True)

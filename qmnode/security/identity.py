@@ -132,6 +132,10 @@ class SenderDirectory:
         """Believe nothing that was cached about a user or queue manager; returns how many certificates that were."""
         return self.cache.forget(lambda place, _: place.security_id == security_identifier)
 
+    def forget_users(self) -> None:
+        """Ask for the certificates of users again: those of any may have changed."""
+        self.cache.forget(lambda place, cached: cached.sender is not QUEUE_MANAGER_SENDER)
+
     async def close(self) -> None:
         """End the questions that still run."""
         await self._reads.close()

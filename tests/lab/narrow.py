@@ -18,6 +18,8 @@ class NarrowLink:
     port: int
     rate: float
     """Bytes a second towards the target; answers are not held back."""
+    source: str | None = None
+    """The address that the target sees; one of the system's choice if there is none."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def start(self) -> None:
@@ -37,7 +39,8 @@ class NarrowLink:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            back, forth = await asyncio.open_connection(self.target, self.port)
+            own = None if self.source is None else (self.source, 0)
+            back, forth = await asyncio.open_connection(self.target, self.port, local_addr=own)
         except OSError:
             writer.close()
             return
