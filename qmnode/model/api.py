@@ -21,12 +21,15 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import Literal, NamedTuple, Self, TypeVar, Unpack
 
 from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import INFINITE, Message
+from qmnode.objects.table import AddedAttributes, AddedProperties
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
+
+_Kind = TypeVar("_Kind")
 
 
 class Access(IntFlag):
@@ -61,7 +64,7 @@ class QueueType(StrEnum):
     OUTGOING = "outgoing"
 
 
-class QueueProperties(TypedDict, total=False):
+class QueueProperties(AddedProperties, total=False):
     """Properties that can be set on a queue: MS-MQDMPR 3.1.7.1.3. Quotas are in KB, 0xFFFFFFFF means none."""
 
     label: str
@@ -75,11 +78,9 @@ class QueueProperties(TypedDict, total=False):
     multicast_address: str
     security: bytes
     base_priority: int
-    duplicate_window: int
-    """Seconds within which the queue accepts messages with the same message id once; 0 for none. An extension."""
 
 
-class QueueAttributes:
+class QueueAttributes(AddedAttributes):
     """The same properties as attributes."""
 
     label: str
@@ -93,11 +94,19 @@ class QueueAttributes:
     multicast_address: str
     security: bytes
     base_priority: int
-    duplicate_window: int
+
+
+def _with_added(kind: type[_Kind]) -> type[_Kind]:
+    """Give a class of fields those that came after the first release, at its end."""
+    kind.__annotations__ = kind.__annotations__ | AddedAttributes.__annotations__
+    for name in AddedAttributes.__annotations__:
+        setattr(kind, name, getattr(AddedAttributes, name))
+    return kind
 
 
 @dataclass(frozen=True, slots=True)
-class QueueInformation:
+@_with_added
+class QueueInformation(AddedAttributes):
     """The current attributes of a queue: MS-MQDMPR 3.1.1.2 and, for outgoing queues, 3.1.1.3."""
 
     pathname: str
@@ -126,7 +135,6 @@ class QueueInformation:
     state: str = ""
     """State of an outgoing queue (3.1.1.3); empty for others."""
     next_hops: tuple[str, ...] = ()
-    duplicate_window: int = 0
 
 
 class TransactionApi(ABC):

@@ -5,7 +5,7 @@ Rows of messages are in :mod:`qmnode.objects.message_table`, which clients load 
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypedDict
 
 from qmnode.objects.message_table import MESSAGE
 from qmnode.objects.rows import (
@@ -296,6 +296,19 @@ QUEUE: Final = Rows(
         ),
     ),
 )
+
+
+class AddedProperties(TypedDict, total=False):
+    """The types of those that came after the first release, for the typed interface (``qmnode.model.api``)."""
+
+    duplicate_window: int
+
+
+class AddedAttributes:
+    """The same as attributes, with their defaults."""
+
+    duplicate_window: int = 0
+
 
 USER: Final = Rows(
     Kind.USER,

@@ -5,25 +5,25 @@ from typing import Any
 import httpx
 import pytest
 
-from qmnode.objects.rows import Door
+from qmnode.objects.rows import FLAG, GUID, MULTICAST, Door, Property
 from qmnode.objects.table import QUEUE
 from tests.commands.conftest import Command
 from tests.lab.nodes import NodeProcess
 
-GUID = "7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e"
-WRITTEN: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "label": ("Orders", ("--label", "Orders")),
-    "type": (GUID, ("--type", GUID)),
-    "transactional": (True, ("--transactional",)),
-    "journaling": (True, ("--journaling",)),
-    "quota": (2048, ("--quota", "2MB")),
-    "journal_quota": (7, ("--journal-quota", "7")),
-    "authentication": (True, ("--authentication",)),
-    "privacy_level": ("none", ("--privacy-level", "none")),
-    "multicast_address": ("234.1.1.1:8001", ("--multicast-address", "234.1.1.1:08001")),
-    "base_priority": (0, ("--base-priority", "0")),
-    "duplicate_window": (60, ("--duplicate-window", "60")),
-}
+KIND = "7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e"
+ROWS = {row.name: row for row in QUEUE.at(Door.NODE) if row.is_written}
+
+
+def value_of(row: Property) -> tuple[Any, tuple[str, ...]]:
+    """A value other than the default, as in documents, and the words for it at the command line."""
+    form = row.form
+    if row.public:
+        return row.default, (row.option, str(row.default))  # another one is for public queues
+    if form is FLAG:
+        return True, (row.option,)
+    value: Any = min(form.most or 60, 60) if form.type is int else next(iter(form.choices), "Orders")
+    value = KIND if form is GUID else "234.1.1.1:8001" if form is MULTICAST else value
+    return value, (row.option, str(value))
 
 
 def ask(node: NodeProcess, method: str, path: str, **options: Any) -> httpx.Response:
@@ -32,9 +32,8 @@ def ask(node: NodeProcess, method: str, path: str, **options: Any) -> httpx.Resp
 
 
 def test_a_queue_is_created_with_every_property_by_its_one_name(node: NodeProcess, command: Command) -> None:
-    assert WRITTEN.keys() == {row.name for row in QUEUE.at(Door.NODE) if row.is_written}
-    expected = {name: value for name, (value, _) in WRITTEN.items()}
-    words = [word for _, words in WRITTEN.values() for word in words]
+    expected = {name: value_of(row)[0] for name, row in ROWS.items()}
+    words = [word for row in ROWS.values() for word in value_of(row)[1]]
     created = command("queue", "create", "by-option", *words, "--json")
     assert created.err == "" and expected.items() <= created.json.items()
     document = ask(node, "POST", "/v1/queues", json={"name": "by-document", **expected}).json()
@@ -69,8 +68,8 @@ def test_a_value_that_the_row_refuses_is_refused_at_every_door_with_its_words(
 
 
 def test_none_is_null_at_every_door(node: NodeProcess, queue: str, command: Command) -> None:
-    none = {row.name: row for row in QUEUE.at(Door.NODE) if row.is_written and row.form.nullable}
-    given = [word for name in none for word in WRITTEN[name][1]]
+    none = {name: row for name, row in ROWS.items() if row.form.nullable}
+    given = [word for row in none.values() for word in value_of(row)[1]]
     words = [word for row in none.values() for word in (row.option, "none")]
     assert command("queue", "set", queue, *given).code == 0
     by_option = command("queue", "set", queue, *words, "--json").json

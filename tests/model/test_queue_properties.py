@@ -1,7 +1,7 @@
 """The properties of a queue are those of the table: in the typed interface, and with the values that rows permit."""
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -9,7 +9,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueAttributes, QueueInformation, QueueProperties
 from qmnode.model.queue import DEFAULT_PROPERTIES
 from qmnode.model.queue_manager import QueueManager
-from qmnode.objects.table import QUEUE
+from qmnode.objects.table import QUEUE, AddedProperties
 from qmnode.structures.error_codes import ErrorCode
 from tests.model.conftest import Node
 
@@ -17,8 +17,9 @@ PATH = r".\private$\orders"
 
 
 def test_the_typed_interface_has_the_properties_of_the_table_with_their_defaults() -> None:
-    assert QueueProperties.__annotations__ == QueueAttributes.__annotations__
-    assert QueueProperties.__annotations__.keys() == DEFAULT_PROPERTIES.keys()
+    assert get_type_hints(QueueProperties) == get_type_hints(QueueAttributes)
+    assert get_type_hints(QueueProperties).keys() == DEFAULT_PROPERTIES.keys()
+    assert AddedProperties.__annotations__.keys() == {row.name for row in QUEUE.values() if row.added}
     shown = {field.name: field.default for field in fields(QueueInformation)}
     written = {name: QUEUE[name].default for name in DEFAULT_PROPERTIES if QUEUE[name].form.type is not bytes}
     assert {name: shown[name] for name in written} == written
@@ -60,8 +61,10 @@ async def test_a_value_that_the_row_does_not_permit_is_neither_created_nor_set(
     assert await qm.queue(PATH) == before
 
 
-def test_each_property_has_a_value_that_is_refused() -> None:
-    assert {name for name, _, _ in REFUSED} == DEFAULT_PROPERTIES.keys() - {"transactional"}
+async def test_every_property_refuses_what_is_no_value_of_it(qm: QueueManager) -> None:
+    for name in DEFAULT_PROPERTIES:
+        with pytest.raises(MessageQueuingError, match=f"{name}=.*: expected "):
+            await qm.create_queue(PATH, **{name: [name]})  # type: ignore[arg-type]
 
 
 async def test_a_public_queue_has_a_base_priority(qm: QueueManager) -> None:
