@@ -106,17 +106,21 @@ def validate(declared: Declared, as_json: AsJson = False) -> None:
     """Check a declared enterprise, without a directory."""
     if as_json:
         problems: tuple[Problem, ...] = ()
+        notes: tuple[Problem, ...] = ()
         try:
-            warnings = load(declared).warnings
+            checked = load(declared)
+            warnings, notes = checked.warnings, checked.notes
         except DeclarationError as error:
             problems, warnings = error.problems, error.warnings
-        listed = {"problems": problems, "warnings": warnings}
+        listed = {"problems": problems, "warnings": warnings, "notes": notes}
         print_document({kind: [asdict(problem) for problem in those] for kind, those in listed.items()})
         raise typer.Exit(FAILED if problems else 0)
     with _explained():
         checked = load(declared)
         for warning in checked.warnings:
             typer.echo(f"warning: {warning}", err=True)
+        for note in checked.notes:
+            typer.echo(f"note: {note}", err=True)
         declaration = checked.declaration
         counts = {
             "site": len(declaration.sites) + len(declaration.foreign_sites),

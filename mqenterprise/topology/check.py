@@ -1,16 +1,20 @@
 """Check the declaration as a whole: duplicate names, dangling references, roles that do not fit."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
+from pydantic import BaseModel
+
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
-from mqenterprise.topology.declaration import Declaration, Machine, RoutingLink
+from mqenterprise.topology.declaration import SECTIONS, Declaration, Machine, RoutingLink
 from mqenterprise.topology.loader import Loaded, Sources, load_models
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean, in_order
+from qmnode.objects.rows import Door, Property, Rows
+from qmnode.objects.table import ENTERPRISE
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Checked:
     sources: Sources
     certificates: Mapping[str, tuple[str, ...]]
     warnings: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    """Properties that nothing obeys, and names of earlier releases."""
 
 
 def load(start: FilePath) -> Checked:
@@ -35,7 +41,36 @@ def load(start: FilePath) -> Checked:
     certificates = read_certificates(loaded, checker.found)
     if checker.found:
         raise DeclarationError(checker.found, checker.warnings)
-    return Checked(loaded.declaration, loaded.sources, certificates, in_order(checker.warnings))
+    notes = (*loaded.notes, *_unobeyed(loaded))
+    return Checked(loaded.declaration, loaded.sources, certificates, in_order(checker.warnings), notes)
+
+
+def _unobeyed(loaded: Loaded) -> Iterator[Problem]:
+    """Yield a note for each property that a declared object has, and that nothing obeys."""
+    declared = loaded.declaration
+    sections: list[tuple[Path, Sequence[BaseModel], Rows]] = [(("enterprise",), [declared.enterprise], ENTERPRISE)]
+    sections += [((name,), getattr(declared, name), rows) for name, (_, rows) in SECTIONS.items()]
+    for path, items, rows in sections:
+        for row in rows.at(Door.DECLARATION):
+            if not row.unobeyed:
+                continue
+            found = [position for position, item in enumerate(items) if _has(item, row)]
+            if not found:
+                continue
+            here = path if path == ("enterprise",) else (*path, found[0])
+            role = f"{row.name}: " if row.name not in type(items[0]).model_fields else ""
+            others = f" (here and in {len(found) - 1} more of the {path[0]})" if len(found) > 1 else ""
+            yield loaded.sources.note(
+                (*here, "roles" if role else row.name),
+                f"{role}{row.unobeyed}; it is written to the directory and has no effect{others}",
+            )
+
+
+def _has(item: BaseModel, row: Property) -> bool:
+    """Whether an object has another value than the default."""
+    if row.name in type(item).model_fields:
+        return bool(getattr(item, row.name) != row.form.write(row.default))
+    return isinstance(item, Machine) and row.name in item.roles
 
 
 def contradictions(declared: Declaration) -> list[Problem]:

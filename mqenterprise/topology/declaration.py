@@ -7,23 +7,18 @@ they are not declared.
 
 import ipaddress
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
+from pydantic_core import PydanticKnownError
 
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
+from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Property, Rows
+from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, ROUTING_LINK, SITE, USER
 from qmnode.settings.bridges import BridgeName, BridgeSettings
-from qmnode.settings.sizes import UNLIMITED as UNLIMITED
-from qmnode.settings.units import Quota
+from qmnode.settings.sizes import quota_value
 
-MINIMUM_COST, MAXIMUM_COST = 1, 999_999
-"""A routing link's cost (MS-MQDMPR 3.1.1.8)."""
-
-Seconds = Annotated[int, Field(ge=0, le=0x7FFFFFFF)]
-Cost = Annotated[int, Field(ge=MINIMUM_COST, le=MAXIMUM_COST)]
-
-PrivacyLevel = Literal["none", "optional", "body"]
-OperatingSystem = Literal["other", "foreign", "win95", "win_client", "win_server", "win_enterprise"]
 Role = Literal["routing_server", "supporting_server", "directory_server", "client", "connector"]
 Right = Literal[
     "receive",
@@ -42,21 +37,23 @@ Right = Literal[
 ]
 
 
+def _quota(written: object) -> object:
+    if written is None:  # nothing was written: 'none' is no quota
+        raise PydanticKnownError("int_type")
+    value = quota_value(written)
+    return None if value == NO_QUOTA and not isinstance(value, bool) else value
+
+
+def _normal(form: Form) -> Callable[[str], Any]:
+    """Return the function that gives a text its one written form."""
+    return lambda text: form.write(form.read(text))
+
+
 def _guid(text: str) -> str:
-    if not re.fullmatch(r"\{?[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\}?", text):
-        raise ValueError("a GUID looks like 12345678-9abc-def0-1234-56789abcdef0")
-    return text.strip("{}").lower()
-
-
-def _multicast(text: str) -> str:
-    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,3}){3}):(\d{1,5})", text)
     try:
-        address = ipaddress.IPv4Address(match[1]) if match else None
-    except ipaddress.AddressValueError:
-        address = None
-    if match is None or address is None or not address.is_multicast or int(match[2]) > 65535:
-        raise ValueError("a multicast address is ADDRESS:PORT with an address from 224.0.0.0 to 239.255.255.255")
-    return f"{address}:{int(match[2])}"
+        return str(_normal(GUID)(text))
+    except ValueError:
+        raise ValueError("a GUID looks like 12345678-9abc-def0-1234-56789abcdef0") from None
 
 
 def _address(text: str) -> str:
@@ -72,101 +69,124 @@ def _dns_name(text: str) -> str:
     return text
 
 
-Guid = Annotated[str, AfterValidator(_guid)]
-MulticastAddress = Annotated[str, AfterValidator(_multicast)]
 Address = Annotated[str, AfterValidator(_address)]
 DnsName = Annotated[str, AfterValidator(_dns_name)]
+Quota = Annotated[
+    Annotated[int, Field(ge=0, le=NO_QUOTA)] | None,
+    BeforeValidator(
+        _quota,
+        json_schema_input_type=Annotated[int, Field(ge=0, le=NO_QUOTA)]
+        | Annotated[str, Field(pattern=r"^ *([Nn][Oo][Nn][Ee]|[0-9]+(\.[0-9]+)? *([KMGTkmgt]([Ii]?[Bb])?)?) *$")],
+    ),
+    PlainSerializer(lambda quota: "none" if quota is None else quota, when_used="json"),
+]
+"""A number of KB, a size with a unit (``1GB``), or ``none``, which is None."""
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _type(form: Form) -> Any:
+    """The type of a field for the written values of a form."""
+    if form is QUOTA:
+        return Quota
+    if form.choices:
+        literal: Any = Literal
+        return literal[tuple(form.choices)]
+    if form is FLAG:
+        return bool
+    if form.type is int:
+        return Annotated[int, Field(ge=form.least, le=form.most)]
+    if form is GUID:
+        return Annotated[str, AfterValidator(_guid)] | None
+    return Annotated[str, AfterValidator(_normal(form))] | None if form.nullable else Label
+
+
+def _description(row: Property) -> str:
+    size = "; kilobytes, a size such as 10MB, or none" if row.form is QUOTA else ""
+    attribute = f"{row.attribute}, " if row.attribute else ""
+    return f"{row.sentence}{size} ({attribute}{row.section})"
+
+
+def _properties(rows: Rows, *other: str) -> Callable[[type[Model]], type[Model]]:
+    """Give a model a field for each declared row. Its own annotation of a row is kept, and required without a default.
+
+    ``other`` properties of the object are declared in another way.
+    """
+
+    def complete(model: type[Model]) -> type[Model]:
+        fields: dict[str, Any] = {}
+        for row in rows.at(Door.DECLARATION):
+            if row.name in other:
+                continue
+            own = model.model_fields.get(row.name)
+            annotation = _type(row.form) if own is None else own.rebuild_annotation()
+            about: dict[str, Any] = {"description": _description(row)}
+            if own is None or not own.is_required():
+                about["default"] = row.form.write(row.default)
+            if row.form is QUOTA and about["default"] is None:
+                about["json_schema_extra"] = {"default": "none"}
+            if row.form.type is tuple and row.form.most is not None:
+                about["max_length"] = row.form.most
+            fields[row.name] = (annotation, Field(**about))
+        made: Any = create_model(model.__name__, __base__=model, __module__=model.__module__, **fields)
+        made.__doc__ = model.__doc__
+        return made  # type: ignore[no-any-return]
+
+    return complete
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+@_properties(ENTERPRISE)
 class Enterprise(_Model):
     """Settings of the whole enterprise (MS-MQDMPR 3.1.1.6, mSMQEnterpriseSettings of MS-MQDSSM 2.2.1)."""
 
     name: CommonName = Field(description="What the operators call the enterprise; not stored in the directory")
-    weakened_security: bool = Field(
-        default=False,
-        description="Queue managers use their own identity for the directory (mSMQNameStyle, MS-MQDSSM 3.1.6.11.3.2)",
-    )
-    default_time_to_live: Seconds = Field(
-        default=345_600,
-        description="Seconds that a message has to reach its queue (mSMQLongLived, MS-MQMQ 2.3.5.15, MS-MQDSSM <13>)",
-    )
-    change_notification: bool = Field(
-        default=True,
-        description="Queue managers without LDAP are told of changes (mSMQCSPName Y or N, MS-MQDSSM 3.1.6.7.3.4, <13>)",
-    )
-    old_directory: bool = Field(
-        default=False, description="The directory is MSMQ 1.0's (mSMQVersion 3, else 200, MS-MQDSSM 3.1.6.7.3.2)"
-    )
 
 
+@_properties(SITE, "foreign")
 class Site(_Model):
     """A site: machines that reach each other directly (MS-MQDMPR 3.1.1.7)."""
 
     name: CommonName
-    intra_site_replication_interval: Seconds = Field(
-        default=2, description="Seconds, within the site (mSMQInterval1, MS-MQMQ 2.3.3.5)"
-    )
-    inter_site_replication_interval: Seconds = Field(
-        default=10, description="Seconds, between sites (mSMQInterval2, MS-MQMQ 2.3.3.6)"
-    )
-    migrated_from_msmq10: bool = Field(default=False, description="mSMQNt4Stub (MS-MQMQ 2.3.3.10)")
 
 
 class ForeignSite(Site):
     """A network of another message system behind a connector (MS-MQDMPR 3.1.1.9; ForeignSite of 3.1.1.7)."""
 
 
+@_properties(ROUTING_LINK)
 class RoutingLink(_Model):
     """A link between two sites with its cost and site gates (MS-MQDMPR 3.1.1.8)."""
 
     sites: Annotated[tuple[CommonName, ...], Field(min_length=2, max_length=2, strict=False)] = Field(
         description="The two sites that the link joins, in either order"
     )
-    cost: Cost = Field(description="The lower, the better the link")
-    site_gates: Annotated[tuple[MachineName, ...], Field(strict=False)] = Field(
-        default=(), description="Routing servers of either site that all messages over the link pass"
-    )
-    description: Label = ""
+    cost: Annotated[int, Field(ge=ROUTING_LINK["cost"].form.least, le=ROUTING_LINK["cost"].form.most)]
+    site_gates: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
 
 
+@_properties(MACHINE, *get_args(Role))
 class Machine(_Model):
     """A computer with a queue manager (MS-MQDMPR 3.1.1.1)."""
 
     name: MachineName
-    sites: Annotated[tuple[CommonName, ...], Field(max_length=64, strict=False)] = Field(
-        default=(), description="Sites it belongs to; a connector names its foreign sites under foreign_sites"
-    )
+    sites: Annotated[tuple[CommonName, ...], Field(strict=False)] = ()
     roles: Annotated[tuple[Role, ...], Field(strict=False)] = Field(
         default=("client",), description="What the machine does for others (MS-MQDMPR 3.1.1.1)"
     )
     foreign_sites: Annotated[tuple[CommonName, ...], Field(strict=False)] = Field(
         default=(), description="Foreign sites that this connector, or foreign machine, belongs to"
     )
-    dns_name: DnsName | None = Field(default=None, description="Fully qualified name (dNSHostName)")
+    dns_name: DnsName | None = None
     addresses: Annotated[tuple[Address, ...], Field(strict=False)] = Field(
         default=(), description="Addresses for the inventory; the directory does not hold them"
     )
-    out_routing_servers: Annotated[tuple[MachineName, ...], Field(max_length=3, strict=False)] = Field(
-        default=(), description="Routing servers that all its outgoing messages pass (MS-MQDMPR 3.1.1.1)"
-    )
-    in_routing_servers: Annotated[tuple[MachineName, ...], Field(max_length=3, strict=False)] = Field(
-        default=(), description="Routing servers that all its incoming messages pass (MS-MQDMPR 3.1.1.1)"
-    )
-    # MS-MQDMPR says bytes, but 0x00100000 bytes would hold no backlog, and Windows counts kilobytes as for a queue.
-    quota: Quota = Field(
-        default=0x0010_0000,
-        description="Kilobytes, or a size such as 10MB, of all queues (mSMQQuota; MS-MQDMPR 3.1.1.1)",
-    )
-    journal_quota: Quota = Field(
-        default=UNLIMITED, description="Kilobytes, or a size such as 10MB, of all journals (MS-MQMQ 2.3.2.14)"
-    )
-    foreign: bool = Field(default=False, description="Not a queue manager but a foreign system (MS-MQMQ 2.3.2.18)")
-    operating_system: OperatingSystem = Field(default="other", description="mSMQOSType (MS-MQDSSM 3.1.6.1.1.4)")
-    version: Label = Field(default="", description="Version of the queue manager (mSMQComputerTypeEx)")
+    out_routing_servers: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
+    in_routing_servers: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
+    quota: Quota = None
+    foreign: bool = False
 
 
 class Access(_Model):
@@ -179,36 +199,22 @@ class Access(_Model):
     deny: Annotated[tuple[Right, ...], Field(strict=False)] = ()
 
 
+@_properties(QUEUE)
 class Queue(_Model):
     """A public queue (MS-MQDMPR 3.1.1.2; defaults of 3.1.7.1.33)."""
 
     machine: MachineName = Field(description="The machine that holds the queue")
     name: QueueName
-    label: Label = Field(default="", description="MS-MQMQ 2.3.1.8")
-    type: Guid | None = Field(default=None, description="The type of service, for applications (MS-MQMQ 2.3.1.2)")
-    transactional: bool = Field(default=False, description="Fixed at creation (MS-MQMQ 2.3.1.13)")
-    journal: bool = Field(default=False, description="Copies of received messages are kept (MS-MQMQ 2.3.1.4)")
-    quota: Quota = Field(default=UNLIMITED, description="Kilobytes, a size such as 10MB, or none (MS-MQMQ 2.3.1.5)")
-    journal_quota: Quota = Field(
-        default=UNLIMITED, description="Kilobytes, a size such as 10MB, or none (MS-MQMQ 2.3.1.7)"
-    )
-    authenticate: bool = Field(default=False, description="Only authenticated messages (MS-MQMQ 2.3.1.11)")
-    privacy_level: PrivacyLevel = Field(default="optional", description="MS-MQMQ 2.3.1.12")
-    base_priority: Annotated[int, Field(ge=-32768, le=32767)] = Field(default=0, description="MS-MQMQ 2.3.1.6")
-    multicast_address: MulticastAddress | None = Field(default=None, description="ADDRESS:PORT (MS-MQMQ 2.3.1.23)")
-    access: Annotated[tuple[Access, ...], Field(strict=False)] | None = Field(
-        default=None, description="The whole access list; left alone when it is not declared"
-    )
+    quota: Quota = None
+    access: Annotated[tuple[Access, ...], Field(strict=False)] | None = None
 
 
+@_properties(USER)
 class User(_Model):
     """A user with the certificates that sign its messages (MS-MQDMPR 3.1.1.15)."""
 
     name: CommonName
-    certificates: Annotated[tuple[str, ...], Field(max_length=64, strict=False)] | None = Field(
-        default=None,
-        description="PEM files, relative to this file, or PEM text in place; left alone when it is not declared",
-    )
+    certificates: Annotated[tuple[str, ...], Field(max_length=64, strict=False)] | None = None
 
 
 class Bridge(BridgeSettings):
@@ -236,3 +242,14 @@ class Declaration(_Model):
     queues: Annotated[tuple[Queue, ...], Field(strict=False)] = ()
     users: Annotated[tuple[User, ...], Field(strict=False)] = ()
     bridges: Annotated[tuple[Bridge, ...], Field(strict=False)] = ()
+
+
+SECTIONS: Final[Mapping[str, tuple[type[BaseModel], Rows]]] = {
+    "sites": (Site, SITE),
+    "foreign_sites": (ForeignSite, SITE),
+    "routing_links": (RoutingLink, ROUTING_LINK),
+    "machines": (Machine, MACHINE),
+    "queues": (Queue, QUEUE),
+    "users": (User, USER),
+}
+"""The model and the rows of each section of a declaration whose objects are in the directory."""

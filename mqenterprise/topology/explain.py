@@ -8,22 +8,18 @@ from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.problems import Path, did_you_mean
+from qmnode.objects.rows import QUOTA, Rows
+from qmnode.objects.table import ENTERPRISE
 from qmnode.settings.bridges import SecretSettings
 
-_MODELS: dict[str, type[BaseModel]] = {
+_MODELS: dict[str, type[BaseModel]] = {name: model for name, (model, _) in declaration.SECTIONS.items()} | {
     "enterprise": declaration.Enterprise,
-    "sites": declaration.Site,
-    "foreign_sites": declaration.ForeignSite,
-    "routing_links": declaration.RoutingLink,
-    "machines": declaration.Machine,
-    "queues": declaration.Queue,
-    "users": declaration.User,
     "bridges": declaration.Bridge,
     "password_secret": SecretSettings,
     "access": declaration.Access,
 }
+_ROWS: dict[str, Rows] = {name: rows for name, (_, rows) in declaration.SECTIONS.items()} | {"enterprise": ENTERPRISE}
 
-_QUOTA = f"kilobytes from 0 to {declaration.UNLIMITED}, or a size such as 10MB"
 _WANTED = {
     "string_type": "a text",
     "bool_type": "true or false",
@@ -82,13 +78,11 @@ def _what(path: Path) -> str:
 
 
 def _range(path: Path) -> str:
-    ranges = {
-        "cost": f"a cost from {declaration.MINIMUM_COST} to {declaration.MAXIMUM_COST} (MS-MQDMPR 3.1.1.8)",
-        "base_priority": "a priority from -32768 to 32767 (MS-MQMQ 2.3.1.6)",
-        "quota": _QUOTA,
-        "journal_quota": _QUOTA,
-    }
-    return ranges.get(str(path[-1]), "seconds from 0 to 2147483647")
+    """The range of a number, from its row."""
+    row = _ROWS[str(path[0])][str(path[-1])]
+    form, name = row.form, row.name.replace("_", " ")
+    otherwise = ", a size such as 10MB, or none" if form is QUOTA else ""
+    return f"{form.unit or f'a {name}'} from {form.least} to {form.most}{otherwise} ({row.section})"
 
 
 def _count(context: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from mqenterprise.topology.certificates import as_pem
 from mqenterprise.topology.check import load
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.resources import Kind, Resource, Table
+from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ROLES = ("routing_server", "supporting_server", "directory_server")
@@ -94,9 +94,13 @@ def declared_sections(table: Table, name: str) -> dict[str, Any]:
 
 
 def _changed(model: type[BaseModel], values: Any, *but: str) -> Item:
-    """Return the values that differ from the model's defaults."""
+    """Return the values that differ from the model's defaults, as they are declared."""
     return {
-        name: list(values[name]) if isinstance(values[name], tuple) else values[name]
+        name: list(values[name])
+        if isinstance(values[name], tuple)
+        else "none"
+        if values[name] is None and name in QUOTAS
+        else values[name]
         for name, field in model.model_fields.items()
         if name in values and name not in but and values[name] != field.default
     }

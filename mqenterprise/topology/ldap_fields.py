@@ -17,6 +17,7 @@ from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.mapping import Attribute, ObjectMapping, Values, default_of
 from mqenterprise.topology.resources import Value
 from qmnode.directory.port import OperatingSystemType
+from qmnode.objects.rows import QUOTA
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
@@ -116,8 +117,8 @@ MACHINE: Final = {
     "routing_server": _field(mapping.QUEUE_MANAGER, "routing_server"),
     "supporting_server": _field(mapping.QUEUE_MANAGER, "supporting_server"),
     "directory_server": _field(mapping.QUEUE_MANAGER, "directory_server"),
-    "quota": _field(mapping.QUEUE_MANAGER, "queue_manager_quota"),
-    "journal_quota": _field(mapping.QUEUE_MANAGER, "journal_quota"),
+    "quota": _field(mapping.QUEUE_MANAGER, "queue_manager_quota", QUOTA.read, QUOTA.write),
+    "journal_quota": _field(mapping.QUEUE_MANAGER, "journal_quota", QUOTA.read, QUOTA.write),
     "foreign": _field(mapping.QUEUE_MANAGER, "foreign_system"),
     "operating_system": _field(
         mapping.QUEUE_MANAGER, "operating_system_type", _OPERATING_SYSTEMS.__getitem__, _SYSTEM_NAMES.__getitem__
@@ -137,10 +138,10 @@ QUEUE: Final = {
     "label": _field(mapping.QUEUE, "label"),
     "type": _field(mapping.QUEUE, "type", lambda text: guid_from_text(text) if text else None, _no_null_guid),
     "transactional": _field(mapping.QUEUE, "transactional"),
-    "journal": _field(mapping.QUEUE, "journaling"),
-    "quota": _field(mapping.QUEUE, "quota"),
-    "journal_quota": _field(mapping.QUEUE, "journal_quota"),
-    "authenticate": _field(mapping.QUEUE, "authentication"),
+    "journaling": _field(mapping.QUEUE, "journaling"),
+    "quota": _field(mapping.QUEUE, "quota", QUOTA.read, QUOTA.write),
+    "journal_quota": _field(mapping.QUEUE, "journal_quota", QUOTA.read, QUOTA.write),
+    "authentication": _field(mapping.QUEUE, "authentication"),
     "privacy_level": _field(
         mapping.QUEUE, "privacy_level", _PRIVACY.__getitem__, lambda level: QueuePrivacyLevel(level).name.lower()
     ),

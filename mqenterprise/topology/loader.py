@@ -8,6 +8,7 @@ Line numbers cost nothing without errors: files are read into plain data, and pa
 when an error in them needs a line.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from mqenterprise.topology import problems as faults
+from mqenterprise.topology.declaration import SECTIONS as MODELS
 from mqenterprise.topology.declaration import Declaration, Right, Role
 from mqenterprise.topology.explain import explain
 from mqenterprise.topology.problems import DeclarationError, Problem
@@ -128,14 +130,25 @@ class Sources:
     """A file or a section could not be read."""
     origins: dict[str, list[tuple[int, Path, int]]] = field(default_factory=dict)
     """For each section: (first position in the joined list, file, its first position in that file)."""
+    renamed: dict[faults.Path, str] = field(default_factory=dict)
+    """The name of an earlier release that the file has at a path."""
     _trees: dict[Path, yaml.Node | None] = field(default_factory=dict)
 
     def problem(self, path: faults.Path, sentence: str) -> Problem:
         """Return a :class:`Problem` at a path of the joined declaration."""
-        file, local = self.locate(path)
+        file, local = self.locate(self._as_written(path))
         if file is None:
             return Problem(str(self.files[0]) if self.files else "(nothing)", 0, faults.in_words(path), sentence)
         return Problem(str(file), self.line(file, local), faults.in_words(local), sentence)
+
+    def note(self, path: faults.Path, sentence: str) -> Problem:
+        """Return a :class:`Problem` without its line, which would cost a second reading of a large file."""
+        file, local = self.locate(self._as_written(path))
+        return Problem("(nothing)" if file is None else str(file), 0, faults.in_words(local), sentence)
+
+    def _as_written(self, path: faults.Path) -> faults.Path:
+        old = self.renamed.get(path[:3])
+        return path if old is None else (*path[:2], old, *path[3:])
 
     def locate(self, path: faults.Path) -> tuple[Path | None, faults.Path]:
         """Return the file that holds ``path``, and the path inside that file."""
@@ -189,6 +202,8 @@ class Loaded:
     doubtful: frozenset[str] = frozenset()
     incomplete: bool = False
     """Parts could not be read: a name that is nowhere may be in them."""
+    notes: tuple[Problem, ...] = ()
+    """Names of earlier releases, with the new ones."""
 
 
 def load_models(start: Path) -> Loaded:
@@ -213,19 +228,49 @@ def load_models(start: Path) -> Loaded:
             sentence = f"{empty}there is no 'enterprise' section; begin with 'enterprise: {{name: ...}}'"
             found.append(Problem(str(sources.files[0]), 1, "", sentence))
         joined["enterprise"] = {"name": "x"}
+    notes = tuple(_rename(joined, sources, found))
     try:
         declaration = Declaration.model_validate(joined)
     except ValidationError as error:
         details = error.errors(include_url=False)
     else:
-        return Loaded(declaration, sources, tuple(found), incomplete=incomplete)
+        return Loaded(declaration, sources, tuple(found), incomplete=incomplete, notes=notes)
     for detail in details:
         path, sentence = explain(detail, {"roles": get_args(Role), "allow": get_args(Right), "deny": get_args(Right)})
         found.append(sources.problem(path, sentence))
     rest = salvage(joined, details)
     if rest is None:
         raise DeclarationError(found)
-    return Loaded(rest[0], sources, tuple(found), rest[1], incomplete)
+    return Loaded(rest[0], sources, tuple(found), rest[1], incomplete, notes)
+
+
+def _rename(joined: dict[str, Any], sources: Sources, found: list[Problem]) -> Iterator[Problem]:
+    """Give properties their names of this release, and yield a note for each earlier name that is used."""
+    for section, (_, rows) in MODELS.items():
+        aliases = {alias: row.name for row in rows.values() for alias in row.aliases}
+        first: dict[str, faults.Path] = {}
+        count: Counter[str] = Counter()
+        for position, item in enumerate(joined[section] if aliases else ()):
+            if not isinstance(item, dict) or aliases.keys().isdisjoint(item):
+                continue
+            renamed: dict[Any, Any] = {}
+            for name, value in item.items():
+                new: str = aliases.get(name) or name
+                path: faults.Path = (section, position, new)
+                if new in renamed:
+                    other = sources.renamed.pop(path, new)
+                    sentence = f"{other!r} and {name!r} are one property; keep {new!r}"
+                    found.append(sources.problem((section, position, name), sentence))
+                elif name != new:
+                    sources.renamed[path] = name
+                    first.setdefault(name, path)
+                    count[name] += 1
+                renamed[new] = value
+            joined[section][position] = renamed
+        for name, place in first.items():
+            new = aliases[name]
+            others = f" (here and {count[name] - 1} times more)" if count[name] > 1 else ""
+            yield sources.note(place, f"the name is {new} now; {name} is taken for one more release{others}")
 
 
 def _files(start: Path, found: list[Problem]) -> Iterator[Path]:

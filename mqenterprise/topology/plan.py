@@ -13,6 +13,7 @@ from mqenterprise.topology.resources import (
     FIELDS,
     NAME_PARTS,
     NAMES,
+    QUOTAS,
     Key,
     Kind,
     Reference,
@@ -22,6 +23,8 @@ from mqenterprise.topology.resources import (
     rank_of,
     same,
 )
+from qmnode.objects.rows import NO_QUOTA
+from qmnode.objects.table import ROWS
 
 FORMAT = 1
 """Version of the plan's file format."""
@@ -259,7 +262,7 @@ def _step(data: Mapping[str, Any]) -> Step:
     name = tuple(str(part) for part in data["name"])
     kind = Kind(data["kind"])
     key: Key = () if kind is Kind.ENTERPRISE else tuple(fold(part) for part in name)
-    before, after = ({k: _value(v) for k, v in data[side].items()} for side in ("before", "after"))
+    before, after = (dict(_value(kind, k, v) for k, v in data[side].items()) for side in ("before", "after"))
     for field_name, value in after.items():
         # Python counts a truth value as a number; a plan does not.
         if type(value) not in FIELDS[kind].get(field_name, ()):
@@ -269,9 +272,12 @@ def _step(data: Mapping[str, Any]) -> Step:
     return Step(Action(data["action"]), Reference(kind, key), name, int(data["rank"]), before, after)
 
 
-def _value(value: object) -> Value:
+def _value(kind: Kind, name: str, value: object) -> tuple[str, Value]:
+    """Return a field and its value, of which plans of earlier releases have another form."""
+    row = ROWS[kind].called(name)
+    name = name if row is None else row.name
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
+        return name, tuple(value)
     if value is None or isinstance(value, str | bool | int):
-        return value
+        return name, None if name in QUOTAS and value == NO_QUOTA else value
     raise TypeError(f"{value!r} is no value of a plan")

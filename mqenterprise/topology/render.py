@@ -7,7 +7,7 @@ from rich.text import Text
 
 from mqenterprise.topology.certificates import described
 from mqenterprise.topology.plan import Action, Note, Plan, Step
-from mqenterprise.topology.resources import Value
+from mqenterprise.topology.resources import QUOTAS, Value
 from qmnode.settings.sizes import quota_text
 
 SIGNS = {Action.CREATE: ("+", "green"), Action.UPDATE: ("~", "yellow"), Action.DELETE: ("-", "red")}
@@ -51,7 +51,7 @@ def done_summary(plan: Plan) -> str:
 def _fields(step: Step) -> Iterator[Text]:
     for name, new in step.after.items():
         if step.action is Action.CREATE:
-            if new not in (None, "", ()):
+            if name in QUOTAS or new not in (None, "", ()):
                 yield Text(f"    {name}: {shown(name, new)}")
             continue
         old = step.before.get(name)
@@ -78,12 +78,12 @@ def _items(name: str, old: Value, new: Value) -> Iterator[Text]:
 def shown(name: str, value: Value) -> str:
     """Return a value for display. Control characters and the like are escaped, to protect the terminal."""
     match value:
+        case int() | None if name in QUOTAS:
+            return quota_text(value)
         case None | () | "":
             return "(none)"
         case bool():
             return "yes" if value else "no"
-        case int() if name in ("quota", "journal_quota"):
-            return quota_text(value)
         case tuple():
             return ", ".join(shown(name, item) for item in value)
         case str() if name == "certificates":

@@ -5,68 +5,46 @@ directory full of GUIDs have the same form. Values are texts, numbers, truth val
 equal values mean equal objects.
 """
 
-import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mqenterprise.topology.names import fold
+from qmnode.objects.rows import QUOTA, Door, Property
+from qmnode.objects.rows import Kind as Kind
+from qmnode.objects.table import ROWS
 
 Value = str | int | bool | None | tuple[str, ...]
 Key = tuple[str, ...]
 
-
-class Kind(enum.StrEnum):
-    """The kinds of declared objects in the order of creation, by dependency. Deletion goes the other way."""
-
-    ENTERPRISE = "enterprise"
-    SITE = "site"
-    USER = "user"
-    MACHINE = "machine"
-    ROUTING_LINK = "routing link"
-    QUEUE = "queue"
-
-
 RANK = {kind: 2 * rank for rank, kind in enumerate(Kind)}
-"""A machine refers to routing servers, a link to sites and machines, a queue's access list to users."""
+"""A machine refers to routing servers, a link to sites and machines, a queue's access list to users. Deletion goes the
+other way."""
 
-_FLAG, _NUMBER, _TEXT, _LIST = (bool,), (int,), (str,), (tuple,)
-_OPTIONAL_TEXT = (str, type(None))
+
+def _types(row: Property) -> tuple[type, ...]:
+    return (row.form.type, type(None)) if row.form.nullable or row.default is None else (row.form.type,)
+
+
 FIELDS: Mapping[Kind, Mapping[str, tuple[type, ...]]] = {
-    Kind.ENTERPRISE: {
-        **dict.fromkeys(("weakened_security", "change_notification", "old_directory"), _FLAG),
-        "default_time_to_live": _NUMBER,
-    },
-    Kind.SITE: {
-        **dict.fromkeys(("foreign", "migrated_from_msmq10"), _FLAG),
-        **dict.fromkeys(("intra_site_replication_interval", "inter_site_replication_interval"), _NUMBER),
-    },
-    Kind.USER: {"certificates": _LIST},
-    Kind.MACHINE: {
-        **dict.fromkeys(("sites", "settings", "out_routing_servers", "in_routing_servers"), _LIST),
-        **dict.fromkeys(("routing_server", "supporting_server", "directory_server", "foreign"), _FLAG),
-        **dict.fromkeys(("quota", "journal_quota"), _NUMBER),
-        **dict.fromkeys(("operating_system", "version"), _TEXT),
-        "dns_name": _OPTIONAL_TEXT,
-    },
-    Kind.ROUTING_LINK: {"cost": _NUMBER, "site_gates": _LIST, "description": _TEXT},
-    Kind.QUEUE: {
-        **dict.fromkeys(("transactional", "journal", "authenticate"), _FLAG),
-        **dict.fromkeys(("quota", "journal_quota", "base_priority"), _NUMBER),
-        **dict.fromkeys(("label", "privacy_level"), _TEXT),
-        **dict.fromkeys(("type", "multicast_address"), _OPTIONAL_TEXT),
-        "access": (tuple, type(None)),
-    },
+    kind: {row.name: _types(row) for row in rows.at(Door.DECLARATION)}
+    | ({"settings": (tuple,)} if kind is Kind.MACHINE else {})
+    for kind, rows in ROWS.items()
 }
-"""The fields of each kind, and their types."""
+"""The fields of each kind, and the types of their written values. ``settings`` of a machine are sites."""
 
-NAME_PARTS: Mapping[Kind, int] = dict.fromkeys(Kind, 1) | {
+QUOTAS = frozenset(row.name for rows in ROWS.values() for row in rows.values() if row.form is QUOTA)
+"""Fields in KB. None is no quota."""
+
+NAME_PARTS: Mapping[Kind, int] = dict.fromkeys(ROWS, 1) | {
     Kind.ENTERPRISE: 0,
     Kind.ROUTING_LINK: 2,
     Kind.QUEUE: 2,
 }
 """The number of parts in the name of each kind."""
 
-NAMES = frozenset({"sites", "settings", "site_gates", "out_routing_servers", "in_routing_servers"})
+NAMES = frozenset(
+    {"settings", *(row.name for rows in ROWS.values() for row in rows.values() if row.form.unit == "names")}
+)
 """Fields that hold names of other resources. They are compared without regard to case, as the directory does."""
 
 

@@ -12,21 +12,16 @@ from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.names import fold
+from qmnode.objects.table import ROUTING_LINK
 
-_MODELS: dict[str, type[BaseModel]] = {
-    "sites": declaration.Site,
-    "foreign_sites": declaration.ForeignSite,
-    "routing_links": declaration.RoutingLink,
-    "machines": declaration.Machine,
-    "queues": declaration.Queue,
-    "users": declaration.User,
-    "bridges": declaration.Bridge,
+_MODELS: dict[str, type[BaseModel]] = {name: model for name, (model, _) in declaration.SECTIONS.items()} | {
+    "bridges": declaration.Bridge
 }
 _NAMED = ("sites", "foreign_sites", "machines")
 _ACCEPTED: dict[str, Any] = {
     **dict.fromkeys(("name", "machine", "queue", "address"), "x"),
     "sites": ("x", "y"),
-    "cost": declaration.MINIMUM_COST,
+    "cost": ROUTING_LINK["cost"].default,
     "direction": "out",
     "peer": "amqp://x",
 }

@@ -21,7 +21,7 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Plan, Step, make_plan, needs
 from mqenterprise.topology.problems import in_words
-from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
+from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, resource
 from mqenterprise.topology.session import apply_plan
 from mqenterprise.topology.target import Snapshot
 from mqenterprise.topology.wanted import values_of
@@ -120,7 +120,7 @@ def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, for
     return Change(
         Plan(plan.directory, plan.steps),
         None if before is None or place is None else _complete(place[0], before),
-        _complete(section, item),
+        _complete(section, item | _normal(model, said)),
         tuple(wrong),
     )
 
@@ -206,7 +206,14 @@ def _complete(section: str, item: Item) -> Item:
     values = {name: field.default for name, field in fields if not field.is_required() and name != "addresses"}
     foreign = {"foreign": section == "foreign_sites"} if model in (declaration.Site, declaration.ForeignSite) else {}
     values |= item | foreign
+    values |= {name: None for name in QUOTAS.intersection(values) if values[name] == "none"}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _normal(model: Model, said: Mapping[str, Any]) -> Item:
+    """Return the single values that are given, in the form in which the directory's are shown."""
+    values = {name: getattr(model, name) for name in said}
+    return {name: value for name, value in values.items() if not isinstance(value, tuple)}
 
 
 def _validated(section: str, item: Item) -> Model:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, get_args
+
+from pydantic import BaseModel
 
 from mqenterprise.topology import access
-from mqenterprise.topology.declaration import Enterprise, ForeignSite, Machine, Queue, RoutingLink, Site
+from mqenterprise.topology.declaration import Enterprise, ForeignSite, Machine, Queue, Role, RoutingLink, Site
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Problem
-from mqenterprise.topology.resources import Kind, Table, Value, resource
+from mqenterprise.topology.resources import FIELDS, NAMES, Kind, Table, Value, resource
 
 if TYPE_CHECKING:
     from mqenterprise.topology.check import Checked
@@ -22,13 +25,13 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     with every access entry that names an unknown user or group.
     """
     declared, table = checked.declaration, Table()
-    table.put(resource(Kind.ENTERPRISE, (), _enterprise(declared.enterprise)))
+    table.put(resource(Kind.ENTERPRISE, (), _plain(Kind.ENTERPRISE, declared.enterprise)))
     for site in (*declared.sites, *declared.foreign_sites):
         table.put(resource(Kind.SITE, (site.name,), _site(site)))
     for machine in declared.machines:
         table.put(resource(Kind.MACHINE, (machine.name,), _machine(machine)))
     for link in declared.routing_links:
-        table.put(resource(Kind.ROUTING_LINK, link.sites, _link(link)))
+        table.put(resource(Kind.ROUTING_LINK, link.sites, _plain(Kind.ROUTING_LINK, link)))
     for user in declared.users:
         certificates = checked.certificates.get(fold(user.name))
         table.put(resource(Kind.USER, (user.name,), {} if certificates is None else {"certificates": certificates}))
@@ -42,74 +45,51 @@ def values_of(item: Site | Machine | RoutingLink | Queue) -> dict[str, Value]:
         case Machine():
             return _machine(item)
         case RoutingLink():
-            return _link(item)
+            return _plain(Kind.ROUTING_LINK, item)
         case Queue():
-            return _queue(item)
+            return _plain(Kind.QUEUE, item)
     return _site(item)
 
 
+_MODELS: Final[dict[Kind, type[BaseModel]]] = {
+    Kind.ENTERPRISE: Enterprise,
+    Kind.SITE: Site,
+    Kind.ROUTING_LINK: RoutingLink,
+    Kind.MACHINE: Machine,
+    Kind.QUEUE: Queue,
+}
+_PLAIN: Final = {
+    kind: tuple(name for name in FIELDS[kind] if name in model.model_fields and name != "access")
+    for kind, model in _MODELS.items()
+}
+"""Fields whose values are the declared ones."""
+_DECLARED: Final = {kind: attrgetter(*names) for kind, names in _PLAIN.items()}
+
+
+def _plain(kind: Kind, item: BaseModel) -> dict[str, Value]:
+    values: dict[str, Value] = dict(zip(_PLAIN[kind], _DECLARED[kind](item), strict=True))
+    for name in NAMES.intersection(values):
+        values[name] = _names(values[name])
+    return values
+
+
+def _names(names: object) -> tuple[str, ...]:
+    return tuple(sorted(names, key=fold)) if isinstance(names, tuple) else ()
+
+
 def _site(site: Site) -> dict[str, Value]:
-    return {
-        "foreign": isinstance(site, ForeignSite),
-        "intra_site_replication_interval": site.intra_site_replication_interval,
-        "inter_site_replication_interval": site.inter_site_replication_interval,
-        "migrated_from_msmq10": site.migrated_from_msmq10,
-    }
-
-
-def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names, key=fold))
-
-
-def _enterprise(enterprise: Enterprise) -> dict[str, Value]:
-    return {
-        "weakened_security": enterprise.weakened_security,
-        "default_time_to_live": enterprise.default_time_to_live,
-        "change_notification": enterprise.change_notification,
-        "old_directory": enterprise.old_directory,
-    }
-
-
-def _link(link: RoutingLink) -> dict[str, Value]:
-    return {"cost": link.cost, "site_gates": _names(link.site_gates), "description": link.description}
+    return {"foreign": isinstance(site, ForeignSite), **_plain(Kind.SITE, site)}
 
 
 def _machine(machine: Machine) -> dict[str, Value]:
     sites = _names((*machine.sites, *machine.foreign_sites))
-    serves = {"routing_server", "supporting_server", "directory_server"} & set(machine.roles)
-    values: dict[str, Value] = {
-        "sites": sites,
-        "routing_server": "routing_server" in machine.roles,
-        "supporting_server": "supporting_server" in machine.roles,
-        "directory_server": "directory_server" in machine.roles,
-        # One mSMQSettings object in each site of a machine that serves others (MS-MQDSSM 3.1.6.7.1.9).
-        "settings": sites if serves else (),
-        "out_routing_servers": _names(machine.out_routing_servers),
-        "in_routing_servers": _names(machine.in_routing_servers),
-        "quota": machine.quota,
-        "journal_quota": machine.journal_quota,
-        "foreign": machine.foreign,
-        "operating_system": machine.operating_system,
-        "version": machine.version,
-    }
-    if machine.dns_name is not None:
-        values["dns_name"] = machine.dns_name
-    return values
-
-
-def _queue(queue: Queue) -> dict[str, Value]:
-    return {
-        "label": queue.label,
-        "type": queue.type,
-        "transactional": queue.transactional,
-        "journal": queue.journal,
-        "quota": queue.quota,
-        "journal_quota": queue.journal_quota,
-        "authenticate": queue.authenticate,
-        "privacy_level": queue.privacy_level,
-        "base_priority": queue.base_priority,
-        "multicast_address": queue.multicast_address,
-    }
+    roles: dict[str, Value] = {name: name in machine.roles for name in FIELDS[Kind.MACHINE] if name in get_args(Role)}
+    # One mSMQSettings object in each site of a machine that serves others (MS-MQDSSM 3.1.6.7.1.9).
+    serves = any(roles.values())
+    values = _plain(Kind.MACHINE, machine) | roles | {"sites": sites, "settings": sites if serves else ()}
+    if machine.dns_name is None:
+        del values["dns_name"]
+    return {name: values[name] for name in FIELDS[Kind.MACHINE] if name in values}
 
 
 def _queues(checked: Checked, canonical: Callable[[str], str | None], table: Table) -> None:
@@ -124,7 +104,7 @@ def _queues(checked: Checked, canonical: Callable[[str], str | None], table: Tab
         return known
 
     for position, queue in enumerate(checked.declaration.queues):
-        values = _queue(queue)
+        values = _plain(Kind.QUEUE, queue)
         if queue.access is not None:
             try:
                 values["access"] = access.normal(queue.access, name)

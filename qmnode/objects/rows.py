@@ -186,11 +186,10 @@ MULTICAST: Final = Form(
 )
 
 
-def names(most: int, of: Kind) -> Form:
+def names(of: Kind, most: int | None = None) -> Form:
     """Names of other objects, which the directory compares without regard to case."""
-    return Form(
-        f"at most {most} names, each of a {of}", lambda value: isinstance(value, tuple), tuple, most=most, unit="names"
-    )
+    words = f"{'names' if most is None else f'at most {most} names'}, each of a {of}"
+    return Form(words, lambda value: isinstance(value, tuple), tuple, most=most, unit="names")
 
 
 def octets(count: int | None = None) -> Form:

@@ -119,7 +119,7 @@ ROUTING_LINK: Final = Rows(
             obeyed_by="qmnode.routing.router",
         ),
         Property(
-            *("site_gates", names(64, Kind.MACHINE), ()),
+            *("site_gates", names(Kind.MACHINE), ()),
             *("Routing servers of either site that all messages over the link pass", "MS-MQDMPR 3.1.1.8"),
             *("mSMQSiteGates", "3.1.6.1.4.6", "site_gate_identifier_list"),
             doors=_ENTERPRISE,
@@ -139,7 +139,7 @@ MACHINE: Final = Rows(
     Kind.MACHINE,
     (
         Property(
-            *("sites", names(64, Kind.SITE), (), "Sites that it belongs to", "MS-MQDMPR 3.1.1.1"),
+            *("sites", names(Kind.SITE, 64), (), "Sites that it belongs to", "MS-MQDMPR 3.1.1.1"),
             *("mSMQSites", "3.1.6.1.1.2", "site_identifier_list"),
             doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.snapshot",
@@ -163,13 +163,13 @@ MACHINE: Final = Rows(
             unobeyed="nodes ask the directory itself",
         ),
         Property(
-            *("out_routing_servers", names(3, Kind.MACHINE), (), _PASSED.format("outgoing"), "MS-MQDMPR 3.1.1.1"),
+            *("out_routing_servers", names(Kind.MACHINE, 3), (), _PASSED.format("outgoing"), "MS-MQDMPR 3.1.1.1"),
             *("mSMQOutRoutingServers", "3.1.6.1.1.6", "out_routing_server_identifier_list"),
             doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
         Property(
-            *("in_routing_servers", names(3, Kind.MACHINE), (), _PASSED.format("incoming"), "MS-MQDMPR 3.1.1.1"),
+            *("in_routing_servers", names(Kind.MACHINE, 3), (), _PASSED.format("incoming"), "MS-MQDMPR 3.1.1.1"),
             *("mSMQInRoutingServers", "3.1.6.1.1.7", "in_routing_server_identifier_list"),
             doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",

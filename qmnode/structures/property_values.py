@@ -17,17 +17,6 @@ class Authentication(IntEnum):
     MQ_AUTHENTICATE = 1
 
 
-class OperatingSystem(IntEnum):
-    """PROPID_QM_OS, 2.3.2.19: the operating system of the computer."""
-
-    MSMQ_OS_NONE = 0x00000000
-    MSMQ_OS_FOREIGN = 0x00000100
-    MSMQ_OS_95 = 0x00000200
-    MSMQ_OS_NTW = 0x00000300
-    MSMQ_OS_NTS = 0x00000400
-    MSMQ_OS_NTE = 0x00000500
-
-
 class ConnectedState(StrEnum):
     """PROPID_MGMT_MSMQ_CONNECTED, 2.3.11.4: whether the queue manager is online."""
 

@@ -136,13 +136,24 @@ class TestQueue:
         queue = {"machine": machine, "name": "orders/é"}
 
         made = modules.settle("queue", **queue, label="Orders", transactional=True, multicast_address="234.1.1.1:8001")
-        modules.settle("queue", **queue, journal=True, quota="100 KB", multicast_address="")
+        modules.settle("queue", **queue, journaling=True, quota="100 KB", multicast_address="")
 
         (found,) = modules.run("queue_info", machine=machine)["queues"]
         assert found["identifier"] == made["queue"]["identifier"] is not None
-        assert (found["label"], found["transactional"], found["journal"], found["quota"]) == ("Orders", True, True, 100)
+        assert (found["label"], found["transactional"], found["journaling"]) == ("Orders", True, True)
+        assert (found["quota"], found["journal_quota"]) == (100, None)
         assert found["multicast_address"] is None
         modules.settle("queue", **queue, state="absent")
+
+    def test_names_of_the_release_before_are_taken_and_the_new_ones_named(self, modules: Modules, machine: str) -> None:
+        done = modules.run("queue", machine=machine, name="named", journal=True, authenticate=True, quota="none")
+
+        assert (done["queue"]["journaling"], done["queue"]["authentication"]) == (True, True)
+        assert done["queue"]["quota"] is None
+        assert "4294967295" not in str(done["diff"])
+        assert len(done["deprecations"]) == 2
+        assert all(f"Alias '{name}' is deprecated" in str(done["deprecations"]) for name in ("journal", "authenticate"))
+        assert not modules.run("queue", machine=machine, name="named", journaling=True, quota=4294967295)["changed"]
 
     def test_access_rights(self, modules: Modules, machine: str) -> None:
         queue = {"machine": machine, "name": "guarded"}

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from qmnode.structures.error_codes import ErrorCode
-from tests.docs.reference import errors, http, modules, tables
+from tests.docs.reference import errors, http, modules, properties, tables
 from tests.docs.reference.commands import PROGRAMS, anchor, program
 from tests.docs.site import FROM_ROOT, GENERATED, ROOT, adapted, on_page_content
 
@@ -174,6 +174,11 @@ def test_the_readme_of_each_module_is_that_of_its_documentation() -> None:
     assert set(made) == set((modules.COLLECTION / "docs/modules").glob("*.md"))
     stale = [path.name for path, text in made.items() if path.read_text("utf-8") != text]
     assert stale == [], "run python -m tests.docs.reference.modules"
+
+
+def test_the_properties_of_modules_and_types_are_those_of_the_rows() -> None:
+    stale = [path.name for path, text in properties.files().items() if path.read_text("utf-8") != text]
+    assert stale == [], "run python -m tests.docs.reference.properties"
 
 
 def test_each_module_with_a_twin_has_an_integration_target() -> None:

@@ -164,10 +164,15 @@ def _classes(annotation: Any) -> list[type]:
 
 def json_keys() -> dict[str, Any]:
     """The keys of every document: the management API, the command line's JSON, the declaration, exported events."""
+    from mqenterprise.topology.declaration import SECTIONS
     from mqenterprise.topology.schema import enterprise_schema
     from qmnode.export.events import COLUMNS
     from qmnode.management.app import build_app
 
+    declared = json.loads(enterprise_schema())["$defs"]
+    for model, rows in SECTIONS.values():  # earlier names are taken, but hidden in the schema
+        known = declared[model.__name__]["properties"]
+        known |= {alias: known[row.name] for row in rows.values() for alias in row.aliases if row.name in known}
     document = build_app(None).openapi()  # type: ignore[arg-type]  # routes and documents need no node
     return {
         "paths": {
@@ -179,7 +184,7 @@ def json_keys() -> dict[str, Any]:
             for method, operation in operations.items()
         },
         "documents": _schemas(document["components"]["schemas"]),
-        "declaration": _schemas(json.loads(enterprise_schema())["$defs"]),
+        "declaration": _schemas(declared),
         "events": {name: str(kind) for name, kind in COLUMNS.items()},
     }
 

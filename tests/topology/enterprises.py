@@ -4,14 +4,40 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from mqenterprise.topology.declaration import MAXIMUM_COST, MINIMUM_COST, UNLIMITED, Right
+from mqenterprise.topology.declaration import Right
 from mqenterprise.topology.names import fold
+from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Door
+from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, ROUTING_LINK, SITE
 
 _LETTERS = "abcXYZ019,+\"'#<>= ;äßØ漢-"
 _names = st.text(_LETTERS, min_size=1, max_size=20).filter(lambda text: text == text.strip())
 _machine_names = st.text("abcXYZ019-äß漢", min_size=1, max_size=15)
 _queue_names = _names.filter(lambda text: ";" not in text)
-_quotas = st.integers(0, UNLIMITED)
+STRUCTURE = {"sites", "routing_server", "supporting_server", "directory_server", "foreign", "dns_name", "access"}
+"""Properties of a machine that depend on others, or on the server: only Active Directory's own tools set a DNS name."""
+_quotas = st.integers(0, 0xFFFFFFFE) | st.just("none")
+
+
+def _values(rows, *but):
+    """Any values of the declared properties, in the form of a declaration."""
+    chosen = {row.name: _value(row.form) for row in rows.at(Door.DECLARATION) if row.name not in but}
+    return st.fixed_dictionaries({}, optional=chosen)
+
+
+def _value(form):
+    if form.choices:
+        return st.sampled_from(sorted(form.choices))
+    if form is FLAG:
+        return st.booleans()
+    if form is QUOTA:
+        return _quotas
+    if form is GUID:
+        return st.uuids(allow_nil=False).map(str)
+    if form is MULTICAST:
+        return st.tuples(st.integers(224, 239), st.integers(0, 255), st.integers(0, 65535)).map(
+            lambda parts: "{}.0.0.{}:{}".format(*parts)
+        )
+    return st.integers(form.least, form.most) if form.type is int else _names
 
 
 def _unique(names, low, high):
@@ -31,8 +57,8 @@ def enterprises(draw, alike=False):
     machines = draw(_machines(sites, foreign, _FEW_MACHINES if alike else _machine_names))
     users = draw(_unique(_FEW if alike else _names.filter(lambda name: fold(name) != "everyone"), 0, 3))
     return {
-        "enterprise": {"name": "E", "default_time_to_live": draw(st.integers(0, 10**6))},
-        "sites": [{"name": name, "inter_site_replication_interval": draw(st.integers(0, 99))} for name in sites],
+        "enterprise": {"name": "E", **draw(_values(ENTERPRISE, "access"))},
+        "sites": [{"name": name, **draw(_values(SITE, "foreign", "access"))} for name in sites],
         "foreign_sites": [{"name": name} for name in foreign],
         "routing_links": draw(_links(sites, foreign, machines)),
         "machines": machines,
@@ -44,8 +70,9 @@ def enterprises(draw, alike=False):
 @st.composite
 def _machines(draw, sites, foreign, names):
     machines = []
+    own = _values(MACHINE, *STRUCTURE, "out_routing_servers", "in_routing_servers")
     for name in draw(_unique(names, 0, 5)):
-        machine = {"name": name, "sites": draw(_unique(st.sampled_from(sites), 1, 2)), "quota": draw(_quotas)}
+        machine = {"name": name, "sites": draw(_unique(st.sampled_from(sites), 1, 2))} | draw(own)
         if draw(st.booleans()):
             machine["roles"] = ["routing_server"]
             if foreign and draw(st.booleans()):
@@ -76,8 +103,9 @@ def _links(draw, sites, foreign, machines):
                     and {one, other} & {*machine["sites"], *machine.get("foreign_sites", ())}
                 ]
                 chosen = draw(_unique(st.sampled_from(gates), 0, 2)) if gates else []
-                cost = draw(st.integers(MINIMUM_COST, MAXIMUM_COST))
-                links.append({"sites": [one, other], "cost": cost, "site_gates": chosen})
+                cost = draw(st.integers(1, 999_999))
+                own = draw(_values(ROUTING_LINK, "cost", "site_gates"))
+                links.append({"sites": [one, other], "cost": cost, "site_gates": chosen, **own})
     return links
 
 
@@ -87,9 +115,8 @@ def _queues(draw, machines, trustees, names):
     rights = st.lists(st.sampled_from(Right.__args__), min_size=1, max_size=4)
     for machine in machines:
         for name in draw(_unique(names, 0, 3)):
-            queue = {"machine": machine["name"], "name": name, "label": draw(_names), "quota": draw(_quotas)}
+            queue = {"machine": machine["name"], "name": name, **draw(_values(QUEUE, "transactional", "access"))}
             queue["transactional"] = fold(name) in ("a", "c")  # a queue cannot change it
-            queue["base_priority"] = draw(st.integers(-32768, 32767))
             who = draw(_unique(st.sampled_from(trustees), 0, 2))
             queue["access"] = [{"to": to, "allow": draw(rights)} for to in who]
             queues.append(queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from mqenterprise.topology.apply import ApplyError, apply, remaining, written
 from mqenterprise.topology.check import load
 from mqenterprise.topology.lease import acquire
 from mqenterprise.topology.plan import Action, FixedError, from_json, make_plan
+from mqenterprise.topology.render import plan_lines
 from mqenterprise.topology.wanted import wanted
 from tests.topology.enterprises import enterprises
 from tests.topology.memory import MemoryTarget
@@ -85,6 +87,17 @@ def test_any_change_that_was_cut_can_be_rolled_back(before, after, writes):
     carry_out(left, target)
 
     assert values(target) == start
+
+
+def test_a_plan_of_the_release_before_has_the_names_and_quotas_of_this_one():
+    step = {"action": "update", "kind": "queue", "name": ["m", "q"], "rank": 10}
+    before, after = {"journal": False, "quota": 4294967295}, {"journal": True, "quota": 7}
+    text = json.dumps({"format": 1, "directory": "d", "steps": [step | {"before": before, "after": after}]})
+
+    (step,) = from_json(text).steps
+
+    assert (step.before, step.after) == ({"journaling": False, "quota": None}, {"journaling": True, "quota": 7})
+    assert "4294967295" not in "".join(line.plain for line in plan_lines(from_json(text).inverse()))
 
 
 def test_a_machine_that_became_a_routing_server_refers_to_another_again():

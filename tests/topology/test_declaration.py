@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import jsonschema_rs
 import pytest
@@ -14,8 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declaration import Role
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.schema import enterprise_schema
+from qmnode.objects.rows import Door, Kind
+from qmnode.objects.table import ROWS
 from qmnode.settings.bridges import BridgeSettings
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +59,7 @@ def test_the_sample_enterprise_is_valid():
 
 @pytest.mark.parametrize(
     ("written", "kilobytes"),
-    [("7", 7), ("10MB", 10_240), ("1.5 GiB", 1_572_864), ("none", 0xFFFFFFFF), ("'4294967295'", 0xFFFFFFFF)],
+    [("7", 7), ("10MB", 10_240), ("1.5 GiB", 1_572_864), ("none", None), ("'4294967295'", None)],
 )
 def test_quotas_are_kilobytes_or_sizes(tmp_path, written, kilobytes):
     file = tmp_path / "declared.yaml"
@@ -172,12 +176,14 @@ def test_wrong_values_do_not_hide_wrong_references(problems):
     )
 
     assert [re.sub(r" at .*:(\d+) already", r" at \1", line) for line in found] == [
-        "9: machines[3].quota: -1 is out of range; give kilobytes from 0 to 4294967295, or a size such as 10MB",
+        "9: machines[3].quota: -1 is out of range; give KB from 0 to 4294967294, a size such as 10MB, or none "
+        "(MS-MQDMPR 3.1.1.1)",
         "9: machines[3].sites[0]: there is no site 'Pariss' (known: A, B)",
         "10: machines[4].roles[0]: 'routing_sever' is not one of the values (did you mean routing_server?)",
         "12: routing_links[0].cost: 0 is out of range; give a cost from 1 to 999999 (MS-MQDMPR 3.1.1.8)",
         "12: routing_links[0].sites[1]: there is no site 'Pariss' (known: A, B)",
-        "14: queues[0].quota: -1 is out of range; give kilobytes from 0 to 4294967295, or a size such as 10MB",
+        "14: queues[0].quota: -1 is out of range; give KB from 0 to 4294967294, a size such as 10MB, or none "
+        "(MS-MQMQ 2.3.1.5)",
         "15: queues[1]: the queue 'D1\\\\ORDERS' is declared at 14",
         "16: queues[2].journal: 7 is a number, true or false is wanted",
         "16: queues[2].machine: there is no machine 'nobody' (known: a1, b1, c1, d1, e1)",
@@ -206,16 +212,19 @@ def test_two_queues_of_one_name_are_refused_whatever_their_case(problems):
     ("text", "sentence"),
     [
         ("queues:\n  - {machine: a1, name: 5}\n", "5 is a number, a text is wanted; write it in quotes"),
-        ("queues:\n  - {machine: a1, name: x, jurnal: true}\n", "no setting 'jurnal' (did you mean journal?)"),
-        ("queues:\n  - {machine: a1, name: x, journal: 'yes'}\n", "'yes' is a text, true or false is wanted"),
+        ("queues:\n  - {machine: a1, name: x, jurnal: true}\n", "no setting 'jurnal' (did you mean journaling?)"),
+        ("queues:\n  - {machine: a1, name: x, journaling: 'yes'}\n", "'yes' is a text, true or false is wanted"),
         ("queues:\n  - {machine: a1, name: 'a\\b'}\n", "a queue name cannot hold \\"),
         ("queues:\n  - {machine: a1, name: 'a;b'}\n", "a queue name cannot hold ;"),
         ("queues:\n  - {machine: a1, name: 'private$\u0078'}\n", "a private queue is not in the directory"),
         ("queues:\n  - {machine: a1, name: x, type: 12}\n", "12 is a number, a text is wanted"),
         ("queues:\n  - {machine: a1, name: x, type: '12'}\n", "a GUID looks like"),
         ("queues:\n  - {machine: a1, name: x, multicast_address: '10.0.0.1:1'}\n", "from 224.0.0.0 to 239"),
-        ("queues:\n  - {machine: a1, name: x, base_priority: 32768}\n", "a priority from -32768 to 32767"),
-        ("queues:\n  - {machine: a1, name: x, quota: -1}\n", "kilobytes from 0 to 4294967295"),
+        (
+            "queues:\n  - {machine: a1, name: x, base_priority: 32768}\n",
+            "a base priority from -32768 to 32767 (MS-MQMQ 2.3.1.6)",
+        ),
+        ("queues:\n  - {machine: a1, name: x, quota: -1}\n", "KB from 0 to 4294967294"),
         ("queues:\n  - {machine: a1, name: x, quota: lots}\n", "quota: 'lots' is not 'none' and no size such as 10MB"),
         ("queues:\n  - {machine: a1, name: x, quota: 1.5}\n", "1.5 is a number, a whole number is wanted"),
         ("queues:\n  - {machine: a1, name: x, quota: }\n", "nothing stands here; a whole number is wanted"),
@@ -344,8 +353,8 @@ def test_anchors_aliases_and_merges_are_followed(tmp_path):
     file = tmp_path / "e.yaml"
     file.write_text(
         HEAD + "queues:\n"
-        "  - &base {machine: a1, name: x, journal: true, access: &open [{to: Everyone, allow: [send]}]}\n"
-        "  - {<<: *base, name: y, journal: false}\n"
+        "  - &base {machine: a1, name: x, journaling: true, access: &open [{to: Everyone, allow: [send]}]}\n"
+        "  - {<<: *base, name: y, journaling: false}\n"
         "  - {<<: [*base], name: z}\n"
         "  - {machine: a1, name: q, access: *open}\n"
     )
@@ -353,7 +362,7 @@ def test_anchors_aliases_and_merges_are_followed(tmp_path):
     x, y, z, q = load(file).declaration.queues
 
     assert [queue.name for queue in (x, y, z, q)] == ["x", "y", "z", "q"]
-    assert [queue.journal for queue in (x, y, z, q)] == [True, False, True, False]
+    assert [queue.journaling for queue in (x, y, z, q)] == [True, False, True, False]
     assert x.access == y.access == q.access
 
 
@@ -370,3 +379,82 @@ def test_a_file_that_is_not_there_is_told(tmp_path):
 
     advice = "cannot be read: No such file or directory; name a YAML file or a folder of them"
     assert str(raised.value) == f"{tmp_path}/none.yaml: {advice}"
+
+
+def notes(tmp_path, text):
+    file = tmp_path / "e.yaml"
+    file.write_text(HEAD + text)
+    return load(file), [str(note).removeprefix(f"{file}: ") for note in load(file).notes]
+
+
+def test_a_declaration_of_the_release_before_is_taken_and_the_new_names_said_once(tmp_path):
+    earlier, said = notes(
+        tmp_path,
+        "queues:\n"
+        "  - {machine: a1, name: x}\n"
+        "  - {machine: a1, name: y, journal: true, authenticate: true, privacy: body, quota: 4294967295}\n"
+        "  - {machine: a1, name: z, journal: false}\n",
+    )
+    later, none = notes(
+        tmp_path,
+        "queues:\n"
+        "  - {machine: a1, name: x}\n"
+        "  - {machine: a1, name: y, journaling: true, authentication: true, privacy_level: body, quota: none}\n"
+        "  - {machine: a1, name: z, journaling: false}\n",
+    )
+
+    assert earlier.declaration == later.declaration
+    assert (said, none) == (
+        [
+            "queues[1].journal: the name is journaling now; journal is taken for one more release "
+            "(here and 1 times more)",
+            "queues[1].authenticate: the name is authentication now; authenticate is taken for one more release",
+            "queues[1].privacy: the name is privacy_level now; privacy is taken for one more release",
+        ],
+        [],
+    )
+
+
+def test_a_property_under_two_names_is_refused(problems):
+    assert problems("queues:\n  - {machine: a1, name: x, journal: true, journaling: false}\n") == [
+        "10: queues[0].journaling: 'journal' and 'journaling' are one property; keep 'journaling'"
+    ]
+
+
+UNOBEYED = [(kind, row) for kind, rows in ROWS.items() for row in rows.at(Door.DECLARATION) if row.unobeyed]
+
+
+@pytest.mark.parametrize(("kind", "row"), UNOBEYED, ids=[f"{kind}.{row.name}" for kind, row in UNOBEYED])
+def test_a_property_that_nothing_obeys_is_told_unless_it_is_the_default(tmp_path, kind, row):
+    def declared(value):
+        own = {"roles": [row.name]} if row.name in get_args(Role) else {row.name: value}
+        data = yaml.safe_load(HEAD)
+        items = {
+            Kind.ENTERPRISE: data["enterprise"],
+            Kind.SITE: data["sites"][1],
+            Kind.MACHINE: data["machines"][2],
+            Kind.QUEUE: {"machine": "a1", "name": "q"},
+        }
+        items[kind] |= own
+        data["queues"] = [items[Kind.QUEUE]]
+        (tmp_path / "e.yaml").write_text(yaml.safe_dump(data))
+        return [str(note) for note in load(tmp_path / "e.yaml").notes]
+
+    default = row.form.write(row.default)
+    other = {bool: True, int: 7, str: "234.1.1.1:8001"}[row.form.type] if not row.form.choices else "win_server"
+    other = (not default) if row.form.type is bool else other
+    (note,) = declared(other)
+
+    assert row.unobeyed in note
+    assert note.endswith("it is written to the directory and has no effect")
+    assert row.name in get_args(Role) or declared(default) == []
+
+
+def test_properties_that_nothing_obeys_are_one_note_each(tmp_path):
+    lines = "".join(f"  - {{machine: a1, name: q{n}, multicast_address: '234.1.1.1:{n}'}}\n" for n in range(3))
+    _, said = notes(tmp_path, f"queues:\n  - {{machine: a1, name: x}}\n{lines}")
+
+    assert said == [
+        "queues[1].multicast_address: nodes do not speak multicast (PGM); it is written to the directory and has no "
+        "effect (here and in 2 more of the queues)"
+    ]

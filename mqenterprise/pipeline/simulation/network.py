@@ -10,7 +10,7 @@ from uuid import NAMESPACE_DNS, uuid5
 import numpy as np
 
 from mqenterprise.pipeline.graph import Link, SiteGraph, least_cost_trees
-from mqenterprise.topology.declaration import UNLIMITED, Declaration
+from mqenterprise.topology.declaration import Declaration
 from mqenterprise.topology.names import fold
 from qmnode.errors import ConfigurationError
 
@@ -102,7 +102,7 @@ class Network:
         identifier = str(uuid5(NAMESPACE_DNS, f"{seed}/queue/{fold(path)}"))
         for queue in self.declaration.queues:
             if (fold(queue.machine), fold(queue.name)) == (fold(machine), fold(name)):
-                quota = None if queue.quota == UNLIMITED else queue.quota * _KILOBYTE
+                quota = None if queue.quota is None else queue.quota * _KILOBYTE
                 return SimulatedQueue(f"{self.names[number]}\\{queue.name}", number, identifier, quota)
         return SimulatedQueue(path, number, identifier, None, declared=False)
 

@@ -205,7 +205,7 @@ def _directory(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
                 "node_id": network.identifiers[number],
                 "node": machine.name,
                 "site": network.sites[network.site_of[number]],
-                "quota": machine.quota * 1024,
+                "quota": None if machine.quota is None else machine.quota * 1024,
             }
             for number, machine in enumerate(network.machines)
         ],

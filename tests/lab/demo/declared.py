@@ -41,7 +41,7 @@ def queues() -> list[dict[str, Any]]:
     return [
         {"machine": RECEIVER, "name": "offers", "label": "Express and recoverable"},
         {"machine": RECEIVER, "name": "payments", "label": "Transactional", "transactional": True},
-        {"machine": RECEIVER, "name": "contracts", "label": "Signed only", "authenticate": True},
+        {"machine": RECEIVER, "name": "contracts", "label": "Signed only", "authentication": True},
         {"machine": RECEIVER, "name": "salaries", "label": "Encrypted only", "privacy_level": "body"},
         {"machine": RECEIVER, "name": "stock", "label": "Flows while things break", "transactional": True},
         {"machine": SENDER, "name": "reports", "label": "Where messages went"},

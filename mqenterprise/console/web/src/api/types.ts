@@ -92,6 +92,7 @@ export interface Queue {
   readonly format_name: string;
   readonly queue_type: string;
   readonly identifier: string | null;
+  // properties: types
   readonly label: string;
   readonly type: string | null;
   readonly transactional: boolean;
@@ -100,8 +101,10 @@ export interface Queue {
   readonly journal_quota: number | null;
   readonly authentication: boolean;
   readonly privacy_level: string;
-  readonly multicast_address: string;
   readonly base_priority: number;
+  readonly multicast_address: string;
+  readonly duplicate_window: number;
+  // end of properties
   readonly create_time: string | null;
   readonly modify_time: string | null;
   readonly message_count: number;

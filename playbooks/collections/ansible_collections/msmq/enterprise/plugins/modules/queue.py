@@ -28,37 +28,45 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  # properties: options
   label:
-    description: What people read.
+    description: What it is, for people.
     type: str
   type:
-    description: GUID of the service that the queue offers.
+    description: Type of service; Message Queuing gives it no meaning; a GUID.
     type: str
   transactional:
-    description: Whether it takes messages in transactions only.
+    description: Messages are accepted in transactions only; fixed when it is created.
     type: bool
-  journal:
-    description: Whether copies of received messages are kept.
+  journaling:
+    description: Copies of received messages go to the queue's journal.
     type: bool
+    aliases: [journal]
   quota:
-    description: Kilobytes that it may hold, or a size such as C(10MB); C(none) or 4294967295 is no limit.
+    description: Most that the queue may hold; in KB, or a size such as C(10MB); C(none) is no limit.
     type: str
   journal_quota:
-    description: Kilobytes that its journal may hold, or a size such as C(10MB); C(none) or 4294967295 is no limit.
+    description: Most that its journal may hold; in KB, or a size such as C(10MB); C(none) is no limit.
     type: str
-  authenticate:
-    description: Whether it takes signed messages only.
+  authentication:
+    description: Only messages with a signature are taken.
     type: bool
+    aliases: [authenticate, authenticated]
   privacy_level:
-    description: Whether bodies are encrypted on their way.
+    description: Whether bodies must, may or must not be encrypted on their way.
     type: str
     choices: [none, optional, body]
+    aliases: [privacy]
   base_priority:
-    description: Its priority among queues, -32768 to 32767.
+    description:
+      - Priority of its messages against others with the same next hop; only a public queue has one but 0; from
+        -32768 to 32767.
     type: int
   multicast_address:
-    description: C(ADDRESS:PORT) of a multicast group; the empty text is none.
+    description: Address of the group that it belongs to; C(ADDRESS:PORT); the empty text is none.
     type: str
+    aliases: [multicast]
+  # end of properties
   access:
     description:
       - The whole access list. When it is not given, the access list is left as it is.
@@ -112,7 +120,7 @@ EXAMPLES = r"""
     name: orders
     label: Orders of the shop
     transactional: true
-    journal: true
+    journaling: true
     quota: 1GB
     access:
       - to: Everyone
@@ -147,46 +155,48 @@ queue:
       description: The queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     label:
-      description: What people read.
+      description: What it is, for people.
       type: str
       returned: always
     type:
-      description: GUID of the service that the queue offers.
+      description: Type of service; Message Queuing gives it no meaning.
       type: str
       returned: always
     transactional:
-      description: Whether it takes messages in transactions only.
+      description: Messages are accepted in transactions only.
       type: bool
       returned: always
-    journal:
-      description: Whether copies of received messages are kept.
+    journaling:
+      description: Copies of received messages go to the queue's journal.
       type: bool
       returned: always
     quota:
-      description: Kilobytes that it may hold; 4294967295 is no limit.
+      description: Most that the queue may hold, in KB; none is no limit.
       type: int
       returned: always
     journal_quota:
-      description: Kilobytes that its journal may hold.
+      description: Most that its journal may hold, in KB; none is no limit.
       type: int
       returned: always
-    authenticate:
-      description: Whether it takes signed messages only.
+    authentication:
+      description: Only messages with a signature are taken.
       type: bool
       returned: always
     privacy_level:
-      description: Whether bodies are encrypted on their way.
+      description: Whether bodies must, may or must not be encrypted on their way.
       type: str
       returned: always
     base_priority:
-      description: Its priority among queues.
+      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
       type: int
       returned: always
     multicast_address:
-      description: C(ADDRESS:PORT) of its multicast group.
+      description: Address of the group that it belongs to.
       type: str
       returned: always
+    # end of properties
     access:
       description: The access list, when it was asked for.
       type: list
@@ -225,16 +235,44 @@ class QueueModule(ObjectModule):
     options = {
         "machine": {"type": "str", "required": True},
         "name": {"type": "str", "required": True},
+        # properties: specification
         "label": {"type": "str"},
         "type": {"type": "str"},
         "transactional": {"type": "bool"},
-        "journal": {"type": "bool"},
+        "journaling": {
+            "type": "bool",
+            "aliases": ["journal"],
+            "deprecated_aliases": [
+                {"name": "journal", "version": "0.2.0", "collection_name": "msmq.enterprise"},
+            ],
+        },
         "quota": {"type": "str"},
         "journal_quota": {"type": "str"},
-        "authenticate": {"type": "bool"},
-        "privacy_level": {"type": "str", "choices": ["none", "optional", "body"]},
+        "authentication": {
+            "type": "bool",
+            "aliases": ["authenticate", "authenticated"],
+            "deprecated_aliases": [
+                {"name": "authenticate", "version": "0.2.0", "collection_name": "msmq.enterprise"},
+                {"name": "authenticated", "version": "0.2.0", "collection_name": "msmq.enterprise"},
+            ],
+        },
+        "privacy_level": {
+            "type": "str",
+            "choices": ["none", "optional", "body"],
+            "aliases": ["privacy"],
+            "deprecated_aliases": [
+                {"name": "privacy", "version": "0.2.0", "collection_name": "msmq.enterprise"},
+            ],
+        },
         "base_priority": {"type": "int"},
-        "multicast_address": {"type": "str"},
+        "multicast_address": {
+            "type": "str",
+            "aliases": ["multicast"],
+            "deprecated_aliases": [
+                {"name": "multicast", "version": "0.2.0", "collection_name": "msmq.enterprise"},
+            ],
+        },
+        # end of properties
         "access": {
             "type": "list",
             "elements": "dict",
@@ -246,9 +284,6 @@ class QueueModule(ObjectModule):
         },
         **STATE,
     }
-
-    def item(self, said):
-        return said | {"multicast_address": said["multicast_address"] or None} if "multicast_address" in said else said
 
 
 def main():

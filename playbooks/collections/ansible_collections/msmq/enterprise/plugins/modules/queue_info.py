@@ -57,46 +57,48 @@ queues:
       description: The queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     label:
-      description: What people read.
+      description: What it is, for people.
       type: str
       returned: always
     type:
-      description: GUID of the service that the queue offers.
+      description: Type of service; Message Queuing gives it no meaning.
       type: str
       returned: always
     transactional:
-      description: Whether it takes messages in transactions only.
+      description: Messages are accepted in transactions only.
       type: bool
       returned: always
-    journal:
-      description: Whether copies of received messages are kept.
+    journaling:
+      description: Copies of received messages go to the queue's journal.
       type: bool
       returned: always
     quota:
-      description: Kilobytes that it may hold; 4294967295 is no limit.
+      description: Most that the queue may hold, in KB; none is no limit.
       type: int
       returned: always
     journal_quota:
-      description: Kilobytes that its journal may hold.
+      description: Most that its journal may hold, in KB; none is no limit.
       type: int
       returned: always
-    authenticate:
-      description: Whether it takes signed messages only.
+    authentication:
+      description: Only messages with a signature are taken.
       type: bool
       returned: always
     privacy_level:
-      description: Whether bodies are encrypted on their way.
+      description: Whether bodies must, may or must not be encrypted on their way.
       type: str
       returned: always
     base_priority:
-      description: Its priority among queues.
+      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
       type: int
       returned: always
     multicast_address:
-      description: C(ADDRESS:PORT) of its multicast group.
+      description: Address of the group that it belongs to.
       type: str
       returned: always
+    # end of properties
     access:
       description: The access list, when it was asked for.
       type: list

@@ -24,10 +24,39 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  # properties: options
   sites:
-    description: Sites that it belongs to; a new one needs at least one.
+    description: Sites that it belongs to; at most 64.
     type: list
     elements: str
+  out_routing_servers:
+    description: Routing servers that all its outgoing messages pass; at most 3.
+    type: list
+    elements: str
+  in_routing_servers:
+    description: Routing servers that all its incoming messages pass; at most 3.
+    type: list
+    elements: str
+  quota:
+    description: Most that all its queues may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+    type: str
+  journal_quota:
+    description: Most that all its journals may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+    type: str
+  foreign:
+    description: Not a queue manager but a foreign system.
+    type: bool
+  operating_system:
+    description: What it runs on.
+    type: str
+    choices: [other, foreign, win95, win_client, win_server, win_enterprise]
+  version:
+    description: Version of the queue manager.
+    type: str
+  dns_name:
+    description: Fully qualified name.
+    type: str
+  # end of properties
   roles:
     description: What it does for others.
     type: list
@@ -37,33 +66,6 @@ options:
     description: Foreign sites that this connector, or foreign machine, belongs to.
     type: list
     elements: str
-  dns_name:
-    description: Its fully qualified name.
-    type: str
-  out_routing_servers:
-    description: Up to three routing servers of its site that all its outgoing messages pass.
-    type: list
-    elements: str
-  in_routing_servers:
-    description: Up to three routing servers of its site that all its incoming messages pass.
-    type: list
-    elements: str
-  quota:
-    description: Kilobytes of all its queues, or a size such as C(10GB); C(none) or 4294967295 is no limit.
-    type: str
-  journal_quota:
-    description: Kilobytes of all its journals, or a size such as C(10GB); C(none) or 4294967295 is no limit.
-    type: str
-  foreign:
-    description: Whether it is not a queue manager but a foreign system.
-    type: bool
-  operating_system:
-    description: Its kind of operating system.
-    type: str
-    choices: [other, foreign, win95, win_client, win_server, win_enterprise]
-  version:
-    description: The queue manager's version.
-    type: str
 extends_documentation_fragment:
   - msmq.enterprise.directory
   - msmq.enterprise.directory.waiting
@@ -105,24 +107,11 @@ queue_manager:
       description: The queue manager's GUID; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     sites:
-      description: The sites that it belongs to.
+      description: Sites that it belongs to.
       type: list
       elements: str
-      returned: always
-    foreign_sites:
-      description: The foreign sites that this connector, or foreign machine, belongs to.
-      type: list
-      elements: str
-      returned: always
-    roles:
-      description: What it does for others.
-      type: list
-      elements: str
-      returned: always
-    dns_name:
-      description: Its fully qualified name.
-      type: str
       returned: always
     out_routing_servers:
       description: Routing servers that all its outgoing messages pass.
@@ -135,24 +124,39 @@ queue_manager:
       elements: str
       returned: always
     quota:
-      description: Kilobytes of all its queues.
+      description: Most that all its queues may hold, in KB; none is no limit.
       type: int
       returned: always
     journal_quota:
-      description: Kilobytes of all its journals.
+      description: Most that all its journals may hold, in KB; none is no limit.
       type: int
       returned: always
     foreign:
-      description: Whether it is a foreign system.
+      description: Not a queue manager but a foreign system.
       type: bool
       returned: always
     operating_system:
-      description: Its kind of operating system.
+      description: What it runs on.
       type: str
       returned: always
     version:
-      description: The queue manager's version.
+      description: Version of the queue manager.
       type: str
+      returned: always
+    dns_name:
+      description: Fully qualified name.
+      type: str
+      returned: always
+    # end of properties
+    foreign_sites:
+      description: The foreign sites that this connector, or foreign machine, belongs to.
+      type: list
+      elements: str
+      returned: always
+    roles:
+      description: What it does for others.
+      type: list
+      elements: str
       returned: always
   sample:
     name: ams-shop
@@ -171,14 +175,8 @@ class QueueManagerModule(ObjectModule):
     result = "queue_manager"
     options = {
         "name": {"type": "str", "required": True},
+        # properties: specification
         "sites": {"type": "list", "elements": "str"},
-        "roles": {
-            "type": "list",
-            "elements": "str",
-            "choices": ["routing_server", "supporting_server", "directory_server", "client", "connector"],
-        },
-        "foreign_sites": {"type": "list", "elements": "str"},
-        "dns_name": {"type": "str"},
         "out_routing_servers": {"type": "list", "elements": "str"},
         "in_routing_servers": {"type": "list", "elements": "str"},
         "quota": {"type": "str"},
@@ -189,6 +187,14 @@ class QueueManagerModule(ObjectModule):
             "choices": ["other", "foreign", "win95", "win_client", "win_server", "win_enterprise"],
         },
         "version": {"type": "str"},
+        "dns_name": {"type": "str"},
+        # end of properties
+        "roles": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["routing_server", "supporting_server", "directory_server", "client", "connector"],
+        },
+        "foreign_sites": {"type": "list", "elements": "str"},
         **STATE,
     }
 

@@ -52,24 +52,11 @@ queue_managers:
       description: The queue manager's GUID; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     sites:
-      description: The sites that it belongs to.
+      description: Sites that it belongs to.
       type: list
       elements: str
-      returned: always
-    foreign_sites:
-      description: The foreign sites that this connector, or foreign machine, belongs to.
-      type: list
-      elements: str
-      returned: always
-    roles:
-      description: What it does for others.
-      type: list
-      elements: str
-      returned: always
-    dns_name:
-      description: Its fully qualified name.
-      type: str
       returned: always
     out_routing_servers:
       description: Routing servers that all its outgoing messages pass.
@@ -82,24 +69,39 @@ queue_managers:
       elements: str
       returned: always
     quota:
-      description: Kilobytes of all its queues.
+      description: Most that all its queues may hold, in KB; none is no limit.
       type: int
       returned: always
     journal_quota:
-      description: Kilobytes of all its journals.
+      description: Most that all its journals may hold, in KB; none is no limit.
       type: int
       returned: always
     foreign:
-      description: Whether it is a foreign system.
+      description: Not a queue manager but a foreign system.
       type: bool
       returned: always
     operating_system:
-      description: Its kind of operating system.
+      description: What it runs on.
       type: str
       returned: always
     version:
-      description: The queue manager's version.
+      description: Version of the queue manager.
       type: str
+      returned: always
+    dns_name:
+      description: Fully qualified name.
+      type: str
+      returned: always
+    # end of properties
+    foreign_sites:
+      description: The foreign sites that this connector, or foreign machine, belongs to.
+      type: list
+      elements: str
+      returned: always
+    roles:
+      description: What it does for others.
+      type: list
+      elements: str
       returned: always
 """
 

@@ -24,16 +24,18 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  # properties: options
   cost:
-    description: What the link costs, 1 to 999999, the lower the better; a new link needs it.
+    description: The lower, the better the link; from 1 to 999999.
     type: int
   site_gates:
     description: Routing servers of either site that all messages over the link pass.
     type: list
     elements: str
   description:
-    description: What people read.
+    description: What it is, for people.
     type: str
+  # end of properties
 extends_documentation_fragment:
   - msmq.enterprise.directory
   - msmq.enterprise.directory.waiting
@@ -69,19 +71,21 @@ routing_link:
       description: The link's GUID; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     cost:
-      description: What the link costs.
+      description: The lower, the better the link.
       type: int
       returned: always
     site_gates:
-      description: Routing servers that all messages over the link pass.
+      description: Routing servers of either site that all messages over the link pass.
       type: list
       elements: str
       returned: always
     description:
-      description: What people read.
+      description: What it is, for people.
       type: str
       returned: always
+    # end of properties
   sample:
     sites: [Amsterdam, Bremen]
     identifier: 0b7f3a9e-6c0e-4f3c-9a52-53e5a0b5c111
@@ -98,9 +102,11 @@ class RoutingLinkModule(ObjectModule):
     result = "routing_link"
     options = {
         "sites": {"type": "list", "elements": "str", "required": True},
+        # properties: specification
         "cost": {"type": "int"},
         "site_gates": {"type": "list", "elements": "str"},
         "description": {"type": "str"},
+        # end of properties
         **STATE,
     }
 

@@ -46,19 +46,21 @@ routing_links:
       description: The link's GUID; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     cost:
-      description: What the link costs.
+      description: The lower, the better the link.
       type: int
       returned: always
     site_gates:
-      description: Routing servers that all messages over the link pass.
+      description: Routing servers of either site that all messages over the link pass.
       type: list
       elements: str
       returned: always
     description:
-      description: What people read.
+      description: What it is, for people.
       type: str
       returned: always
+    # end of properties
 """
 
 from ansible_collections.msmq.enterprise.plugins.module_utils._object import ObjectInfoModule

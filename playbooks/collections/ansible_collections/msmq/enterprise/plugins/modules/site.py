@@ -23,18 +23,20 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  # properties: options
   foreign:
-    description: Whether it is a foreign site, a network of another message system behind connectors.
+    description: A network of another message system behind a connector.
     type: bool
   intra_site_replication_interval:
-    description: Seconds, within the site; 2 for a new one.
+    description: Seconds, within the site; from 0 to 2147483647.
     type: int
   inter_site_replication_interval:
-    description: Seconds, between sites; 10 for a new one.
+    description: Seconds, between sites; from 0 to 2147483647.
     type: int
   migrated_from_msmq10:
-    description: Whether it came from MSMQ 1.0.
+    description: The site came from MSMQ 1.0.
     type: bool
+  # end of properties
 extends_documentation_fragment:
   - msmq.enterprise.directory
   - msmq.enterprise.directory.waiting
@@ -78,8 +80,9 @@ site:
       description: Its GUID; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     foreign:
-      description: Whether it is a foreign site, a network behind connectors.
+      description: A network of another message system behind a connector.
       type: bool
       returned: always
     intra_site_replication_interval:
@@ -91,9 +94,10 @@ site:
       type: int
       returned: always
     migrated_from_msmq10:
-      description: Whether it came from MSMQ 1.0.
+      description: The site came from MSMQ 1.0.
       type: bool
       returned: always
+    # end of properties
   sample:
     name: Amsterdam
     identifier: 3f0e9a4e-0c55-4a49-a0a1-0fd2a4a8f4b1
@@ -111,10 +115,12 @@ class SiteModule(ObjectModule):
     result = "site"
     options = {
         "name": {"type": "str", "required": True},
+        # properties: specification
         "foreign": {"type": "bool"},
         "intra_site_replication_interval": {"type": "int"},
         "inter_site_replication_interval": {"type": "int"},
         "migrated_from_msmq10": {"type": "bool"},
+        # end of properties
         **STATE,
     }
 

@@ -48,8 +48,9 @@ sites:
       description: Its GUID; none in check mode for a new one.
       type: str
       returned: always
+    # properties: results
     foreign:
-      description: Whether it is a foreign site, a network behind connectors.
+      description: A network of another message system behind a connector.
       type: bool
       returned: always
     intra_site_replication_interval:
@@ -61,9 +62,10 @@ sites:
       type: int
       returned: always
     migrated_from_msmq10:
-      description: Whether it came from MSMQ 1.0.
+      description: The site came from MSMQ 1.0.
       type: bool
       returned: always
+    # end of properties
 """
 
 from ansible_collections.msmq.enterprise.plugins.module_utils._object import ObjectInfoModule

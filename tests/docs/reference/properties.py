@@ -1,0 +1,148 @@
+"""The properties of objects in the collection's modules and in the console's types, from the product's table of rows.
+
+``python -m tests.docs.reference.properties`` writes them between the marks in those files; a test compares them. The
+modules name them themselves, as Ansible reads them without the product.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Changes, Door, Property, Rows
+from qmnode.objects.table import MACHINE, QUEUE, ROUTING_LINK, SITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+COLLECTION: Final = ROOT / "playbooks/collections/ansible_collections/msmq/enterprise"
+TYPES: Final = ROOT / "mqenterprise/console/web/src/api/types.ts"
+_NEXT: Final = "0.2.0"
+"""The release of the collection that has the earlier names no more."""
+_MODULES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {
+    "queue": (QUEUE, ("access",)),
+    "site": (SITE, ("access",)),
+    "routing_link": (ROUTING_LINK, ()),
+    "queue_manager": (MACHINE, ("routing_server", "supporting_server", "directory_server")),
+}
+"""The rows of each module, but for those that it describes itself."""
+_SENTENCES: Final = (
+    (QUOTA, "in KB, or a size such as C(10MB); C(none) is no limit"),
+    (GUID, "a GUID"),
+    (MULTICAST, "C(ADDRESS:PORT); the empty text is none"),
+)
+_MARKED: Final = re.compile(r"^( *)(#|//) properties: (\w+)\n.*?^ *\2 end of properties\n", re.MULTILINE | re.DOTALL)
+
+
+def files() -> dict[Path, str]:
+    """The text of each file with its properties, by its place."""
+    made: dict[Path, str] = {}
+    for name, (rows, other) in _MODULES.items():
+        own = [row for row in rows.at(Door.DECLARATION) if row.name not in other]
+        for module in (name, f"{name}_info"):
+            path = COLLECTION / f"plugins/modules/{module}.py"
+            made[path] = _written(path, own)
+    made[TYPES] = _written(TYPES, [row for row in QUEUE.at(Door.NODE) if row.name in _documented()])
+    return made
+
+
+def _written(path: Path, rows: list[Property]) -> str:
+    parts: dict[str, Callable[[Property], list[str]]] = {
+        "options": _option,
+        "results": _result,
+        "specification": _specification,
+        "types": _type,
+    }
+
+    def replaced(found: re.Match[str]) -> str:
+        indent, mark, part = found.groups()
+        lines = [f"{mark} properties: {part}", *(line for row in rows for line in parts[part](row))]
+        return textwrap.indent("\n".join([*lines, f"{mark} end of properties"]), indent) + "\n"
+
+    return _MARKED.sub(replaced, path.read_text("utf-8"))
+
+
+def _option(row: Property) -> list[str]:
+    words = [row.sentence, *(sentence for form, sentence in _SENTENCES if form is row.form)]
+    if row.form.type is int and row.form is not QUOTA:
+        words.append(f"from {row.form.least} to {row.form.most}")
+    elif row.form.type is tuple and row.form.most is not None:
+        words.append(f"at most {row.form.most}")
+    if row.changes is Changes.ONCE:
+        words.append("fixed when it is created")
+    lines = _described("; ".join(words))
+    lines += [f"  {name}: {_listed(value)}" for name, value in _kind(row).items()]
+    if row.aliases:
+        lines.append(f"  aliases: {_listed(list(row.aliases))}")
+    return [f"{row.name}:", *lines]
+
+
+def _result(row: Property) -> list[str]:
+    none = "; none is no limit" if row.form is QUOTA else ""
+    kind = {"type": "int"} if row.form is QUOTA else _kind(row)
+    unit = f", in {row.form.unit}" if row.form is QUOTA else ""
+    lines = [f"  {name}: {value}" for name, value in kind.items() if name != "choices"]
+    return [f"{row.name}:", *_described(f"{row.sentence}{unit}{none}"), *lines, "  returned: always"]
+
+
+def _described(text: str) -> list[str]:
+    (first, *more) = textwrap.wrap(f"{text}.", 100)
+    if not more and ": " not in first:
+        return [f"  description: {first}"]
+    text = yaml.safe_dump([f"{text}."], width=100, allow_unicode=True).rstrip()
+    return ["  description:", *textwrap.indent(text, "    ").splitlines()]
+
+
+def _kind(row: Property) -> dict[str, Any]:
+    """The type of an option; quotas are texts with a unit."""
+    if row.form.type is tuple:
+        return {"type": "list", "elements": "str"}
+    if row.form.choices:
+        return {"type": "str", "choices": list(row.form.choices)}
+    return {"type": "bool" if row.form is FLAG else "int" if row.form.type is int and row.form is not QUOTA else "str"}
+
+
+def _listed(value: Any) -> str:
+    return f"[{', '.join(value)}]" if isinstance(value, list) else str(value)
+
+
+def _specification(row: Property) -> list[str]:
+    values = _kind(row)
+    if row.aliases:
+        gone = [{"name": each, "version": _NEXT, "collection_name": "msmq.enterprise"} for each in row.aliases]
+        values |= {"aliases": list(row.aliases), "deprecated_aliases": gone}
+    line = f"{json.dumps(row.name)}: {json.dumps(values)},"
+    if len(line) <= 110:
+        return [line]
+    lines = [f"{json.dumps(row.name)}: {{"]
+    for name, value in values.items():
+        if name == "deprecated_aliases":
+            lines += [f'    "{name}": [', *(f"        {json.dumps(each)}," for each in value), "    ],"]
+        else:
+            lines.append(f'    "{name}": {json.dumps(value)},')
+    return [*lines, "},"]
+
+
+def _documented() -> dict[str, Any]:
+    from qmnode.management.documents import QueueDocument
+
+    found: dict[str, Any] = QueueDocument.model_json_schema()["properties"]
+    return found
+
+
+def _type(row: Property) -> list[str]:
+    said = _documented()[row.name]
+    kinds = [one.get("type", "string") for one in said.get("anyOf", [said])]
+    names = {"integer": "number"}
+    return [f"readonly {row.name}: {' | '.join(names.get(kind, kind) for kind in kinds)};"]
+
+
+if __name__ == "__main__":
+    for place, text in files().items():
+        place.write_text(text, "utf-8")
