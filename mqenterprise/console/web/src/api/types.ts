@@ -101,8 +101,8 @@ export interface Queue {
   readonly journal_quota: number | null;
   readonly authentication: boolean;
   readonly privacy_level: string;
-  readonly base_priority: number;
   readonly multicast_address: string;
+  readonly base_priority: number;
   readonly duplicate_window: number;
   // end of properties
   readonly create_time: string | null;

@@ -57,15 +57,15 @@ options:
     type: str
     choices: [none, optional, body]
     aliases: [privacy]
+  multicast_address:
+    description: Address of the group that it belongs to; C(ADDRESS:PORT); the empty text is none.
+    type: str
+    aliases: [multicast]
   base_priority:
     description:
       - Priority of its messages against others with the same next hop; only a public queue has one but 0; from
         -32768 to 32767.
     type: int
-  multicast_address:
-    description: Address of the group that it belongs to; C(ADDRESS:PORT); the empty text is none.
-    type: str
-    aliases: [multicast]
   # end of properties
   access:
     description:
@@ -188,13 +188,13 @@ queue:
       description: Whether bodies must, may or must not be encrypted on their way.
       type: str
       returned: always
-    base_priority:
-      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
-      type: int
-      returned: always
     multicast_address:
       description: Address of the group that it belongs to.
       type: str
+      returned: always
+    base_priority:
+      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
+      type: int
       returned: always
     # end of properties
     access:
@@ -264,7 +264,6 @@ class QueueModule(ObjectModule):
                 {"name": "privacy", "version": "0.2.0", "collection_name": "msmq.enterprise"},
             ],
         },
-        "base_priority": {"type": "int"},
         "multicast_address": {
             "type": "str",
             "aliases": ["multicast"],
@@ -272,6 +271,7 @@ class QueueModule(ObjectModule):
                 {"name": "multicast", "version": "0.2.0", "collection_name": "msmq.enterprise"},
             ],
         },
+        "base_priority": {"type": "int"},
         # end of properties
         "access": {
             "type": "list",

@@ -90,13 +90,13 @@ queues:
       description: Whether bodies must, may or must not be encrypted on their way.
       type: str
       returned: always
-    base_priority:
-      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
-      type: int
-      returned: always
     multicast_address:
       description: Address of the group that it belongs to.
       type: str
+      returned: always
+    base_priority:
+      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
+      type: int
       returned: always
     # end of properties
     access:
