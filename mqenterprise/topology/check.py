@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path as FilePath
 
 from pydantic import BaseModel
@@ -54,7 +55,7 @@ def _unobeyed(loaded: Loaded) -> Iterator[Problem]:
         for row in rows.at(Door.DECLARATION):
             if not row.unobeyed:
                 continue
-            found = [position for position, item in enumerate(items) if _has(item, row)]
+            found = _having(items, row)
             if not found:
                 continue
             here = path if path == ("enterprise",) else (*path, found[0])
@@ -66,11 +67,12 @@ def _unobeyed(loaded: Loaded) -> Iterator[Problem]:
             )
 
 
-def _has(item: BaseModel, row: Property) -> bool:
-    """Whether an object has another value than the default."""
-    if row.name in type(item).model_fields:
-        return bool(getattr(item, row.name) != row.form.write(row.default))
-    return isinstance(item, Machine) and row.name in item.roles
+def _having(items: Sequence[BaseModel], row: Property) -> list[int]:
+    """The positions of the objects that have another value than the default."""
+    if items and row.name in type(items[0]).model_fields:
+        own, default = attrgetter(row.name), row.form.write(row.default)
+        return [position for position, item in enumerate(items) if own(item) != default]
+    return [position for position, item in enumerate(items) if isinstance(item, Machine) and row.name in item.roles]
 
 
 def contradictions(declared: Declaration) -> list[Problem]:

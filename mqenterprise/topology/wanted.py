@@ -64,11 +64,13 @@ _PLAIN: Final = {
 }
 """Fields whose values are the declared ones."""
 _DECLARED: Final = {kind: attrgetter(*names) for kind, names in _PLAIN.items()}
+_NAMES: Final = {kind: NAMES.intersection(names) for kind, names in _PLAIN.items()}
+_ROLES: Final = tuple(name for name in FIELDS[Kind.MACHINE] if name in get_args(Role))
 
 
 def _plain(kind: Kind, item: BaseModel) -> dict[str, Value]:
     values: dict[str, Value] = dict(zip(_PLAIN[kind], _DECLARED[kind](item), strict=True))
-    for name in NAMES.intersection(values):
+    for name in _NAMES[kind]:
         values[name] = _names(values[name])
     return values
 
@@ -83,13 +85,13 @@ def _site(site: Site) -> dict[str, Value]:
 
 def _machine(machine: Machine) -> dict[str, Value]:
     sites = _names((*machine.sites, *machine.foreign_sites))
-    roles: dict[str, Value] = {name: name in machine.roles for name in FIELDS[Kind.MACHINE] if name in get_args(Role)}
+    roles: dict[str, Value] = {name: name in machine.roles for name in _ROLES}
     # One mSMQSettings object in each site of a machine that serves others (MS-MQDSSM 3.1.6.7.1.9).
     serves = any(roles.values())
     values = _plain(Kind.MACHINE, machine) | roles | {"sites": sites, "settings": sites if serves else ()}
     if machine.dns_name is None:
         del values["dns_name"]
-    return {name: values[name] for name in FIELDS[Kind.MACHINE] if name in values}
+    return values
 
 
 def _queues(checked: Checked, canonical: Callable[[str], str | None], table: Table) -> None:
