@@ -93,9 +93,10 @@ console: packages  ## the console's page from its TypeScript, qmnode/console/sta
 docs: $(INSTALLED)  ## the documentation as a site, build/site/index.html; needs no network to be read
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-release: $(INSTALLED)  ## sdist, wheel and collection in dist/, each checked, installed in an empty environment and tried
+release: $(INSTALLED)  ## sdist, wheel, collection, packages, SBOM and checksums in dist/, each checked, installed and tried
+	@.ci/packages linux
 	$(PYTHON) .ci/install $(VENV) release
-	.ci/release $(BIN)
+	OFFLINE=$(OFFLINE) RELEASE_KEY=$(RELEASE_KEY) .ci/release $(BIN)
 
 packages-linux: $(INSTALLED)  ## .deb of node and toolkit for Debian 12 and 13, and .rpm, in dist/
 	@.ci/packages linux

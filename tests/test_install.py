@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,10 @@ LOCK = (PROJECT / "requirements.lock").read_text("utf-8")
 LIMIT_BYTES = 80 * 1000 * 1000
 
 
-@pytest.fixture(scope="module")
-def installer() -> ModuleType:
-    """``.ci/install`` as a module."""
-    loader = importlib.machinery.SourceFileLoader("installer", str(PROJECT / ".ci/install"))
-    specification = importlib.util.spec_from_loader("installer", loader)
+def program(name: str) -> ModuleType:
+    """A program of ``.ci`` as a module."""
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(PROJECT / ".ci" / name))
+    specification = importlib.util.spec_from_loader(loader.name, loader)
     assert specification is not None
     module = importlib.util.module_from_spec(specification)
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -34,6 +34,16 @@ def installer() -> ModuleType:
     finally:
         sys.dont_write_bytecode = written
     return module
+
+
+@pytest.fixture(scope="module")
+def installer() -> ModuleType:
+    return program("install")
+
+
+@pytest.fixture(scope="module")
+def checker() -> ModuleType:
+    return program("check-lock")
 
 
 def installed_bytes(folder: Path) -> int:
@@ -64,6 +74,22 @@ def test_every_locked_package_has_hashes_and_none_an_address(installer: ModuleTy
     assert len(packages) == len(lines) > 100
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[\w.+!-]+", line)] == []
     assert "://" not in LOCK
+
+
+def test_the_lock_has_what_the_project_asks_for_and_the_check_names_what_it_has_not(checker: ModuleType) -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert checker.missing(LOCK, project) == []
+    project["dependencies"] += ["no-such-package>=1", "typer>=9999"]
+    wrong = checker.missing(LOCK, project)
+    assert wrong[0] == "no-such-package>=1 (locked: nothing)"
+    assert wrong[1].startswith("typer>=9999 (locked: 0.")
+
+
+def test_a_vulnerability_is_excused_only_with_a_reason(checker: ModuleType) -> None:
+    checker.excuses((PROJECT / ".ci/vulnerabilities.toml").read_text("utf-8"))
+    assert checker.excuses('[[excused]]\nid = "GHSA-1"\nreason = "not reached"') == {"GHSA-1": "not reached"}
+    with pytest.raises(ValueError, match="no reason is given for GHSA-1"):
+        checker.excuses('[[excused]]\nid = "GHSA-1"\nreason = " "')
 
 
 def test_uv_asks_the_index_that_pip_is_configured_with(installer: ModuleType) -> None:
