@@ -1,4 +1,7 @@
-"""The attributes of MS-MQDSSM as data: which field of an object is which LDAP attribute, and how a value is written."""
+"""The attributes of MS-MQDSSM as data: which field of an object is which LDAP attribute, and how a value is written.
+
+Properties that people declare come from :mod:`qmnode.objects`; this module adds their syntax in the directory.
+"""
 
 import calendar
 import enum
@@ -8,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated
 from mqenterprise.directory.names import escape_filter
 from qmnode.directory.port import (
@@ -22,6 +26,8 @@ from qmnode.directory.port import (
     Site,
     User,
 )
+from qmnode.objects.rows import Changes, Form, Kind
+from qmnode.objects.table import ROWS
 from qmnode.structures.guid import guid_from_bytes
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
@@ -74,14 +80,6 @@ OPERATING_SYSTEM: Final = Codec(INTEGER.encode, lambda values: OperatingSystemTy
 PRIVACY: Final = Codec(INTEGER.encode, lambda values: QueuePrivacyLevel(int(values[0])))
 
 
-class Written(enum.Enum):
-    """When we may write an attribute."""
-
-    ALWAYS = "always"
-    ONCE = "when the object is created"
-    NEVER = "never"
-
-
 class Refers(enum.Enum):
     """The kind of object to which an attribute of distinguished names refers; the field has GUIDs."""
 
@@ -98,7 +96,7 @@ class Attribute:
     codec: Codec
     section: str
     """Of MS-MQDSSM, where this row is in a table."""
-    written: Written = Written.ALWAYS
+    changes: Changes = Changes.ALWAYS
     required: bool = False
     """Whether an entry without it is half an object."""
     on_computer: bool = False
@@ -132,26 +130,52 @@ class ObjectMapping:
 
 
 IDENTITY: Final = (
-    Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Written.NEVER, required=True),
+    Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Changes.NEVER, required=True),
     Attribute("annotation", "adminDescription", TEXT, "none: ours"),
 )
 SECURITY: Final = Attribute("security", "nTSecurityDescriptor", OCTETS, "3.1.6.17")
 TIMES: Final = (
-    Attribute("create_time", "whenCreated", TIME, "3.1.6.10", Written.NEVER),
-    Attribute("modify_time", "whenChanged", TIME, "3.1.6.10", Written.NEVER),
+    Attribute("create_time", "whenCreated", TIME, "3.1.6.10", Changes.NEVER),
+    Attribute("modify_time", "whenChanged", TIME, "3.1.6.10", Changes.NEVER),
 )
 
+_BY_TYPE: Final = {bool: BOOLEAN, int: UNSIGNED, str: TEXT, tuple: OCTETS}
+_CODECS: Final = {
+    "mSMQCSPName": YES_NO,
+    "mSMQVersion": VERSION,
+    # 3.1.6.11.4 calls its absence an error; sites that Active Directory's own tools made never have it.
+    "mSMQNt4Stub": ONE_ZERO,
+    "mSMQCost": INTEGER,
+    "mSMQSites": GUID_LIST,
+    "mSMQOSType": OPERATING_SYSTEM,
+    "mSMQQueueType": GUID,
+    "mSMQPrivacyLevel": PRIVACY,
+    "mSMQBasePriority": INTEGER,
+}
+"""The syntax of an attribute where the type of the property does not decide it."""
+_REFERS: Final = frozenset({"mSMQSiteGates", "mSMQOutRoutingServers", "mSMQInRoutingServers"})
+
+
+def _properties(kind: Kind) -> tuple[Attribute, ...]:
+    """The rows of a kind's properties that the directory holds."""
+    return tuple(
+        Attribute(
+            row.in_directory,
+            row.attribute,
+            GUID_LIST if row.attribute in _REFERS else _CODECS.get(row.attribute) or _BY_TYPE[row.form.type],
+            row.attribute_section,
+            row.changes,
+            required=row.attribute == "mSMQCost",
+            on_computer=row.attribute == "dNSHostName",
+            refers=Refers.QUEUE_MANAGER if row.attribute in _REFERS else None,
+        )
+        for row in ROWS[kind].values()
+        if row.attribute
+    )
+
+
 ENTERPRISE: Final = ObjectMapping(
-    Enterprise,
-    "mSMQEnterpriseSettings",
-    (
-        *IDENTITY,
-        Attribute("weakened_security", "mSMQNameStyle", BOOLEAN, "3.1.6.11.3.2"),
-        Attribute("non_ldap_capable_queue_manager_notification", "mSMQCSPName", YES_NO, "3.1.6.11.3.3"),
-        Attribute("default_time_to_live", "mSMQLongLived", UNSIGNED, "3.1.6.7.3.2"),
-        Attribute("old_directory", "mSMQVersion", VERSION, "3.1.6.7.3.2"),
-        SECURITY,
-    ),
+    Enterprise, "mSMQEnterpriseSettings", (*IDENTITY, *_properties(Kind.ENTERPRISE), SECURITY)
 )
 
 SITE: Final = ObjectMapping(
@@ -159,12 +183,8 @@ SITE: Final = ObjectMapping(
     "site",
     (
         *IDENTITY,
-        Attribute("name", "cn", TEXT, "3.1.6.10.4", Written.NEVER, required=True),
-        Attribute("intra_site_replication_interval", "mSMQInterval1", UNSIGNED, "3.1.6.1.3.2"),
-        Attribute("inter_site_replication_interval", "mSMQInterval2", UNSIGNED, "3.1.6.1.3.2"),
-        Attribute("foreign_site", "mSMQSiteForeign", BOOLEAN, "3.1.6.1.3.2"),
-        # 3.1.6.11.4 calls its absence an error; sites that Active Directory's own tools made never have it.
-        Attribute("migrated_from_msmq10", "mSMQNt4Stub", ONE_ZERO, "3.1.6.1.3.2"),
+        Attribute("name", "cn", TEXT, "3.1.6.10.4", Changes.NEVER, required=True),
+        *_properties(Kind.SITE),
         SECURITY,
     ),
 )
@@ -174,11 +194,9 @@ ROUTING_LINK: Final = ObjectMapping(
     "mSMQSiteLink",
     (
         *IDENTITY,
-        Attribute("description", "description", TEXT, "3.1.6.1.4.2"),
-        Attribute("actual_cost", "mSMQCost", INTEGER, "3.1.6.1.4.2", required=True),
         Attribute("site1_identifier", "mSMQSite1", GUID, "3.1.6.1.4.4", required=True, refers=Refers.SITE),
         Attribute("site2_identifier", "mSMQSite2", GUID, "3.1.6.1.4.5", required=True, refers=Refers.SITE),
-        Attribute("site_gate_identifier_list", "mSMQSiteGates", GUID_LIST, "3.1.6.1.4.6", refers=Refers.QUEUE_MANAGER),
+        *_properties(Kind.ROUTING_LINK),
     ),
 )
 
@@ -188,33 +206,10 @@ QUEUE_MANAGER: Final = ObjectMapping(
     (
         *IDENTITY,
         *TIMES,
-        Attribute("queue_manager_version", "mSMQComputerTypeEx", TEXT, "3.1.6.1.1.2"),
-        Attribute("operating_system_type", "mSMQOSType", OPERATING_SYSTEM, "3.1.6.1.1.4"),
-        Attribute("queue_manager_quota", "mSMQQuota", UNSIGNED, "3.1.6.1.1.2"),
-        Attribute("journal_quota", "mSMQJournalQuota", UNSIGNED, "3.1.6.1.1.2"),
-        Attribute("foreign_system", "mSMQForeign", BOOLEAN, "3.1.6.1.1.2"),
-        Attribute("site_identifier_list", "mSMQSites", GUID_LIST, "3.1.6.1.1.2"),
-        Attribute(
-            "out_routing_server_identifier_list",
-            "mSMQOutRoutingServers",
-            GUID_LIST,
-            "3.1.6.1.1.6",
-            refers=Refers.QUEUE_MANAGER,
-        ),
-        Attribute(
-            "in_routing_server_identifier_list",
-            "mSMQInRoutingServers",
-            GUID_LIST,
-            "3.1.6.1.1.7",
-            refers=Refers.QUEUE_MANAGER,
-        ),
-        Attribute("routing_server", "mSMQRoutingServices", BOOLEAN, "3.1.6.1.1.2"),
-        Attribute("directory_server", "mSMQDsServices", BOOLEAN, "3.1.6.1.1.2"),
-        Attribute("supporting_server", "mSMQDependentClientServices", BOOLEAN, "3.1.6.1.1.2"),
+        *_properties(Kind.MACHINE),
         Attribute("public_encryption_key_list", "mSMQEncryptKey", OCTETS, "3.1.6.1.1.2"),
         Attribute("public_signing_keys", "mSMQSignKey", OCTETS, "3.1.6.1.1.2"),
         SECURITY,
-        Attribute("qualified_computer_name", "dNSHostName", TEXT, "3.1.6.11.1", on_computer=True),
         Attribute("operating_system_version", "operatingSystemVersion", TEXT, "3.1.6.11.1", on_computer=True),
         Attribute("public_signing_key_list", "mSMQSignCertificates", OCTETS, "3.1.6.1.1.9", on_computer=True),
     ),
@@ -225,22 +220,7 @@ QUEUE_MANAGER: Final = ObjectMapping(
 QUEUE: Final = ObjectMapping(
     Queue,
     "mSMQQueue",
-    (
-        *IDENTITY,
-        *TIMES,
-        Attribute("label", "mSMQLabelEx", TEXT, "3.1.6.1.2.2"),
-        Attribute("type", "mSMQQueueType", GUID, "3.1.6.1.2.2"),
-        Attribute("journaling", "mSMQJournal", BOOLEAN, "3.1.6.1.2.2"),
-        Attribute("quota", "mSMQQueueQuota", UNSIGNED, "3.1.6.1.2.2"),
-        Attribute("journal_quota", "mSMQQueueJournalQuota", UNSIGNED, "3.1.6.1.2.2"),
-        Attribute("authentication", "mSMQAuthenticate", BOOLEAN, "3.1.6.1.2.2"),
-        Attribute("privacy_level", "mSMQPrivacyLevel", PRIVACY, "3.1.6.1.2.4"),
-        # 3.1.6.7.2.2 has no row for it: a queue is or is not transactional from its first message on.
-        Attribute("transactional", "mSMQTransactional", BOOLEAN, "3.1.6.1.2.2", Written.ONCE),
-        Attribute("multicast_address", "MSMQ-MulticastAddress", TEXT, "3.1.6.1.2.2"),
-        Attribute("base_priority", "mSMQBasePriority", INTEGER, "3.1.6.1.2.2"),
-        SECURITY,
-    ),
+    (*IDENTITY, *TIMES, *_properties(Kind.QUEUE)),
     computed={"pathname": ("cn", "mSMQQueueNameExt"), "qualified_pathname": ("cn", "mSMQQueueNameExt")},
 )
 
@@ -249,12 +229,21 @@ USER: Final = ObjectMapping(
     "user",
     (
         *IDENTITY,
-        Attribute("security_identifier", "objectSid", OCTETS, "3.1.6.10.6", Written.NEVER),
+        Attribute("security_identifier", "objectSid", OCTETS, "3.1.6.10.6", Changes.NEVER),
         Attribute("certificate_digest_list", "mSMQDigests", OCTETS_LIST, "3.1.6.7.6.2"),
-        Attribute("certificates", "mSMQSignCertificates", OCTETS, "3.1.6.7.6.2"),
+        *_properties(Kind.USER),
     ),
     computed={"name": ("sAMAccountName", "cn")},
 )
+
+MAPPINGS: Final = {
+    Kind.ENTERPRISE: ENTERPRISE,
+    Kind.SITE: SITE,
+    Kind.USER: USER,
+    Kind.MACHINE: QUEUE_MANAGER,
+    Kind.ROUTING_LINK: ROUTING_LINK,
+    Kind.QUEUE: QUEUE,
+}
 
 
 def default_of(entity: type[DirectoryObject], name: str) -> Any:
@@ -324,3 +313,53 @@ def satisfies(found: DirectoryObject, expressions: Iterable[Filter]) -> bool:
         if not _COMPARE[expression.operator](value, plain(expression.value)):
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredValue:
+    """A property in the written form of declarations, as an attribute."""
+
+    row: Attribute
+    form: Form
+    key: str
+    """The attribute in lower case, as entries have it."""
+    default: Any
+    """The specification's default, which an entry without the attribute has."""
+    write: Callable[[Any], Any]
+
+    def encode(self, written: Any) -> Values:
+        if self.row.codec is TEXT or (self.row.codec is GUID and not written):
+            return self.row.codec.encode(written or None)
+        return self.row.codec.encode(self.form.read(written))
+
+    def decode(self, entry: Entry) -> Any:
+        """A value that cannot be decoded becomes a text that no declaration contains, so that a plan repairs it."""
+        raw = entry.attributes.get(self.key)
+        if not raw:
+            return self.default
+        try:
+            return self.write(self.row.codec.decode(raw))
+        except (ValueError, LookupError, struct.error):
+            return f"(not understood: {raw[0][:40]!r})"
+
+
+def declared_values(
+    kind: Kind, declared: Mapping[str, tuple[type, ...]], *, on_computer: bool = False
+) -> dict[str, DeclaredValue]:
+    """The properties of a kind that are plain values, by the names and with the types that declarations have."""
+    found = {}
+    for name, types in declared.items():
+        row = ROWS[kind].called(name)
+        attribute = None if row is None else MAPPINGS[kind].of(row.in_directory)
+        if row is None or attribute is None or row.form.type is tuple or attribute.on_computer != on_computer:
+            continue
+        # No quota is null, or its number where null is not allowed.
+        write = row.form.write if type(None) in types or not row.form.nullable else _as_it_is
+        default = None if attribute.required else default_of(MAPPINGS[kind].entity, attribute.field)
+        default = None if default is None else write(default)
+        found[name] = DeclaredValue(attribute, row.form, attribute.name.lower(), default, write)
+    return found
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -17,13 +17,13 @@ from mqenterprise.directory.mapping import (
     ObjectMapping,
     Refers,
     Values,
-    Written,
     default_of,
     filter_of,
     satisfies,
 )
 from mqenterprise.directory.names import escape_filter
 from qmnode.directory.port import DirectoryObject
+from qmnode.objects.rows import Changes
 from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class ObjectRepository(Generic[Entity]):
         return replace(entity, identifier=guid_from_bytes(value), full_path=entry.dn)
 
     def _new_attributes(self, entity: Entity) -> dict[str, Sequence[bytes]]:
-        rows = (row for row in self.mapping.attributes if row.written is not Written.NEVER and not row.on_computer)
+        rows = (row for row in self.mapping.attributes if row.changes is not Changes.NEVER and not row.on_computer)
         written = {row.name: self._encoded(row, entity) for row in rows}
         return {**written, **self._computed_attributes(entity)}
 
@@ -221,7 +221,7 @@ class ObjectRepository(Generic[Entity]):
 
     @staticmethod
     def _may_change(row: Attribute) -> bool:
-        return row.written is Written.ALWAYS
+        return row.changes is Changes.ALWAYS
 
     def _different(self, entity: Entity, dn: str) -> tuple[str, ...]:
         present = self.at(dn)

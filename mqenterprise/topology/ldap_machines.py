@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.names import child, normalized, parent_of
 from mqenterprise.directory.queue_managers import COMPUTER_CLASSES
-from mqenterprise.topology import ldap_fields as fields
-from mqenterprise.topology.ldap_fields import encode
 from mqenterprise.topology.ldap_reading import (
+    COMPUTER,
     CONFIGURATION,
     SERVICE_FLAGS,
     SETTINGS,
+    VALUES,
     Index,
     MachinePlace,
     Place,
+    encode,
 )
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Value
+from mqenterprise.topology.resources import Kind, Value
 from mqenterprise.topology.target import MovedOn
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ _ROUTES: Final = {"out_routing_servers": "mSMQOutRoutingServers", "in_routing_se
 
 def _names(value: Value) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
+
+
+def _on_computer(values: Values) -> dict[str, tuple[bytes, ...]]:
+    return {COMPUTER.row.name: COMPUTER.encode(values["dns_name"])} if "dns_name" in values else {}
 
 
 class Machines:
@@ -56,7 +61,7 @@ class Machines:
         return tuple(found)
 
     def _attributes(self, values: Values, service_type: int) -> dict[str, tuple[bytes, ...]]:
-        found = dict(encode(fields.MACHINE, values))
+        found = dict(encode(Kind.MACHINE, values))
         if "sites" in values:
             found["mSMQSites"] = tuple(self._site(site).guid for site in _names(values["sites"]))
         for name, attribute in _ROUTES.items():
@@ -75,7 +80,7 @@ class Machines:
     def create(self, name: str, usual_dn: str, values: Values, token: int) -> None:
         """Create a machine, or complete an unfinished one."""
         place = self._index.machines.get(fold(name))
-        computer = encode(fields.COMPUTER, values)
+        computer = _on_computer(values)
         if place is None:
             dialect = self._writer.connection.dialect
             begun = {**dialect.account("computer", name), **computer}
@@ -105,11 +110,11 @@ class Machines:
             place.service_type = place.service_type & ~ROUTING | (ROUTING if after["routing_server"] else 0)
         attributes = self._attributes(after, place.service_type)
         entry = self._writer.read(place.configuration.dn, tuple(attributes))
-        for field_name, field in fields.MACHINE.items():
+        for field_name, field in VALUES[Kind.MACHINE].items():
             if field_name in after and field.decode(entry) not in (before.get(field_name), after[field_name]):
                 raise MovedOn(f"{field_name} of {name} is {field.decode(entry)!r} now")
         self._writer.change(place.configuration.dn, attributes, token, present=entry)
-        if computer := encode(fields.COMPUTER, after):
+        if computer := _on_computer(after):
             self._writer.change(place.computer.dn, computer, token)
         if _SERVICES & after.keys():
             self._keep_settings(name, place, after, token)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.certificates import unpack_certificates
 from mqenterprise.directory.entries import Entry, Scope
 from mqenterprise.directory.errors import HalfWritten
+from mqenterprise.directory.gateway import MARK, token_of
+from mqenterprise.directory.mapping import DeclaredValue, Values, declared_values
 from mqenterprise.directory.names import (
     escape_filter,
     join_queue_name,
@@ -16,10 +19,9 @@ from mqenterprise.directory.names import (
     parent_of,
     split_dn,
 )
-from mqenterprise.topology import ldap_fields as fields
-from mqenterprise.topology.ldap_fields import MARK, decode, names, token_of
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Key, Kind, Table, Value, resource
+from mqenterprise.topology.resources import FIELDS, Key, Kind, Table, Value, resource
+from qmnode.objects import rows
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
@@ -36,6 +38,27 @@ SERVICE_FLAGS: Final = (
     ("mSMQDsService", "mSMQDsServices", "directory_server"),
     ("mSMQDependentClientService", "mSMQDependentClientServices", "supporting_server"),
 )
+
+VALUES: Final[Mapping[Kind, Mapping[str, DeclaredValue]]] = {
+    kind: declared_values(rows.Kind(kind), fields) for kind, fields in FIELDS.items()
+}
+"""The plain values of each kind; those of a machine without :data:`COMPUTER`."""
+COMPUTER: Final = declared_values(rows.Kind.MACHINE, FIELDS[Kind.MACHINE], on_computer=True)["dns_name"]
+"""The value of a machine that its computer has."""
+
+
+def decode(kind: Kind, entry: Entry) -> dict[str, Value]:
+    return {name: value.decode(entry) for name, value in VALUES[kind].items()}
+
+
+def encode(kind: Kind, values: Mapping[str, Value]) -> dict[str, Values]:
+    """Return the attributes of plain values. An attribute without values is to be removed."""
+    return {value.row.name: value.encode(values[name]) for name, value in VALUES[kind].items() if name in values}
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """Return the names of the attributes to read."""
+    return tuple(value.row.name for value in VALUES[kind].values())
 
 
 @dataclass(slots=True)
@@ -116,30 +139,28 @@ class _Reader:
 
     def enterprise(self) -> None:
         for entry in self._search(
-            self._contexts.enterprise, "(objectClass=mSMQEnterpriseSettings)", names(fields.ENTERPRISE), Scope.BASE
+            self._contexts.enterprise, "(objectClass=mSMQEnterpriseSettings)", names(Kind.ENTERPRISE), Scope.BASE
         ):
-            self.table.put(resource(Kind.ENTERPRISE, (), decode(fields.ENTERPRISE, entry)))
+            self.table.put(resource(Kind.ENTERPRISE, (), decode(Kind.ENTERPRISE, entry)))
 
     def sites(self) -> None:
-        attributes = ("cn", "objectGUID", MARK, *names(fields.SITE))
+        attributes = ("cn", "objectGUID", MARK, *names(Kind.SITE))
         self._each(self._search(self._contexts.sites, "(objectClass=site)", attributes, Scope.LEVEL), self._site)
 
     def _site(self, entry: Entry) -> None:
         name, guid, token = name_of(entry.dn), entry.first("objectGUID") or b"", token_of(entry)
         self.index.sites[fold(name)] = Place(entry.dn, guid, token)
         self.index.site_names[guid] = name
-        self.table.put(resource(Kind.SITE, (name,), decode(fields.SITE, entry), owned=token is not None))
+        self.table.put(resource(Kind.SITE, (name,), decode(Kind.SITE, entry), owned=token is not None))
 
     def machines(self) -> None:
         computers = {
             normalized(entry.dn): entry
-            for entry in self._search(
-                self._contexts.domain, "(objectClass=computer)", ("cn", MARK, *names(fields.COMPUTER))
-            )
+            for entry in self._search(self._contexts.domain, "(objectClass=computer)", ("cn", MARK, COMPUTER.row.name))
         }
         attributes = (
             *("cn", "objectGUID", MARK, "mSMQServiceType", "mSMQSites", "mSMQOutRoutingServers"),
-            *("mSMQInRoutingServers", *names(fields.MACHINE)),
+            *("mSMQInRoutingServers", *names(Kind.MACHINE)),
         )
         configurations: list[Entry] = []
 
@@ -186,7 +207,7 @@ class _Reader:
         place.servers = self._servers.get(fold(name), ())
         values: dict[str, Value] = {
             "sites": _sorted(self.index.site_names.get(site, f"({site.hex()})") for site in _all(entry, "mSMQSites")),
-            **decode(fields.MACHINE, entry),
+            **decode(Kind.MACHINE, entry),
             "out_routing_servers": self._machine_names(entry, "mSMQOutRoutingServers"),
             "in_routing_servers": self._machine_names(entry, "mSMQInRoutingServers"),
         }
@@ -196,7 +217,7 @@ class _Reader:
             place.settings[fold(site)] = Place(other.dn, b"", token_of(other))
             said.append(site if _agrees(other, guid, place.service_type, values) else site + DIFFERS)
         values["settings"] = _sorted(said)
-        values["dns_name"] = fields.COMPUTER["dns_name"].decode(computer) if computer else None
+        values["dns_name"] = COMPUTER.decode(computer) if computer else None
         self.index.machines[fold(name)] = place
         self.table.put(resource(Kind.MACHINE, (name,), values, owned=token is not None))
 
@@ -215,14 +236,14 @@ class _Reader:
         return _sorted(self.index.configuration_name(dn.decode("utf-8", "replace")) for dn in _all(entry, attribute))
 
     def links(self) -> None:
-        attributes = ("cn", "mSMQSite1", "mSMQSite2", "mSMQSiteGates", MARK, *names(fields.ROUTING_LINK))
+        attributes = ("cn", "mSMQSite1", "mSMQSite2", "mSMQSiteGates", MARK, *names(Kind.ROUTING_LINK))
         found = self._search(self._contexts.enterprise, "(objectClass=mSMQSiteLink)", attributes, Scope.LEVEL)
         self._each(found, self._link)
 
     def _link(self, entry: Entry) -> None:
         ends = [entry.first(attribute) for attribute in ("mSMQSite1", "mSMQSite2")]
         name = tuple(name_of(dn.decode("utf-8", "replace")) if dn else "(nothing)" for dn in ends)
-        values = decode(fields.ROUTING_LINK, entry)
+        values = decode(Kind.ROUTING_LINK, entry)
         values["site_gates"] = self._machine_names(entry, "mSMQSiteGates")
         self._put(Kind.ROUTING_LINK, name, values, entry)
 
@@ -233,10 +254,10 @@ class _Reader:
         self._each(self._search(self._contexts.domain, filter, ("cn", MARK, "mSMQSignCertificates")), self._user)
 
     def _user(self, entry: Entry) -> None:
-        self._put(Kind.USER, (name_of(entry.dn),), {"certificates": fields.unpack_certificates(entry)}, entry)
+        self._put(Kind.USER, (name_of(entry.dn),), {"certificates": unpack_certificates(entry)}, entry)
 
     def queues(self) -> None:
-        attributes = ["cn", "objectGUID", "mSMQQueueNameExt", MARK, *names(fields.QUEUE)]
+        attributes = ["cn", "objectGUID", "mSMQQueueNameExt", MARK, *names(Kind.QUEUE)]
         if self._access:
             attributes.append("nTSecurityDescriptor")
         self._each(self._search(self._contexts.domain, "(objectClass=mSMQQueue)", attributes), self._queue)
@@ -244,7 +265,7 @@ class _Reader:
     def _queue(self, entry: Entry) -> None:
         extension = entry.first("mSMQQueueNameExt") or b""
         queue = join_queue_name(name_of(entry.dn), extension.decode("utf-8", "replace"))
-        values = decode(fields.QUEUE, entry)
+        values = decode(Kind.QUEUE, entry)
         if self._access:
             values["access"] = self._trustees.lines(entry.first("nTSecurityDescriptor"))
         self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), values, entry)

@@ -1,7 +1,7 @@
 """A real directory as the target of plan and apply: OpenLDAP or Active Directory, through one connection.
 
 Every object that is created carries our mark with the fencing token of the lease under which it was written
-(:data:`~mqenterprise.topology.ldap_fields.MARK`). A change first reads the object, and refuses it if it is not in the
+(:data:`~mqenterprise.directory.gateway.MARK`). A change first reads the object, and refuses it if it is not in the
 planned state or carries a later token. It then replaces exactly the values that it has read, so that a concurrent
 write makes the change fail instead of being overwritten. A deletion first renews the mark under the same condition, and
 is conditional on the mark where the server supports that. Active Directory does not, which leaves a gap of one round
@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.certificates import pack_certificates
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import (
     ConditionFailed,
@@ -25,13 +26,12 @@ from mqenterprise.directory.errors import (
     ObjectAlreadyExists,
     ObjectNotFound,
 )
+from mqenterprise.directory.gateway import MARK, mark, token_of
 from mqenterprise.directory.names import child, parent_of, split_queue_name
 from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.settings import ServerKind
-from mqenterprise.topology import ldap_fields as fields
-from mqenterprise.topology.ldap_fields import MARK, Field, encode, mark, token_of
 from mqenterprise.topology.ldap_machines import Machines
-from mqenterprise.topology.ldap_reading import Index, Place, read_all
+from mqenterprise.topology.ldap_reading import VALUES, Index, Place, encode, read_all
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Step, Values
 from mqenterprise.topology.resources import Kind
@@ -252,10 +252,10 @@ class LdapTarget:
         kind, name, values = step.reference.kind, step.name, step.after
         match kind:
             case Kind.ENTERPRISE:
-                self._writer.change(self._contexts.enterprise, encode(fields.ENTERPRISE, values), token)
+                self._writer.change(self._contexts.enterprise, encode(Kind.ENTERPRISE, values), token)
             case Kind.SITE:
                 dn = child(name[0], self._contexts.sites)
-                site = dict(encode(fields.SITE, values))
+                site = dict(encode(Kind.SITE, values))
                 if descriptor := self._writer.descriptors.site():
                     site["nTSecurityDescriptor"] = descriptor
                 place = self._writer.create(dn, ("top", "site"), site, token)
@@ -320,13 +320,13 @@ class LdapTarget:
 
     def _attributes(self, kind: Kind, values: Values) -> dict[str, tuple[bytes, ...]]:
         """Return the attributes of values; for machines see :class:`Machines`."""
-        found = encode(_FIELDS[kind], values)
+        found = encode(kind, values)
         if "site_gates" in values:
             gates = values["site_gates"]
             found["mSMQSiteGates"] = self._machines.configurations(gates if isinstance(gates, tuple) else ())
         if "certificates" in values:
             certificates = values["certificates"]
-            found |= fields.pack_certificates(certificates if isinstance(certificates, tuple) else ())
+            found |= pack_certificates(certificates if isinstance(certificates, tuple) else ())
         if "access" in values:
             lines = values["access"]
             if isinstance(lines, tuple):
@@ -337,7 +337,7 @@ class LdapTarget:
         kind = step.reference.kind
         match kind:
             case Kind.ENTERPRISE:
-                self._writer.change(self._contexts.enterprise, encode(fields.ENTERPRISE, step.after), token)
+                self._writer.change(self._contexts.enterprise, encode(Kind.ENTERPRISE, step.after), token)
             case Kind.MACHINE:
                 self._machines.update(step.name[0], step.before, step.after, token)
             case Kind.SITE:
@@ -348,13 +348,13 @@ class LdapTarget:
     def _change(self, dn: str, step: Step, token: int) -> None:
         attributes = self._attributes(step.reference.kind, step.after)
         entry = self._writer.read(dn, tuple(attributes))
-        self._as_planned(dn, _FIELDS[step.reference.kind], entry, step)
+        self._as_planned(dn, entry, step)
         self._writer.change(dn, attributes, token, present=entry)
 
     @staticmethod
-    def _as_planned(dn: str, table: dict[str, Field], entry: Entry, step: Step) -> None:
+    def _as_planned(dn: str, entry: Entry, step: Step) -> None:
         """Raise :class:`MovedOn` when a field has neither its old nor its new value."""
-        for name, field in table.items():
+        for name, field in VALUES[step.reference.kind].items():
             if name in step.after and field.decode(entry) not in (step.before.get(name), step.after[name]):
                 raise MovedOn(f"{name} of {dn} is {field.decode(entry)!r} now")
 
@@ -394,12 +394,6 @@ _QUEUE_EVENTS: Final = {
 }
 _NOTIFIED: Final = frozenset({"quota", "journal_quota"})
 """The values of a machine that its queue manager reads again when it is notified."""
-_FIELDS: Final[dict[Kind, dict[str, Field]]] = {
-    Kind.SITE: fields.SITE,
-    Kind.ROUTING_LINK: fields.ROUTING_LINK,
-    Kind.QUEUE: fields.QUEUE,
-    Kind.USER: {},
-}
 
 
 def account_name(name: str) -> str:

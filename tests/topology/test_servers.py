@@ -25,12 +25,12 @@ from cryptography.x509.oid import NameOID
 from mqenterprise.directory.entities import equals
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ObjectNotFound
+from mqenterprise.directory.gateway import MARK, mark
 from mqenterprise.directory.names import child, parent_of
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology.apply import ApplyError, apply
 from mqenterprise.topology.check import load
 from mqenterprise.topology.export import export
-from mqenterprise.topology.ldap_fields import MARK, mark
 from mqenterprise.topology.lease import LeaseTaken, acquire
 from mqenterprise.topology.plan import Action, Note
 from mqenterprise.topology.problems import DeclarationError
