@@ -1,9 +1,28 @@
-"""The one way in which entries of Message Queuing are written."""
+"""The one way in which entries of Message Queuing are written: where those of each kind are, and what belongs to each.
 
+:class:`Gateway` creates and deletes objects with their companions, for repositories and for plans. A :class:`Writer`
+writes single entries: whatever they hold for repositories, under conditions for plans (:class:`FencedWriter`).
+"""
+
+from __future__ import annotations
+
+import contextlib
 import re
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from mqenterprise.directory.entries import Entry
+from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
+from mqenterprise.directory.errors import ConditionFailed, ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
+from mqenterprise.directory.names import child, name_of, normalized, parent_of, split_queue_name
+from mqenterprise.directory.new_descriptors import NewDescriptors
+from mqenterprise.directory.settings import ServerKind
+from qmnode.structures.guid import Guid, guid_to_text
+
+if TYPE_CHECKING:
+    from mqenterprise.directory.change_notices import ChangeNotices
+    from mqenterprise.directory.connection import LdapConnection
+
+Attributes = Mapping[str, Sequence[bytes]]
 
 MARK: Final = "adminDescription"
 """The attribute for our mark: free text that every object of Active Directory may have and that nothing else reads.
@@ -11,6 +30,26 @@ MARK: Final = "adminDescription"
 Active Directory has it on class ``top``, so its schema is not changed. Our OpenLDAP schema allows it everywhere.
 """
 _MARK: Final = re.compile(r"mqenterprise (\d{1,19})")
+CREATED_MARK: Final = b"created for Message Queuing"
+"""The mark of a computer or server entry that was made for a queue manager without a plan, and is deleted with it."""
+SECURITY: Final = "nTSecurityDescriptor"
+CONFIGURATION: Final = "msmq"
+"""The name of every mSMQConfiguration object (MS-MQDSSM 2.2.1)."""
+SETTINGS: Final[Mapping[str, tuple[str, bytes]]] = {
+    "mSMQQMID": ("objectGUID", b""),
+    "mSMQServices": ("mSMQServiceType", b"0"),
+    "mSMQRoutingService": ("mSMQRoutingServices", b"FALSE"),
+    "mSMQDsService": ("mSMQDsServices", b"FALSE"),
+    "mSMQDependentClientService": ("mSMQDependentClientServices", b"FALSE"),
+}
+"""The attributes of mSMQSettings: those of mSMQConfiguration that they repeat, with defaults (3.1.6.1.1.3)."""
+ROUTING: Final = 0x01
+"""The routing server's bit of mSMQServiceType (MS-MQDSSM 3.1.6.1.1.5)."""
+_SITE_SETTINGS: Final = "NTDS Site Settings"
+_SITE_SETTINGS_CLASSES: Final = ("top", "applicationSiteSettings", "nTDSSiteSettings")
+"""Beneath every site of Active Directory (MS-ADTS 6.1.1.2.2.1.1); its tools report a site without them as damaged."""
+_PERSON: Final = ("top", "person", "organizationalPerson", "user")
+_SERVERS: Final = ("top", "serversContainer")
 
 
 def mark(token: int) -> bytes:
@@ -23,3 +62,313 @@ def token_of(entry: Entry) -> int | None:
     value = entry.first(MARK)
     found = _MARK.fullmatch(value.decode("utf-8", "replace")) if value else None
     return int(found[1]) if found else None
+
+
+class Writer:
+    """Write entries whatever they hold. Companions have a mark, and are deleted with the object they are made for."""
+
+    def __init__(self, connection: LdapConnection, mark: bytes = CREATED_MARK) -> None:
+        self._connection = connection
+        self._mark = mark
+
+    def is_ours(self, entry: Entry) -> bool:
+        """Return whether an entry has the mark of those that this writer may delete."""
+        return entry.first(MARK) == self._mark
+
+    def create(
+        self, dn: str, classes: Sequence[str], attributes: Attributes, *, companion: bool = False, takes: bool = False
+    ) -> Entry:
+        """Create an entry. Raises ``ObjectAlreadyExists``.
+
+        A companion that exists is used as it is; with ``takes`` an entry that exists gets the attributes.
+        """
+        marked = {**attributes, MARK: (self._mark,)} if companion else attributes
+        try:
+            return self._connection.add(dn, classes, marked)
+        except ObjectAlreadyExists:
+            if takes:
+                self.change(dn, attributes)
+            elif not companion:
+                raise
+            return self.read(dn, ("objectGUID",))
+
+    def ensure(self, dn: str, classes: Sequence[str]) -> None:
+        """Create a container unless it exists, ours or not. A node may look at those that it may not create."""
+        try:
+            self._connection.read(dn, ("1.1",))
+        except ObjectNotFound:
+            with contextlib.suppress(ObjectAlreadyExists):
+                self._connection.add(dn, classes, {MARK: (self._mark,)})
+
+    def read(self, dn: str, attributes: Collection[str]) -> Entry:
+        """Read an entry. Raises ``ObjectNotFound``."""
+        return self._connection.read(dn, tuple(attributes))
+
+    def change(self, dn: str, attributes: Attributes, present: Entry | None = None) -> None:
+        """Set these values, or those that differ from the ``present`` ones. An attribute without values is removed."""
+        self._connection.modify(
+            dn,
+            [
+                Change(ChangeKind.REPLACE, name, tuple(values))
+                for name, values in attributes.items()
+                if present is None or set(present.attributes.get(name.lower(), ())) != set(values)
+            ],
+        )
+
+    def remove(self, dn: str, *, tree: bool = False) -> None:
+        """Delete an entry, and with ``tree`` what lies beneath it."""
+        self._connection.delete(dn, tree=tree)
+
+    def remove_if_empty(self, dn: str) -> None:
+        """Delete an entry if it is ours and empty."""
+        try:
+            entry = self._connection.read(dn, (MARK,))
+        except ObjectNotFound:
+            return
+        if self.is_ours(entry) and not any(self._connection.search(dn, "(objectClass=*)", ("1.1",), Scope.LEVEL)):
+            self.remove(dn)
+
+    def discard(self, dn: str) -> None:
+        """Delete an entry, ours or not, if it still exists."""
+        with contextlib.suppress(ObjectNotFound):
+            self._connection.delete(dn)
+
+
+class FencedWriter(Writer):
+    """Write entries under the fencing token of an apply. Each that it creates has a mark with the token.
+
+    A change first reads the entry, and refuses it if it carries a later token. It then replaces exactly the values that
+    it has read, so that a concurrent write makes the change fail instead of being overwritten. A deletion first renews
+    the mark under the same condition, and is conditional on the mark where the server supports that. Active Directory
+    does not, which leaves a gap of one round trip. A refusal is ``ConditionFailed``.
+    """
+
+    def __init__(self, connection: LdapConnection, token: int) -> None:
+        super().__init__(connection, mark(token))
+        self._token = token
+
+    def is_ours(self, entry: Entry) -> bool:
+        return token_of(entry) is not None
+
+    def create(
+        self, dn: str, classes: Sequence[str], attributes: Attributes, *, companion: bool = False, takes: bool = False
+    ) -> Entry:
+        """Create an entry, or bring the remains of an interrupted apply of ours to the same state.
+
+        An entry of someone else is refused, except with ``takes``.
+        """
+        try:
+            return self._connection.add(dn, classes, {**attributes, MARK: (self._mark,)})
+        except ObjectAlreadyExists:
+            present = self.read(dn, ("objectGUID", *attributes))
+            if not takes and not self.is_ours(present):
+                raise ConditionFailed(f"someone else made {dn}") from None
+            self.change(dn, attributes, present)
+            return present
+
+    def ensure(self, dn: str, classes: Sequence[str]) -> None:
+        # Most do not exist, so a look first would only be one more round trip.
+        with contextlib.suppress(ObjectAlreadyExists):
+            self._connection.add(dn, classes, {MARK: (self._mark,)})
+
+    def read(self, dn: str, attributes: Collection[str]) -> Entry:
+        """Read an entry with its mark."""
+        try:
+            return self._connection.read(dn, (MARK, *attributes))
+        except ObjectNotFound:
+            raise ConditionFailed(f"{dn} is gone") from None
+
+    def change(self, dn: str, attributes: Attributes, present: Entry | None = None) -> None:
+        entry = present or self.read(dn, tuple(attributes))
+        changes = []
+        for name, values in attributes.items():
+            old = entry.attributes.get(name.lower(), ())
+            if set(old) != set(values):
+                changes += replacement(name, old, tuple(values))
+        if changes:
+            self._modify(dn, [*changes, *self._marking(dn, entry)])
+
+    def remove(self, dn: str, *, tree: bool = False) -> None:
+        """Delete an entry of ours, if it still exists, without those beneath it: they are not its own."""
+        try:
+            entry = self._connection.read(dn, (MARK,))
+        except ObjectNotFound:
+            return
+        if not self.is_ours(entry):
+            raise ConditionFailed(f"{dn} is not ours (any more)")
+        if marking := self._marking(dn, entry):
+            self._modify(dn, marking)
+        with contextlib.suppress(ObjectNotFound):
+            self._connection.delete(dn, only_if=(MARK, self._mark))
+
+    def _marking(self, dn: str, entry: Entry) -> list[Change]:
+        """Renew our mark, if the entry is ours."""
+        old = token_of(entry)
+        if old is None or old == self._token:
+            return []
+        if old > self._token:
+            raise ConditionFailed(f"{dn} was written by a later apply")
+        return replacement(MARK, (mark(old),), (self._mark,))
+
+    def _modify(self, dn: str, changes: list[Change]) -> None:
+        try:
+            self._connection.modify(dn, changes)
+        except ObjectNotFound as error:
+            raise ConditionFailed(error.sentence) from error
+
+
+def replacement(name: str, old: Sequence[bytes], new: tuple[bytes, ...]) -> list[Change]:
+    """Return changes that fail when the present values are no longer ``old``."""
+    if name == SECURITY:
+        # The server completes a descriptor, so there is no exact value to delete.
+        return [Change(ChangeKind.REPLACE, name, new)]
+    changes = []
+    if taken := tuple(value for value in old if value not in new):
+        changes.append(Change(ChangeKind.DELETE, name, taken))
+    if given := tuple(value for value in new if value not in old):
+        changes.append(Change(ChangeKind.ADD, name, given))
+    return changes
+
+
+class Gateway:
+    """Create and delete the objects of one directory with their companions. Safe for threads.
+
+    The order of writes makes an interruption harmless: a queue manager is created from its computer to its settings and
+    deleted in reverse order, so that the remainder is always either a queue manager or a computer with our mark.
+    """
+
+    def __init__(self, connection: LdapConnection, notices: ChangeNotices) -> None:
+        self.connection = connection
+        self.notices = notices
+        self.writer = Writer(connection)
+        self._descriptors = NewDescriptors(connection)
+
+    def fenced(self, token: int) -> FencedWriter:
+        """Return a writer for the apply whose lease has this fencing token."""
+        return FencedWriter(self.connection, token)
+
+    def create_site(self, writer: Writer, name: str, attributes: Attributes) -> Entry:
+        """Create a site with the containers that it needs."""
+        dialect = self.connection.dialect
+        dn = child(name, dialect.contexts.sites)
+        entry = writer.create(dn, ("top", "site"), _with_list(attributes, self._descriptors.site))
+        writer.ensure(child("Servers", dn), _SERVERS)
+        if dialect.kind is ServerKind.ACTIVE_DIRECTORY:
+            writer.ensure(child(_SITE_SETTINGS, dn), _SITE_SETTINGS_CLASSES)
+        return entry
+
+    def delete_site(self, writer: Writer, dn: str) -> None:
+        """Delete a site, after its containers and what an interruption left in them of deleted queue managers."""
+        servers = child("Servers", dn)
+        for entry in list(self.connection.search(servers, "(objectClass=server)", ("1.1",), Scope.LEVEL)):
+            writer.remove_if_empty(entry.dn)
+        writer.remove_if_empty(servers)
+        writer.remove_if_empty(child(_SITE_SETTINGS, dn))
+        writer.remove(dn, tree=True)
+
+    def create_link(self, writer: Writer, sites: Iterable[Guid], attributes: Attributes) -> Entry:
+        """Create a routing link between two sites."""
+        # 3.1.6.1.4.2: only the hexadecimal digits of the two GUIDs.
+        name = "".join(guid_to_text(site).replace("-", "") for site in sites)
+        return writer.create(
+            child(name, self.connection.dialect.contexts.enterprise), ("top", "mSMQSiteLink"), attributes
+        )
+
+    def create_user(self, writer: Writer, name: str, account: str, attributes: Attributes) -> Entry:
+        """Create a user with this account name."""
+        dialect = self.connection.dialect
+        classes = _PERSON if dialect.gives_guid else ("top", "user")
+        given = {**attributes, **dialect.account("user", account)}
+        return writer.create(child(name, dialect.contexts.users), classes, given)
+
+    def create_queue(self, writer: Writer, configuration: str, name: str, attributes: Attributes) -> Entry:
+        """Create a public queue of the queue manager whose mSMQConfiguration object this is."""
+        cn, extension = split_queue_name(name)
+        if ";" in name:
+            raise ConstraintViolated(f"{name!r} is no name of a public queue: what follows a semicolon is a subqueue")
+        named = {**attributes, "mSMQQueueNameExt": (extension.encode(),)} if extension else attributes
+        computer = parent_of(configuration)
+        secured = _with_list(named, lambda: self._descriptors.queue(computer))
+        return writer.create(child(cn, configuration), ("top", "mSMQQueue"), secured)
+
+    def create_queue_manager(
+        self,
+        writer: Writer,
+        computer: str,
+        attributes: Attributes,
+        on_computer: Attributes,
+        *,
+        exists: bool,
+        is_foreign: bool,
+    ) -> Entry:
+        """Create the mSMQConfiguration object below a computer, and the computer first unless it ``exists``."""
+        if not exists:
+            dialect = self.connection.dialect
+            classes = (*_PERSON, "computer") if dialect.gives_guid else ("top", "computer")
+            account = dialect.account("computer", name_of(computer))
+            writer.create(computer, classes, {**account, **on_computer}, companion=True)
+        secured = _with_list(attributes, lambda: self._descriptors.queue_manager(computer, is_foreign=is_foreign))
+        entry = writer.create(child(CONFIGURATION, computer), ("top", "mSMQConfiguration"), secured)
+        if exists and on_computer:
+            writer.change(computer, on_computer)
+        return entry
+
+    def keep_settings(
+        self, writer: Writer, configuration: str, sites: Iterable[str], present: Iterable[str]
+    ) -> dict[str, str]:
+        """Keep an mSMQSettings object in each of these sites, equal to the queue manager, and delete the other present
+        ones (MS-MQDSSM 3.1.6.7.1.9). Return their distinguished names by site.
+        """
+        computer = name_of(configuration, 1)
+        kept = {site: child("MSMQ Settings", child(computer, child("Servers", site))) for site in sites}
+        left = {normalized(dn): dn for dn in present}
+        if not kept and not left:
+            return kept
+        said = writer.read(configuration, [repeated for repeated, _ in SETTINGS.values()])
+        attributes = {
+            name: said.attributes.get(repeated.lower(), (default,) if default else ())
+            for name, (repeated, default) in SETTINGS.items()
+        }
+        for dn in kept.values():
+            if (known := left.pop(normalized(dn), None)) is not None:
+                writer.change(known, attributes, writer.read(known, tuple(attributes)))
+                continue
+            server = parent_of(dn)
+            writer.ensure(parent_of(server), _SERVERS)
+            writer.ensure(server, ("top", "server"))
+            # Remains of a queue manager of this name are taken: 3.1.6.1.1.3 has them deleted and created again.
+            writer.create(dn, ("top", "mSMQSettings"), attributes, takes=True)
+        for dn in left.values():
+            self._remove_settings(writer, dn)
+        return kept
+
+    def delete_queue_manager(
+        self,
+        writer: Writer,
+        computer: str,
+        configuration: str | None,
+        settings: Iterable[str],
+        servers: Iterable[str],
+        with_computer: bool,
+    ) -> None:
+        """Delete a queue manager with its settings and server objects, and its computer if that was made for it."""
+        for dn in settings:
+            self._remove_settings(writer, dn)
+        for dn in servers:
+            writer.remove_if_empty(dn)
+        if configuration is not None:
+            writer.remove(configuration, tree=True)
+        if with_computer:
+            writer.remove(computer, tree=True)
+
+    def _remove_settings(self, writer: Writer, dn: str) -> None:
+        """Delete a settings object, ours or not: it means nothing without the queue manager."""
+        writer.discard(dn)
+        writer.remove_if_empty(parent_of(dn))
+
+
+def _with_list(attributes: Attributes, new: Callable[[], tuple[bytes, ...]]) -> Attributes:
+    """Add the access list of a new object, unless somebody has chosen one or it is left to the object's class."""
+    if attributes.get(SECURITY) or not (descriptor := new()):
+        return attributes
+    return {**attributes, SECURITY: descriptor}

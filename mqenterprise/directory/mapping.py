@@ -113,6 +113,8 @@ class ObjectMapping:
     attributes: tuple[Attribute, ...]
     computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Fields computed by code, and the attributes that it needs."""
+    context: str = "domain"
+    """Of :class:`~mqenterprise.directory.dialect.Contexts`, what all objects of the kind are beneath."""
 
     def of(self, name: str) -> Attribute | None:
         """The row of a field."""
@@ -175,7 +177,7 @@ def _properties(kind: Kind) -> tuple[Attribute, ...]:
 
 
 ENTERPRISE: Final = ObjectMapping(
-    Enterprise, "mSMQEnterpriseSettings", (*IDENTITY, *_properties(Kind.ENTERPRISE), SECURITY)
+    Enterprise, "mSMQEnterpriseSettings", (*IDENTITY, *_properties(Kind.ENTERPRISE), SECURITY), context="enterprise"
 )
 
 SITE: Final = ObjectMapping(
@@ -187,6 +189,7 @@ SITE: Final = ObjectMapping(
         *_properties(Kind.SITE),
         SECURITY,
     ),
+    context="sites",
 )
 
 ROUTING_LINK: Final = ObjectMapping(
@@ -198,6 +201,7 @@ ROUTING_LINK: Final = ObjectMapping(
         Attribute("site2_identifier", "mSMQSite2", GUID, "3.1.6.1.4.5", required=True, refers=Refers.SITE),
         *_properties(Kind.ROUTING_LINK),
     ),
+    context="enterprise",
 )
 
 QUEUE_MANAGER: Final = ObjectMapping(
@@ -325,7 +329,8 @@ class DeclaredValue:
     """The attribute in lower case, as entries have it."""
     default: Any
     """The specification's default, which an entry without the attribute has."""
-    write: Callable[[Any], Any]
+    write: Callable[[Any], Any] | None
+    """To the written form, where that is another."""
 
     def encode(self, written: Any) -> Values:
         if self.row.codec is TEXT or (self.row.codec is GUID and not written):
@@ -338,7 +343,8 @@ class DeclaredValue:
         if not raw:
             return self.default
         try:
-            return self.write(self.row.codec.decode(raw))
+            value = self.row.codec.decode(raw)
+            return value if self.write is None else self.write(value)
         except (ValueError, LookupError, struct.error):
             return f"(not understood: {raw[0][:40]!r})"
 
@@ -354,12 +360,10 @@ def declared_values(
         if row is None or attribute is None or row.form.type is tuple or attribute.on_computer != on_computer:
             continue
         # No quota is null, or its number where null is not allowed.
-        write = row.form.write if type(None) in types or not row.form.nullable else _as_it_is
+        is_other = bool(row.form.choices) or (row.form.nullable and type(None) in types)
+        write = row.form.write if is_other else None
         default = None if attribute.required else default_of(MAPPINGS[kind].entity, attribute.field)
-        default = None if default is None else write(default)
+        if write is not None and default is not None:
+            default = write(default)
         found[name] = DeclaredValue(attribute, row.form, attribute.name.lower(), default, write)
     return found
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -1,148 +1,393 @@
-"""Sites, routing links, queues and users: each is one entry. Queue managers are more and live apart."""
+"""Typed faces of the gateway: an entry becomes an object and back by the mapping. One repository for each kind."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
-from mqenterprise.directory.entries import Entry, Scope
-from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
-from mqenterprise.directory.mapping import QUEUE, ROUTING_LINK, SITE, USER, Refers
+import structlog
+
+from mqenterprise.directory.certificates import digests_of
+from mqenterprise.directory.change_notices import NOTIFIED_FIELDS
+from mqenterprise.directory.entries import Entry
+from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
+from mqenterprise.directory.gateway import CONFIGURATION, MARK, ROUTING, SECURITY, Gateway
+from mqenterprise.directory.mapping import (
+    ENTERPRISE,
+    QUEUE,
+    QUEUE_MANAGER,
+    ROUTING_LINK,
+    SITE,
+    UNSIGNED,
+    USER,
+    Attribute,
+    ObjectMapping,
+    Refers,
+    Values,
+    default_of,
+    filter_of,
+    satisfies,
+)
 from mqenterprise.directory.names import (
     child,
     escape_filter,
     join_queue_name,
     name_of,
+    normalized,
     parent_of,
     split_pathname,
     split_queue_name,
 )
-from mqenterprise.directory.new_descriptors import NewDescriptors
-from mqenterprise.directory.objects import ObjectRepository
-from qmnode.directory.port import Queue, RoutingLink, Site, User
+from mqenterprise.directory.security import with_full_control
+from qmnode.directory.port import (
+    DirectoryObject,
+    DirectoryServerType,
+    Enterprise,
+    Filter,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
+    User,
+)
+from qmnode.objects.rows import Changes
 from qmnode.structures.change_notification import ChangeEvent
-from qmnode.structures.guid import ZERO_GUID, guid_to_text
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_bytes, guid_to_text
+from qmnode.structures.names.direct import utf16_length
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.change_notices import ChangeNotices
-    from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.directory.references import References
 
-HIGHEST_COST = 999_999
+Entity = TypeVar("Entity", bound=DirectoryObject)
+
+log = structlog.get_logger(__name__)
+
+PROBLEMS_KEPT: Final = 1000
+HIGHEST_COST: Final = 999_999
+LONGEST_COMPUTER_NAME: Final = 15
+"""Characters of a NetBIOS name."""
+REMOTE_ACCESS: Final = 0x10
+CLUSTER: Final = b"MSClusterVirtualServer"
+ROLE_FIELDS: Final = frozenset({"routing_server", "directory_server", "directory_server_type", "remote_access_server"})
+"""Fields with bits in mSMQServiceType (MS-MQDSSM 3.1.6.1.1.5)."""
+SERVICE_FIELDS: Final = ROLE_FIELDS | {"supporting_server", "site_identifier_list"}
+"""Fields that mSMQSettings objects repeat or depend on (MS-MQDSSM 3.1.6.7.1.9)."""
 
 
-class SiteRepository(ObjectRepository[Site]):
+class Repository(Generic[Entity]):
+    """One kind of object. A kind that is more than one entry overrides what differs."""
+
+    mapping: ClassVar[ObjectMapping]
+
+    def __init__(self, gateway: Gateway, references: References) -> None:
+        self._gateway = gateway
+        self._connection = gateway.connection
+        self._references = references
+        self.half_written: list[HalfWritten] = []
+        """Entries that :meth:`list` left out, because something that they cannot be without is missing."""
+
+    # Where
+
+    def _base(self) -> str:
+        return str(getattr(self._connection.dialect.contexts, self.mapping.context))
+
+    def _by_name(self, name: str) -> Iterator[Entry]:
+        """The entries of that name, the one where it belongs first."""
+        filter = f"(&(objectClass={self.mapping.object_class})(cn={escape_filter(name)}))"
+        return self._connection.search(self._base(), filter, self.mapping.names(None))
+
+    def _located(self, entity: Entity) -> str:
+        """The distinguished name of an object that exists; by its GUID when its path is not known."""
+        if entity.full_path is not None:
+            return entity.full_path
+        if entity.identifier is None:
+            raise ObjectNotFound(f"this {self.mapping.entity.__name__} was not read from the directory: find it first")
+        return self._entry_by_guid(entity.identifier, ("objectGUID",)).dn
+
+    # Reading
+
+    def get(self, identifier: Guid, attributes: Collection[str] | None = None) -> Entity:
+        """The object of that GUID. Raises ``ObjectNotFound``, and ``HalfWritten`` for half of one."""
+        return self._complete(self._entry_by_guid(identifier, self.mapping.names(attributes)), attributes)
+
+    def at(self, dn: str, attributes: Collection[str] | None = None) -> Entity:
+        """The object at a full path. Raises ``ObjectNotFound``."""
+        return self._complete(self._connection.read(dn, self.mapping.names(attributes)), attributes)
+
+    def find(self, name: str) -> Entity | None:
+        """The object of that name, or nothing."""
+        entry = next(self._by_name(name), None)
+        return None if entry is None else self._complete(entry, None)
+
+    def list(self, *filters: Filter, attributes: Collection[str] | None = None) -> Iterator[Entity]:
+        """All objects that satisfy all filters. Half of an object is left out and noted in :attr:`half_written`."""
+        asked = None if attributes is None else {*attributes, *(expression.attribute for expression in filters)}
+        ldap_filter, left = filter_of(self.mapping, filters)
+        more = self._read_along(asked)
+        for entry in self._connection.search(self._base(), ldap_filter, self.mapping.names(asked)):
+            try:
+                found = self._complete(entry, asked, more)
+            except HalfWritten as problem:
+                log.warning("directory entry left out", reason=problem.sentence)
+                if len(self.half_written) < PROBLEMS_KEPT:
+                    self.half_written.append(problem)
+                continue
+            if satisfies(found, left):
+                yield found
+
+    def _read_along(self, attributes: Collection[str] | None) -> Mapping[str, Entry] | None:
+        """Other entries that a listing needs, by normalized distinguished name."""
+        return None
+
+    def _entry_by_guid(self, identifier: Guid, names: Collection[str]) -> Entry:
+        base, filter, is_base = self._connection.dialect.by_guid(identifier)
+        wanted = (*names, "objectClass")
+        found = (self._connection.read(base, wanted),) if is_base else self._connection.search(base, filter, wanted)
+        for entry in found:
+            # A GUID of another kind of object is nobody's of this kind.
+            if self.mapping.object_class.lower().encode() in map(bytes.lower, entry.attributes.get("objectclass", ())):
+                return entry
+        raise ObjectNotFound(f"there is no {self.mapping.entity.__name__} with the GUID {guid_to_text(identifier)}")
+
+    def _complete(
+        self, entry: Entry, attributes: Collection[str] | None, along: Mapping[str, Entry] | None = None
+    ) -> Entity:
+        """An object of an entry; a kind that has more to read than one entry does so here."""
+        return self._decoded(entry, attributes, {})
+
+    def _decoded(self, entry: Entry, attributes: Collection[str] | None, more: Mapping[str, Any]) -> Entity:
+        values: dict[str, Any] = {"full_path": entry.dn}
+        try:
+            for row in self.mapping.attributes:
+                is_asked = attributes is None or row.field in attributes
+                if row.on_computer or not (is_asked or row.required):
+                    continue
+                if raw := entry.attributes.get(row.name.lower()):
+                    values[row.field] = self._value(row, raw, entry.dn)
+                elif row.required and (is_asked or row.field == "identifier"):
+                    raise HalfWritten(f"{entry.dn} lacks {row.name}: someone made half of it; complete or delete it")
+            values |= {**more, **self._computed(entry, attributes)}
+        except (ValueError, struct.error) as error:  # UnicodeDecodeError is one
+            raise HalfWritten(f"{entry.dn} is not what it should be: {error}; correct or delete it") from error
+        # A field without a default that was not asked for still needs something; it is not to be used (3.1.7.1.20).
+        for item in fields(self.mapping.entity):
+            if item.name not in values and item.default is MISSING:
+                values[item.name] = 0 if item.name == "actual_cost" else b"" if item.name.endswith("identifier") else ""
+        return self.mapping.entity(**values)  # type: ignore[return-value]
+
+    def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
+        """The fields that take more than one attribute."""
+        return {}
+
+    def _value(self, row: Attribute, raw: Values, dn: str) -> Any:
+        if row.refers is not None:
+            return self._resolved(row, row.refers, raw, dn)
+        try:
+            return row.codec.decode(raw)
+        except (ValueError, struct.error) as error:
+            raise HalfWritten(f"{row.name} of {dn} is not what it should be: {error}") from error
+
+    def _resolved(self, row: Attribute, refers: Refers, raw: Values, dn: str) -> Any:
+        found = []
+        for value in raw:
+            try:
+                found.append(self._references.guid_of(value.decode(), refers))
+            except (ObjectNotFound, ConstraintViolated):
+                # 3.1.6.11.1.3 skips a routing server that is gone. 3.1.6.11.5.3 makes a gate that is gone an error; one
+                # deleted machine would take the whole link from everyone, so it is skipped as well.
+                if row.required:
+                    named = value.decode()[:200]
+                    raise HalfWritten(f"{row.name} of {dn} names {named!r}, which does not exist") from None
+        return found[0] if row.required else tuple(found)
+
+    # Writing
+
+    def add(self, entity: Entity) -> Entity:
+        """Create it. Raises ``ObjectAlreadyExists``."""
+        self._check(entity)
+        rows = [row for row in self.mapping.attributes if row.changes is not Changes.NEVER and not row.on_computer]
+        attributes = {row.name: self._encoded(row, entity) for row in rows} | self._computed_attributes(entity)
+        entry = self._create(entity, attributes)
+        value = entry.first("objectGUID")
+        if value is None:
+            raise HalfWritten(f"{entry.dn} was created and has no objectGUID")
+        return replace(entity, identifier=guid_from_bytes(value), full_path=entry.dn)
+
+    def _check(self, entity: Entity) -> None:
+        """Refuse what no server refuses."""
+
+    def _create(self, entity: Entity, attributes: Mapping[str, Values]) -> Entry:
+        """Create the entry with these attributes, where 2.2.1 puts it."""
+        raise NotImplementedError
+
+    def modify(self, entity: Entity, attributes: Collection[str] | None = None) -> None:
+        """Write the given fields. Without ``attributes``: read, compare and write the fields that differ."""
+        self._check(entity)
+        dn = self._located(entity)
+        self._write(dn, entity, self._different(entity, dn) if attributes is None else attributes)
+
+    def delete(self, entity: Entity) -> None:
+        """Delete it and what lies beneath it. Raises ``ObjectNotFound``."""
+        dn = self._located(entity)
+        self._gateway.writer.remove(dn, tree=True)
+        self._references.forget(dn)
+
+    def _computed_attributes(self, entity: Entity) -> dict[str, Values]:
+        """The attributes that more than one field makes."""
+        return {}
+
+    def _write(self, dn: str, entity: Entity, names: Collection[str]) -> None:
+        changed: dict[str, Values] = {}
+        for name in names:
+            row = self.mapping.of(name)
+            if row is None:
+                computed, needed = self._computed_attributes(entity), self.mapping.computed.get(name, ())
+                changed |= {key: values for key, values in computed.items() if key in needed}
+            elif not row.on_computer and row.changes is Changes.ALWAYS:
+                changed[row.name] = self._encoded(row, entity)
+        # A descriptor cannot be taken away, and one that we do not know is not to be.
+        self._gateway.writer.change(dn, {key: values for key, values in changed.items() if values or key != SECURITY})
+
+    def _different(self, entity: Entity, dn: str) -> Collection[str]:
+        present = self.at(dn)
+        names = (*(row.field for row in self.mapping.attributes if row.changes is Changes.ALWAYS), *self._compared())
+        return [
+            name
+            for name in dict.fromkeys(names)
+            if getattr(present, name) != getattr(entity, name)
+            and not (getattr(entity, name) is None and default_of(self.mapping.entity, name) is None)
+        ]
+
+    def _compared(self) -> Collection[str]:
+        """Computed fields that may be written."""
+        return ()
+
+    def _encoded(self, row: Attribute, entity: Entity) -> Values:
+        value = getattr(entity, row.field)
+        try:
+            if row.refers is not None:
+                guids: tuple[Guid, ...] = (guid_from_bytes(value),) if isinstance(value, bytes) else value
+                return tuple(self._references.dn_of(guid, row.refers).encode() for guid in guids)
+            return row.codec.encode(value)
+        except ObjectNotFound as error:
+            raise ConstraintViolated(f"{row.field} cannot be written: {error.sentence}") from error
+        except (ValueError, OverflowError, TypeError, AttributeError) as error:
+            kind = self.mapping.entity.__name__
+            raise ConstraintViolated(f"{value!r} is no {row.field} of a {kind}: {error}") from error
+
+    def _configurations(self, computer: str, names: Collection[str] = ("1.1",)) -> Iterator[Entry]:
+        """The mSMQConfiguration objects of computers of that name: where they usually are, then elsewhere."""
+        with suppress(ObjectNotFound):
+            yield self._connection.read(self._usual(computer), names)
+        for entry in self._computers(computer):
+            dn = child(CONFIGURATION, entry.dn)
+            if normalized(dn) != normalized(self._usual(computer)):
+                with suppress(ObjectNotFound):
+                    yield self._connection.read(dn, names)
+
+    def _usual(self, computer: str) -> str:
+        """Where the mSMQConfiguration object of a computer mostly is, which costs no search."""
+        return child(CONFIGURATION, child(computer, self._connection.dialect.contexts.computers))
+
+    def _computers(self, name: str) -> Iterator[Entry]:
+        filter = f"(&(objectClass=computer)(cn={escape_filter(name)}))"
+        return self._connection.search(self._connection.dialect.contexts.domain, filter, ("1.1",))
+
+
+class EnterpriseRepository(Repository[Enterprise]):
+    """The one object of its kind (MS-MQDSSM 2.2.3)."""
+
+    mapping = ENTERPRISE
+
+    def _located(self, entity: Enterprise) -> str:
+        return self._base()
+
+    def _create(self, entity: Enterprise, attributes: Mapping[str, Values]) -> Entry:
+        return self._gateway.writer.create(self._base(), ("top", self.mapping.object_class), attributes)
+
+    def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
+        return {"name": self._connection.root}  # 3.1.6.11.3.1
+
+
+class SiteRepository(Repository[Site]):
     """Sites and foreign sites, under CN=Sites of the configuration."""
 
     mapping = SITE
 
-    def __init__(self, connection: LdapConnection, references: References) -> None:
-        super().__init__(connection, references)
-        self._descriptors = NewDescriptors(connection)
+    def _create(self, entity: Site, attributes: Mapping[str, Values]) -> Entry:
+        return self._gateway.create_site(self._gateway.writer, entity.name, attributes)
 
-    def _new_attributes(self, entity: Site) -> dict[str, Sequence[bytes]]:
-        attributes = super()._new_attributes(entity)
-        if entity.security is None:
-            attributes["nTSecurityDescriptor"] = self._descriptors.site()
-        return attributes
-
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.sites
-
-    def _dn(self, entity: Site) -> str:
-        if not entity.name:
-            raise ConstraintViolated("a site must have a name")
-        return child(entity.name, self._base())
-
-    def _by_name(self, name: str) -> Iterator[Entry]:
-        filter = f"(&(objectClass=site)(cn={escape_filter(name)}))"
-        return self._connection.search(self._base(), filter, self.mapping.names(None), Scope.LEVEL)
-
-    def _decoded(self, entry: Entry, attributes: Collection[str] | None, **more: Any) -> Site:
-        site = super()._decoded(entry, attributes, **more)
+    def _decoded(self, entry: Entry, attributes: Collection[str] | None, more: Mapping[str, Any]) -> Site:
+        site = super()._decoded(entry, attributes, more)
         if site.identifier is not None:
             self._references.note(entry.dn, site.identifier)
         return site
 
 
-class RoutingLinkRepository(ObjectRepository[RoutingLink]):
-    """Routing links, under the Enterprise object."""
+class RoutingLinkRepository(Repository[RoutingLink]):
+    """Routing links, under the Enterprise object. The name of one is ``site|site``."""
 
     mapping = ROUTING_LINK
 
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.enterprise
-
-    def _dn(self, entity: RoutingLink) -> str:
-        self._check(entity)
-        digits = (guid_to_text(guid).replace("-", "") for guid in (entity.site1_identifier, entity.site2_identifier))
-        return child("".join(digits), self._base())  # 3.1.6.1.4.2
-
     def _by_name(self, name: str) -> Iterator[Entry]:
-        first, _, second = name.partition("|")
-        ends = [self._site_dn(end) for end in (first, second)]
-        one, two = (escape_filter(end) for end in ends)
+        sites = self._connection.dialect.contexts.sites
+        one, two = (escape_filter(child(end, sites)) for end in name.partition("|")[::2])
         either = f"(|(&(mSMQSite1={one})(mSMQSite2={two}))(&(mSMQSite1={two})(mSMQSite2={one})))"
         return self._connection.search(self._base(), f"(&(objectClass=mSMQSiteLink){either})", self.mapping.names(None))
 
-    def _site_dn(self, name: str) -> str:
-        return child(name, self._connection.dialect.contexts.sites)
+    def _create(self, entity: RoutingLink, attributes: Mapping[str, Values]) -> Entry:
+        sites = (entity.site1_identifier, entity.site2_identifier)
+        return self._gateway.create_link(self._gateway.writer, sites, attributes)
 
-    def modify(self, entity: RoutingLink, attributes: Collection[str] | None = None) -> None:
-        self._check(entity)
-        super().modify(entity, attributes)
-
-    @staticmethod
-    def _check(link: RoutingLink) -> None:
-        """Check what the servers do not (MS-MQDMPR 3.1.1.8)."""
-        if not 1 <= link.actual_cost <= HIGHEST_COST:
-            raise ConstraintViolated(f"the cost of a routing link is 1 to {HIGHEST_COST:,}, not {link.actual_cost:,}")
-        if link.site1_identifier == link.site2_identifier:
+    def _check(self, entity: RoutingLink) -> None:
+        """Check what MS-MQDMPR 3.1.1.8 says of a link."""
+        if not 1 <= entity.actual_cost <= HIGHEST_COST:
+            raise ConstraintViolated(f"the cost of a routing link is 1 to {HIGHEST_COST:,}, not {entity.actual_cost:,}")
+        if entity.site1_identifier == entity.site2_identifier:
             raise ConstraintViolated("a routing link joins two different sites")
 
 
-class QueueRepository(ObjectRepository[Queue]):
+class QueueRepository(Repository[Queue]):
     """Public queues, each under the mSMQConfiguration object of its queue manager, which is notified of changes."""
 
     mapping = QUEUE
-
-    def __init__(self, connection: LdapConnection, references: References, notices: ChangeNotices) -> None:
-        super().__init__(connection, references)
-        self._notices = notices
-        self._descriptors = NewDescriptors(connection)
 
     def add(self, entity: Queue) -> Queue:
         added = super().add(entity)
         self._notify(ChangeEvent.QUEUE_CREATED, added)
         return added
 
+    def _create(self, entity: Queue, attributes: Mapping[str, Values]) -> Entry:
+        computer, queue = split_pathname(entity.pathname)
+        return self._gateway.create_queue(self._gateway.writer, self._configuration_dn(computer), queue, attributes)
+
     def modify(self, entity: Queue, attributes: Collection[str] | None = None) -> None:
-        super().modify(entity, attributes)
+        # An application type of zeros and none are the same (3.1.6.11.2).
+        is_typed = attributes is not None or entity.type != ZERO_GUID
+        super().modify(entity if is_typed else replace(entity, type=None), attributes)
         self._notify(ChangeEvent.QUEUE_CHANGED, entity)
 
     def delete(self, entity: Queue) -> None:
-        known = self.at(self._located(entity), ("identifier",)) if self._notices.wanted else entity
+        known = self.at(self._located(entity), ("identifier",)) if self._gateway.notices.wanted else entity
         super().delete(entity)
         self._notify(ChangeEvent.QUEUE_DELETED, known)
 
     def _notify(self, event: ChangeEvent, queue: Queue) -> None:
-        if self._notices.wanted and queue.identifier is not None:
+        if self._gateway.notices.wanted and queue.identifier is not None:
             owner = self._references.guid_of(parent_of(self._located(queue)), Refers.QUEUE_MANAGER)
-            self._notices.note(event, queue.identifier, owner)
-
-    def _dn(self, entity: Queue) -> str:
-        computer, queue = split_pathname(entity.pathname)
-        return child(split_queue_name(queue)[0], self._configuration_dn(computer))
+            self._gateway.notices.note(event, queue.identifier, owner)
 
     def _configuration_dn(self, computer: str) -> str:
-        """Where the queue manager of a computer is. Mostly in CN=Computers, which costs no search."""
-        usual = child("msmq", child(computer, self._connection.dialect.contexts.computers))
+        """Where the queue manager of a computer is."""
+        usual = self._usual(computer)
         try:
             self._references.guid_of(usual, Refers.QUEUE_MANAGER)
         except ObjectNotFound:
-            for dn in configurations_of(self._connection, computer):
-                return dn
+            for entry in self._configurations(computer):
+                return entry.dn
             raise ObjectNotFound(
                 f"there is no queue manager on a computer named {computer!r} in the directory"
             ) from None
@@ -152,29 +397,18 @@ class QueueRepository(ObjectRepository[Queue]):
         computer, queue = split_pathname(name)
         cn = split_queue_name(queue)[0]
         names = self.mapping.names(None)
-        usual = child(cn, child("msmq", child(computer, self._connection.dialect.contexts.computers)))
         try:
-            yield self._connection.read(usual, names)
+            yield self._connection.read(child(cn, self._usual(computer)), names)
         except ObjectNotFound:
-            for dn in configurations_of(self._connection, computer):
-                yield from self._connection.search(dn, f"(&(objectClass=mSMQQueue)(cn={escape_filter(cn)}))", names)
+            for entry in self._configurations(computer):
+                filter = f"(&(objectClass=mSMQQueue)(cn={escape_filter(cn)}))"
+                yield from self._connection.search(entry.dn, filter, names)
 
     def of(self, computer: str, attributes: Collection[str] | None = None) -> Iterator[Queue]:
         """The public queues of one computer. Raises ``ObjectNotFound`` when it has no queue manager."""
         dn = self._configuration_dn(computer)
         for entry in self._connection.search(dn, "(objectClass=mSMQQueue)", self.mapping.names(attributes)):
             yield self._complete(entry, attributes)
-
-    def _new_attributes(self, entity: Queue) -> dict[str, Sequence[bytes]]:
-        attributes = super()._new_attributes(entity)
-        computer, queue = split_pathname(entity.pathname)
-        if ";" in queue:
-            raise ConstraintViolated(f"{queue!r} is no name of a public queue: what follows a semicolon is a subqueue")
-        if extension := split_queue_name(queue)[1]:
-            attributes["mSMQQueueNameExt"] = (extension.encode(),)
-        if entity.security is None:
-            attributes["nTSecurityDescriptor"] = self._descriptors.queue(parent_of(self._configuration_dn(computer)))
-        return attributes
 
     def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
         extension = entry.first("mSMQQueueNameExt") or b""
@@ -186,22 +420,11 @@ class QueueRepository(ObjectRepository[Queue]):
             computed["qualified_pathname"] = f"{computer.decode()}\\{queue}".lower() if computer else ""
         return computed
 
-    def _different(self, entity: Queue, dn: str) -> tuple[str, ...]:
-        # An application type of zeros and none are the same (3.1.6.11.2).
-        if entity.type == ZERO_GUID:
-            entity = replace(entity, type=None)
-        return tuple(name for name in super()._different(entity, dn) if name not in self.mapping.computed)
 
-
-class UserRepository(ObjectRepository[User]):
+class UserRepository(Repository[User]):
     """Users: those that the directory has, found wherever they are, and those that we add, under CN=Users."""
 
     mapping = USER
-
-    def _dn(self, entity: User) -> str:
-        if not entity.name:
-            raise ConstraintViolated("a user must have a name")
-        return child(entity.name, self._connection.dialect.contexts.users)
 
     def _by_name(self, name: str) -> Iterator[Entry]:
         text = escape_filter(name)
@@ -212,39 +435,174 @@ class UserRepository(ObjectRepository[User]):
         account = entry.first("sAMAccountName") or entry.first("cn")
         return {"name": account.decode() if account else name_of(entry.dn)}
 
-    def _computed_attributes(self, entity: User) -> dict[str, Sequence[bytes]]:
-        return {}
+    def add(self, entity: User) -> User:
+        return replace(self.at(str(super().add(entity).full_path)), annotation=entity.annotation)
 
-    def _new_attributes(self, entity: User) -> dict[str, Sequence[bytes]]:
-        dialect = self._connection.dialect
-        account = {**super()._new_attributes(entity), **dialect.account("user", entity.name)}
-        if entity.security_identifier is not None and not dialect.gives_guid:
-            account["objectSid"] = (entity.security_identifier,)
-        return account
+    def _create(self, entity: User, attributes: Mapping[str, Values]) -> Entry:
+        if entity.security_identifier is not None and not self._connection.dialect.gives_guid:
+            attributes = {**attributes, "objectSid": (entity.security_identifier,)}
+        return self._gateway.create_user(self._gateway.writer, entity.name, entity.name, attributes)
 
-    def _added(self, entity: User, entry: Entry) -> User:
-        return replace(self.at(entry.dn), annotation=entity.annotation)
-
-    def _different(self, entity: User, dn: str) -> tuple[str, ...]:
-        return tuple(name for name in super()._different(entity, dn) if name != "name")
-
-    def list(self, *filters: Any, attributes: Collection[str] | None = None) -> Iterator[User]:
+    def list(self, *filters: Filter, attributes: Collection[str] | None = None) -> Iterator[User]:
         """All users. A computer is a user to the schema and not to us."""
+        return (user for user in super().list(*filters, attributes=attributes) if not user.name.endswith("$"))
+
+
+class QueueManagerRepository(Repository[QueueManager]):
+    """Queue managers: a computer, its mSMQConfiguration object, and an mSMQSettings object for each site it serves."""
+
+    mapping = QUEUE_MANAGER
+
+    def _by_name(self, name: str) -> Iterator[Entry]:
+        return self._configurations(name, self.mapping.names(None))
+
+    def _computer_names(self, attributes: Collection[str] | None) -> tuple[str, ...]:
+        names = self.mapping.names(attributes, on_computer=True)
+        return (*names, "servicePrincipalName") if attributes is None or "clustered" in attributes else names
+
+    def _read_along(self, attributes: Collection[str] | None) -> Mapping[str, Entry] | None:
+        """The computers, which are read along with queue managers, not one by one."""
+        if not (names := self._computer_names(attributes)):
+            return None
+        computers = self._connection.search(self._base(), "(objectClass=computer)", names)
+        return {normalized(entry.dn): entry for entry in computers}
+
+    def _complete(
+        self, entry: Entry, attributes: Collection[str] | None, along: Mapping[str, Entry] | None = None
+    ) -> QueueManager:
+        values: dict[str, Any] = {"computer_name": name_of(entry.dn, 1)}
+        if names := self._computer_names(attributes):
+            dn = parent_of(entry.dn)
+            computer = self._connection.read(dn, names) if along is None else along.get(normalized(dn))
+            if computer is not None:
+                for row in self.mapping.attributes:
+                    raw = computer.attributes.get(row.name.lower())
+                    if row.on_computer and raw and (attributes is None or row.field in attributes):
+                        values[row.field] = self._value(row, raw, computer.dn)
+                principals = computer.attributes.get("serviceprincipalname", ())
+                values["clustered"] = any(CLUSTER in name for name in principals)  # 3.1.6.11.1.6
+        found = self._decoded(entry, attributes, values)
+        if found.identifier is not None:
+            self._references.note(entry.dn, found.identifier)
+        return found
+
+    def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
+        services = entry.first("mSMQServiceType")
+        if services is None:
+            return {}
+        bits = UNSIGNED.decode((services,))
+        kind = next((kind for kind in DirectoryServerType if kind and bits & kind), DirectoryServerType.STANDALONE)
+        return {"remote_access_server": bool(bits & REMOTE_ACCESS), "directory_server_type": kind}
+
+    def _computed_attributes(self, entity: QueueManager) -> dict[str, Values]:
+        value = ROUTING if entity.routing_server else 0
+        value |= REMOTE_ACCESS if entity.remote_access_server else 0
+        value |= int(entity.directory_server_type) if entity.directory_server else 0
+        return {"mSMQServiceType": UNSIGNED.encode(value)}
+
+    def _compared(self) -> Collection[str]:
+        return self.mapping.computed
+
+    def add(self, entity: QueueManager) -> QueueManager:
+        """Create the configuration under the computer, and the computer first when there is none.
+
+        Cut before the end, :meth:`modify` completes what is missing. Raises ``ObjectAlreadyExists``.
+        """
+        added = super().add(entity)
+        assert added.identifier is not None and added.full_path is not None
+        self._references.note(added.full_path, added.identifier)
+        self.give_to_computer(added)
+        self._keep_settings(added)
+        return added
+
+    def _create(self, entity: QueueManager, attributes: Mapping[str, Values]) -> Entry:
+        name = entity.computer_name
+        if not 0 < utf16_length(name) <= LONGEST_COMPUTER_NAME:
+            raise ConstraintViolated(
+                f"{name!r} is no computer's name: it has 1 to {LONGEST_COMPUTER_NAME} UTF-16 units"
+            )
+        found = next(self._computers(name), None)  # also when we are that computer and may not create one
+        computer = child(name, self._connection.dialect.contexts.computers) if found is None else found.dn
+        return self._gateway.create_queue_manager(
+            self._gateway.writer, computer, attributes, self._on_computer(entity, None),
+            exists=found is not None, is_foreign=entity.foreign_system,
+        )  # fmt: skip
+
+    def give_to_computer(self, entity: QueueManager) -> None:
+        """Give the computer its own configuration and queues, as OpenLDAP's access rules do for all computers.
+
+        On Active Directory the list of MS-MQDSSM 3.1.6.1.1.8 gives the computer the configuration alone. A node writes
+        and deletes its queues as its computer, where the queue manager of Windows does so as the user.
+        """
+        if not self._connection.dialect.gives_guid:
+            return
+        dn = self._located(entity)
+        sid = self._connection.read(parent_of(dn), ("objectSid",)).first("objectSid")
+        descriptor = self._connection.read(dn, (SECURITY,)).first(SECURITY)
+        if sid is None or descriptor is None:
+            return
+        changed = with_full_control(descriptor, sid)
+        if changed is not None:
+            self._gateway.writer.change(dn, {SECURITY: (changed,)})
+
+    def modify(self, entity: QueueManager, attributes: Collection[str] | None = None) -> None:
+        """Write the given fields, and keep the objects for the sites in step (3.1.6.7.1.9)."""
+        dn = self._located(entity)
+        names = {*(self._different(entity, dn) if attributes is None else attributes)}
+        # The bitmap has a bit of each of these fields.
+        self._write(dn, entity, names | {"remote_access_server"} if ROLE_FIELDS & names else names)
+        self._gateway.writer.change(parent_of(dn), self._on_computer(entity, names))
+        if attributes is None or SERVICE_FIELDS & names:
+            self._keep_settings(self.at(dn))
+        if NOTIFIED_FIELDS & names:
+            self.note_change(dn)
+
+    def note_change(self, dn: str) -> None:
+        """Note that a queue manager is to be notified of its changed object."""
+        if self._gateway.notices.wanted:
+            identifier = self._references.guid_of(dn, Refers.QUEUE_MANAGER)
+            self._gateway.notices.note(ChangeEvent.QUEUE_MANAGER_CHANGED, identifier, identifier)
+
+    def delete(self, entity: QueueManager) -> None:
+        """Delete the configuration with its queues, the objects for its sites, and the computer if we made it."""
+        dn = self._located(entity)
+        known, computer = self.at(dn, ("identifier",)), parent_of(dn)
+        is_ours = self._gateway.writer.is_ours(self._connection.read(computer, (MARK,)))
+        settings = tuple(self._settings_of(known))
+        self._gateway.delete_queue_manager(self._gateway.writer, computer, dn, settings, (), is_ours)
+        self._references.forget(dn)
+
+    def set_password(self, entity: QueueManager, secret: str) -> None:
+        """Set what the node binds with as its computer."""
+        self._connection.set_password(parent_of(self._located(entity)), secret)
+
+    def _on_computer(self, entity: QueueManager, names: Collection[str] | None) -> dict[str, Values]:
+        """The attributes of the computer. Fields that are not populated are left alone."""
+        attributes = {
+            row.name: self._encoded(row, entity)
+            for row in self.mapping.attributes
+            if row.on_computer and (names is None or row.field in names) and getattr(entity, row.field) is not None
+        }
+        if "mSMQSignCertificates" in attributes and entity.public_signing_key_list is not None:
+            attributes["mSMQDigests"] = digests_of(entity.public_signing_key_list)
+        return attributes
+
+    def _settings_of(self, entity: QueueManager) -> Iterator[str]:
+        """The mSMQSettings objects that name this queue manager, also those that should not be there any more."""
+        assert entity.identifier is not None
+        filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(entity.identifier))}))"
         return (
-            user
-            for user in super().list(*filters, attributes=attributes)
-            if user.full_path is not None and not user.name.endswith("$")
+            entry.dn for entry in self._connection.search(self._connection.dialect.contexts.sites, filter, ("1.1",))
         )
 
-
-def configurations_of(connection: LdapConnection, computer: str) -> Iterator[str]:
-    """The mSMQConfiguration objects of computers of that name, wherever in the domain they are."""
-    domain = connection.dialect.contexts.domain
-    filter = f"(&(objectClass=computer)(cn={escape_filter(computer)}))"
-    for entry in connection.search(domain, filter, ("1.1",)):
-        dn = child("msmq", entry.dn)
-        try:
-            connection.read(dn, ("1.1",))
-        except ObjectNotFound:
-            continue
-        yield dn
+    def _keep_settings(self, entity: QueueManager) -> None:
+        sites = []
+        serves = entity.routing_server or entity.directory_server or entity.supporting_server
+        for site in entity.site_identifier_list if serves else ():
+            try:
+                sites.append(self._references.dn_of(site, Refers.SITE))
+            except ObjectNotFound:
+                continue  # 3.1.6.1.1.3: a site that does not exist is skipped
+        self._gateway.keep_settings(
+            self._gateway.writer, str(entity.full_path), sites, tuple(self._settings_of(entity))
+        )

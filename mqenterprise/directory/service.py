@@ -2,43 +2,27 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from mqenterprise.directory.change_notices import ChangeNotices
-from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import HalfWritten, ObjectAlreadyExists, ObjectNotFound
 from mqenterprise.directory.forest import connection_of
-from mqenterprise.directory.mapping import ENTERPRISE
+from mqenterprise.directory.gateway import Gateway
 from mqenterprise.directory.names import name_of, split_dn
-from mqenterprise.directory.objects import ObjectRepository
-from mqenterprise.directory.queue_managers import QueueManagerRepository
 from mqenterprise.directory.references import References
 from mqenterprise.directory.repositories import (
+    EnterpriseRepository,
+    QueueManagerRepository,
     QueueRepository,
+    Repository,
     RoutingLinkRepository,
     SiteRepository,
     UserRepository,
 )
 from mqenterprise.directory.settings import DirectorySettings
 from qmnode.directory.port import Enterprise
-
-
-class _EnterpriseRepository(ObjectRepository[Enterprise]):
-    """The one object of its kind (MS-MQDSSM 2.2.3)."""
-
-    mapping = ENTERPRISE
-
-    def _base(self) -> str:
-        return self._connection.dialect.contexts.enterprise
-
-    def _dn(self, entity: Enterprise) -> str:
-        return self._base()
-
-    def _by_name(self, name: str) -> Iterator[Entry]:
-        yield self._connection.read(self._base(), self.mapping.names(None))
 
 
 class EnterpriseDirectory:
@@ -53,12 +37,13 @@ class EnterpriseDirectory:
         self.connection = connection_of(settings, servers, clock)
         references = References(self.connection, clock)
         self.notices = ChangeNotices(settings.notify_through, self.connection.server_name)
-        self.sites = SiteRepository(self.connection, references)
-        self.routing_links = RoutingLinkRepository(self.connection, references)
-        self.queue_managers = QueueManagerRepository(self.connection, references, self.notices)
-        self.queues = QueueRepository(self.connection, references, self.notices)
-        self.users = UserRepository(self.connection, references)
-        self._enterprises = _EnterpriseRepository(self.connection, references)
+        self.gateway = Gateway(self.connection, self.notices)
+        self.sites = SiteRepository(self.gateway, references)
+        self.routing_links = RoutingLinkRepository(self.gateway, references)
+        self.queue_managers = QueueManagerRepository(self.gateway, references)
+        self.queues = QueueRepository(self.gateway, references)
+        self.users = UserRepository(self.gateway, references)
+        self._enterprises = EnterpriseRepository(self.gateway, references)
 
     def __enter__(self) -> Self:
         return self
@@ -73,12 +58,11 @@ class EnterpriseDirectory:
 
     def enterprise(self) -> Enterprise:
         """The one Enterprise object. Raises ``ObjectNotFound`` when the directory was not prepared."""
-        found = self._enterprises.at(self.connection.dialect.contexts.enterprise)
-        return replace(found, name=self.connection.root)  # 3.1.6.11.3.1
+        return self._enterprises.at(self.connection.dialect.contexts.enterprise)
 
     def write_enterprise(self, enterprise: Enterprise, attributes: Collection[str] | None = None) -> None:
         """Write the enterprise's settings."""
-        self._enterprises.modify(replace(enterprise, full_path=None, identifier=None), attributes)
+        self._enterprises.modify(enterprise, attributes)
 
     def prepare(self) -> Enterprise:
         """Create the containers and Enterprise object that the server lacks. Idempotent. Active Directory has them."""
@@ -101,7 +85,7 @@ class EnterpriseDirectory:
 
     def half_written(self) -> tuple[HalfWritten, ...]:
         """The entries that listings left out so far, with the reason of each."""
-        repositories: tuple[ObjectRepository[Any], ...] = (
+        repositories: tuple[Repository[Any], ...] = (
             self.sites,
             self.routing_links,
             self.queue_managers,

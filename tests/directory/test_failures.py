@@ -15,7 +15,7 @@ import pytest
 
 from mqenterprise.directory.authority import CERTIFICATE_LIFETIME, issue, load_authority
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.entities import Queue, QueueManager, Site
+from mqenterprise.directory.entities import Queue, QueueManager, Site, User
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import (
     BindRefused,
@@ -234,14 +234,14 @@ class TestUnknownOutcome:
     def test_a_delete_that_took_effect_is_done(
         self, relayed: EnterpriseDirectory, relay: Relay, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Gone")))
+        user = directory.users.add(User(name=fresh_name("gone")))
         relayed.enterprise()
         relay.swallow_next_answer()
 
-        relayed.connection.delete(str(site.full_path))
+        relayed.connection.delete(str(user.full_path))
 
         assert relay.swallowed.is_set()
-        assert directory.sites.find(site.name) is None
+        assert directory.users.find(user.name) is None
 
     def test_a_change_that_took_effect_is_done(
         self, relayed: EnterpriseDirectory, relay: Relay, directory: EnterpriseDirectory, fresh_name: Named

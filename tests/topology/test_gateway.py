@@ -1,0 +1,101 @@
+"""Plans and repositories write the same entries."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqenterprise.directory.gateway import SECURITY, SETTINGS
+from mqenterprise.directory.mapping import QUEUE, QUEUE_MANAGER
+from mqenterprise.directory.names import parent_of
+from qmnode.directory.port import Queue, QueueManager
+from qmnode.objects.rows import Changes
+from tests.lab.site_settings import site_settings
+
+pytestmark = pytest.mark.servers
+
+IDENTITY = ("adminDescription", "mSMQQMID", SECURITY)
+"""What tells the two apart: their marks, GUIDs and access lists."""
+
+
+@pytest.fixture
+def declared(bench):
+    """A declared machine that serves two sites, with a queue."""
+    data = {
+        "enterprise": {"name": "E"},
+        "sites": [{"name": "A"}, {"name": "B"}],
+        "machines": [
+            {"name": "router", "sites": ["A"], "roles": ["routing_server"]},
+            {
+                "name": "declared",
+                "sites": ["A", "B"],
+                "roles": ["supporting_server"],
+                "quota": 7000,
+                "operating_system": "win_server",
+                "version": "9",
+                "dns_name": "m.lab.test",
+                "out_routing_servers": ["router"],
+            },
+        ],
+        "queues": [{"machine": "declared", "name": "x" * 100, "label": "L", "transactional": True, "quota": 5}],
+    }
+    bench.apply(bench.declare(data))
+    yield bench.directory.queue_managers.find("declared")
+
+
+@pytest.fixture
+def added(bench, declared):
+    """The same by repositories."""
+    found = bench.directory.queues.find("declared\\" + "x" * 100)
+    values = {field: getattr(declared, field) for field in declared.__slots__}
+    manager = bench.directory.queue_managers.add(
+        QueueManager(**values | {"computer_name": "added", "identifier": None, "full_path": None, "annotation": None})
+    )
+    bench.directory.queues.add(
+        Queue(
+            pathname=f"added\\{'x' * 100}",
+            **{field: getattr(found, field) for field in ("label", "transactional", "quota", "type", "base_priority")},
+        )
+    )
+    yield manager
+    bench.directory.queue_managers.delete(manager)
+
+
+def attributes(bench, dn, names):
+    entry = bench.directory.connection.read(dn, tuple(names))
+    return {name: set(entry.attributes.get(name.lower(), ())) for name in names if name not in IDENTITY}
+
+
+def written(mapping, *, on_computer=False):
+    rows = mapping.attributes
+    return [row.name for row in rows if row.on_computer == on_computer and row.changes is not Changes.NEVER]
+
+
+def test_a_queue_manager_and_its_computer_are_the_same(bench, declared, added):
+    names = [*written(QUEUE_MANAGER), "mSMQServiceType"]
+
+    assert attributes(bench, declared.full_path, names) == attributes(bench, added.full_path, names)
+
+    names = written(QUEUE_MANAGER, on_computer=True)
+    computers = [attributes(bench, parent_of(manager.full_path), names) for manager in (declared, added)]
+    assert computers[0] == computers[1]
+
+
+def test_settings_in_each_site_are_the_same(bench, declared, added):
+    ours, theirs = (site_settings(bench.directory, manager) for manager in (declared, added))
+
+    assert ours.keys() == theirs.keys() == {"A", "B"}
+    for site, entry in ours.items():
+        assert attributes(bench, entry.dn, SETTINGS) == attributes(bench, theirs[site].dn, SETTINGS)
+
+
+def test_a_queue_is_the_same(bench, declared, added):
+    names = [*written(QUEUE), "cn", "mSMQQueueNameExt"]
+    queues = [bench.directory.queues.find(f"{name}\\{'x' * 100}") for name in ("declared", "added")]
+
+    assert attributes(bench, queues[0].full_path, names) == attributes(bench, queues[1].full_path, names)
+
+
+def test_what_repositories_wrote_is_what_a_plan_reads(bench, declared, added):
+    rows = {row.name[0]: dict(row.values) for row in bench.target.snapshot().table if row.kind == "machine"}
+
+    assert rows["added"] == rows["declared"]
