@@ -26,7 +26,7 @@ from qmnode.directory.port import (
     Site,
     User,
 )
-from qmnode.objects.rows import Changes, Form, Kind
+from qmnode.objects.rows import Changes, Door, Form, Kind
 from qmnode.objects.table import ROWS
 from qmnode.structures.guid import guid_from_bytes
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
@@ -349,21 +349,16 @@ class DeclaredValue:
             return f"(not understood: {raw[0][:40]!r})"
 
 
-def declared_values(
-    kind: Kind, declared: Mapping[str, tuple[type, ...]], *, on_computer: bool = False
-) -> dict[str, DeclaredValue]:
-    """The properties of a kind that are plain values, by the names and with the types that declarations have."""
+def declared_values(kind: Kind, *, on_computer: bool = False) -> dict[str, DeclaredValue]:
+    """The properties of a kind that are plain values in declarations, by name."""
     found = {}
-    for name, types in declared.items():
-        row = ROWS[kind].called(name)
-        attribute = None if row is None else MAPPINGS[kind].of(row.in_directory)
-        if row is None or attribute is None or row.form.type is tuple or attribute.on_computer != on_computer:
+    for row in ROWS[kind].at(Door.DECLARATION):
+        attribute = MAPPINGS[kind].of(row.in_directory)
+        if attribute is None or row.form.type is tuple or attribute.on_computer != on_computer:
             continue
-        # No quota is null, or its number where null is not allowed.
-        is_other = bool(row.form.choices) or (row.form.nullable and type(None) in types)
-        write = row.form.write if is_other else None
+        write = row.form.write if row.form.choices or row.form.nullable else None
         default = None if attribute.required else default_of(MAPPINGS[kind].entity, attribute.field)
         if write is not None and default is not None:
             default = write(default)
-        found[name] = DeclaredValue(attribute, row.form, attribute.name.lower(), default, write)
+        found[row.name] = DeclaredValue(attribute, row.form, attribute.name.lower(), default, write)
     return found

@@ -13,23 +13,20 @@ from mqenterprise.directory.gateway import MARK, SECURITY, SETTINGS, token_of
 from mqenterprise.directory.mapping import MAPPINGS, DeclaredValue, declared_values
 from mqenterprise.directory.names import escape_filter, join_queue_name, name_of, normalized, parent_of, split_dn
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import FIELDS, Key, Kind, Table, Value, resource
-from qmnode.objects import rows
+from mqenterprise.topology.resources import Key, Kind, Table, Value, resource
 from qmnode.objects.table import ROWS
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
     from mqenterprise.topology.trustees import Trustees
 
-VALUES: Final[Mapping[Kind, Mapping[str, DeclaredValue]]] = {
-    kind: declared_values(rows.Kind(kind), fields) for kind, fields in FIELDS.items()
-}
+VALUES: Final[Mapping[Kind, Mapping[str, DeclaredValue]]] = {kind: declared_values(kind) for kind in ROWS}
 """The plain values of each kind; those of a machine without :data:`COMPUTER`."""
-COMPUTER: Final = declared_values(rows.Kind.MACHINE, FIELDS[Kind.MACHINE], on_computer=True)["dns_name"]
+COMPUTER: Final = declared_values(Kind.MACHINE, on_computer=True)["dns_name"]
 """The value of a machine that its computer has."""
 ROUTERS: Final = {
     row.name: row.attribute
-    for kind in (rows.Kind.MACHINE, rows.Kind.ROUTING_LINK)
+    for kind in (Kind.MACHINE, Kind.ROUTING_LINK)
     for row in ROWS[kind].values()
     if row.form.unit == "names" and row.name != "sites"
 }
@@ -121,7 +118,7 @@ class _Reader:
 
     def _each(self, kind: Kind, more: Iterable[str], read: Callable[[Entry], None], filter: str = "") -> None:
         """Read each entry of a kind with ``more`` attributes than its plain values."""
-        mapping = MAPPINGS[rows.Kind(kind)]
+        mapping = MAPPINGS[kind]
         base = getattr(self._connection.dialect.contexts, mapping.context)
         attributes = ("cn", MARK, *more, *(value.row.name for value in VALUES[kind].values()))
         self._over(self._connection.search(base, f"(&(objectClass={mapping.object_class}){filter})", attributes), read)
