@@ -38,6 +38,11 @@ _SUSPICIOUS_HOPS: Final = 10
 """More hops than a message takes in an enterprise whose queue managers agree on the topology."""
 _DRAINING: Final = 1.0
 """Seconds for which a session that is being replaced may wait for its last acknowledgments."""
+_WITHOUT_SESSION: Final = (
+    OutgoingQueueState.DISCONNECTED,
+    OutgoingQueueState.WAITING,
+    OutgoingQueueState.NEED_VALIDATION,
+)
 
 
 class QueueConnection:
@@ -66,6 +71,8 @@ class QueueConnection:
         self._learning: asyncio.Task[None] | None = None
         self._unresolved = ""
         """The reason why the last resolution found no next hop."""
+        self._undialled = ""
+        """The reason why the last hop could not be connected."""
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
@@ -114,6 +121,7 @@ class QueueConnection:
     def closed(self, reason: CloseReason) -> None:
         """The session has closed."""
         connection, self.connection = self.connection, None
+        self._undialled = ""
         hop = self.hop
         if reason is CloseReason.DISCONNECTED and self._turns(connection, hop):
             return
@@ -290,6 +298,18 @@ class QueueConnection:
         self._queue.state = state
         self._queue.next_hops = tuple(hop.address for hop in self._way.next_hops)
         self._show_history()
+        self._queue.reason = self._reason(offline) if state in _WITHOUT_SESSION else ""
+
+    def _reason(self, offline: bool) -> str:
+        """Why there is no session, in words; empty if no attempt has failed."""
+        if offline:
+            return "this node is disconnected from other machines (qmnode connect)"
+        if self._queue.failure is None:
+            return ""
+        if self._unresolved or self._undialled:
+            return self._unresolved or self._undialled
+        last = self._way.history[-1]
+        return f"{last.address}: {last.status.name.lower().replace('_', ' ')}".removeprefix(": ")
 
     def _give_up(self) -> None:
         if self._task is not None:
@@ -355,6 +375,7 @@ class QueueConnection:
 
     async def _ping(self, hop: NextHop) -> None:
         network, settings = self._network, self._network.settings
+        self._undialled = ""
         accepted = await ping(network.manager.identifier, hop.address, settings.ping_port, settings.address)
         self._way.ping_ended(accepted, *self._now())
         self._work()
@@ -379,6 +400,7 @@ class QueueConnection:
             if self.connection is connection:
                 self.connection = None
                 log.info("no connection", queue=self._queue.pathname, address=hop.address, reason=str(error))
+                self._undialled = f"{hop.address}: {error}"
                 messages_left = self._queue.message_count > 0
                 self._way.session_closed(error.status, messages_left, *self._now(), error=error.error)
                 self._work()

@@ -61,7 +61,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "after_restore",
         }
     ),
-    QueueInformation: frozenset(row.name for row in QUEUE.values() if row.added),
+    QueueInformation: frozenset({"reason", *(row.name for row in QUEUE.values() if row.added)}),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""
 

@@ -167,6 +167,7 @@ class QueueDocument(NamedQueue):
     subqueues: list[str]
     state: str | None = Field(description="Of an outgoing queue (MS-MQDMPR 3.1.1.3)")
     next_hops: list[str]
+    reason: str | None = Field(default=None, description="Why an outgoing queue is not connected, in words, if known")
 
     @classmethod
     def of(cls, queue: QueueInformation) -> Self:
@@ -177,6 +178,7 @@ class QueueDocument(NamedQueue):
             create_time=time_or_none(queue.create_time),
             modify_time=time_or_none(queue.modify_time),
             state=queue.state or None,
+            reason=queue.reason or None,
             **{row.name: shown(row, getattr(queue, row.name)) for row in _ROWS},
         )
 

@@ -135,6 +135,8 @@ class QueueInformation(AddedAttributes):
     state: str = ""
     """State of an outgoing queue (3.1.1.3); empty for others."""
     next_hops: tuple[str, ...] = ()
+    reason: str = ""
+    """Why an outgoing queue has no session, in words, if it failed to get one."""
 
 
 class TransactionApi(ABC):

@@ -84,6 +84,8 @@ class OutgoingQueue(Queue):
         self.multicast = pathname.upper().startswith("MULTICAST=")
         self._transfer_info: OutgoingTransferInfo | None = None
         self.connection_history: list[ConnectionAttempt] = []
+        self.reason = ""
+        """Why it has no session, in words, if it failed to get one."""
 
     @property
     def _resting(self) -> OutgoingQueueState:
@@ -268,4 +270,6 @@ class OutgoingQueue(Queue):
     def information(self, **more: Any) -> QueueInformation:
         """The attributes as they stand now."""
         active = self.message_count > 0 or bool(self.descriptors)
-        return super().information(state=self.state.value, next_hops=self.next_hops, active=active, **more)
+        return super().information(
+            state=self.state.value, next_hops=self.next_hops, reason=self.reason, active=active, **more
+        )

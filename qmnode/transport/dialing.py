@@ -1,6 +1,7 @@
 """Outgoing TCP connections, from this node's own address (MS-MQQB 3.1.5.2.3)."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -87,6 +88,11 @@ async def dial(
     return made
 
 
+def _words(error: OSError) -> str:
+    """The system's own words: event loops have others for some errors."""
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+
+
 async def _connect(address: str, port: int, own_address: str) -> socket.socket:
     """A socket that is connected. DialingError."""
     loop = asyncio.get_running_loop()
@@ -94,7 +100,9 @@ async def _connect(address: str, port: int, own_address: str) -> socket.socket:
     try:
         made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError as error:
-        raise DialingError(ConnectionStatus.SOCKET_CONNECT_FAILURE, str(error), hresult_of_error(error)) from error
+        raise DialingError(
+            ConnectionStatus.SOCKET_CONNECT_FAILURE, error.strerror or str(error), hresult_of_error(error)
+        ) from error
     status = ConnectionStatus.SOCKET_BIND_FAILURE
     try:
         if own_address and (":" in own_address) is (family == socket.AF_INET6):
@@ -107,7 +115,7 @@ async def _connect(address: str, port: int, own_address: str) -> socket.socket:
         raise DialingError(status, f"no answer from {address} in {CONNECT_TIMEOUT:.0f} seconds") from None
     except OSError as error:
         made.close()
-        raise DialingError(status, str(error), hresult_of_error(error)) from error
+        raise DialingError(status, _words(error), hresult_of_error(error)) from error
     except BaseException:
         made.close()
         raise

@@ -9,11 +9,18 @@ import ssl
 import pytest
 
 from qmnode import Access, Message
+from qmnode.management.documents import QueueDocument
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.structures.hresults import hresult_of_error, hresult_of_status
 from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.lab.waiting import eventually
 from tests.transport.conftest import Pair, loopback_address
+
+
+def queue_of(pair: Pair, name: str) -> OutgoingQueue:
+    queue = pair.alice.context.names.find(name)
+    assert isinstance(queue, OutgoingQueue)
+    return queue
 
 
 async def first_failure(pair: Pair, name: str) -> int:
@@ -35,6 +42,36 @@ async def test_the_name_is_unknown(pair: Pair) -> None:
 async def test_there_is_no_directory(pair: Pair) -> None:
     name = r"PRIVATE=6a7e3c1e-91a5-4b44-8a5d-7a9f3d2b1c00\0000000a"
     assert await first_failure(pair, name) == 0xC00E0013
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (r"DIRECT=TCP:127.0.0.1\private$\q", "127.0.0.1: Connection refused"),
+        (r"DIRECT=OS:nobody.invalid\private$\q", "nobody.invalid"),
+        (r"PRIVATE=6a7e3c1e-91a5-4b44-8a5d-7a9f3d2b1c00\0000000a", "directory"),
+    ],
+)
+async def test_the_reason_is_in_words_beside_the_state(pair: Pair, name: str, reason: str) -> None:
+    if "127" in name:
+        address = loopback_address()
+        name, reason = name.replace("127.0.0.1", address), reason.replace("127.0.0.1", address)
+    await first_failure(pair, name)
+    shown = await pair.alice.queue(name)
+    assert reason in shown.reason, shown.reason
+    document = QueueDocument.of(shown)
+    assert document.reason == shown.reason
+    await pair.alice.set_online(False)
+    await eventually(lambda: "this node is disconnected" in queue_of(pair, name).reason)
+
+
+async def test_a_queue_that_is_connected_again_has_no_reason(pair: Pair) -> None:
+    name = pair.direct("BOB", r".\private$\plain")
+    await pair.stop("BOB")
+    await first_failure(pair, name)
+    assert "Connection refused" in queue_of(pair, name).reason
+    await pair.start("BOB")
+    await eventually(lambda: not queue_of(pair, name).reason)
 
 
 @pytest.mark.parametrize(
