@@ -297,6 +297,8 @@ class Decoder:
             try:
                 if type(key) is not str and not hashes.admits(key):
                     raise CodecError(f"a map with more than {MOST_ALIKE} keys that have one hash")
+                if key in found and type(key) in map(type, filter(key.__eq__, found)):
+                    raise CodecError(f"a map with the key {key!r:.80} twice")
                 found[key] = self._value(depth + 1)
             except TypeError:
                 raise CodecError("a map with a key that is a list or a map") from None

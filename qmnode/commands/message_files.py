@@ -21,6 +21,7 @@ from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, print_json, progress, say, write_json
 from qmnode.commands.selecting import WhereOption, criteria
+from qmnode.commands.send import headers_of
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption
 from qmnode.management.documents import time_or_none
@@ -226,7 +227,7 @@ class Edit:
             if self.form:
                 changes["format"] = self.form
         if self.header:
-            pairs = [text.partition("=") for text in self.header]
+            pairs = headers_of(self.header)
             changes["headers"] = {key: content if separator else None for key, separator, content in pairs}
         return changes
 

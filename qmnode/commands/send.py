@@ -284,11 +284,20 @@ def send(
 
 def _headers(texts: list[str] | None) -> dict[str, str]:
     found = {}
-    for text in texts or ():
-        name, separator, value = text.partition("=")
+    for name, separator, value in headers_of(texts):
         if not name or not separator:
-            raise typer.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="--header")
+            raise typer.BadParameter(f"{name + separator + value!r} is no NAME=VALUE", param_hint="--header")
         found[name] = value
+    return found
+
+
+def headers_of(texts: list[str] | None) -> list[tuple[str, str, str]]:
+    """Headers as name, ``=`` and value, the last two of which may be empty. BadParameter for a name that is twice."""
+    found = [text.partition("=") for text in texts or ()]
+    names = [name for name, _, _ in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise typer.BadParameter(f"the header {name!r} is given more than once", param_hint="--header")
     return found
 
 

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Final, NoReturn, TypeVar, get_args, get_origin
 from urllib.parse import unquote
 
 from fastapi import HTTPException, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from qmnode.administration.pace import Pace
+from qmnode.structures.text import nearest
 
 T = TypeVar("T")
 MOST_ITEMS: Final = 100_000
@@ -61,12 +63,42 @@ class InSteps(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, for a request that reads itself in steps."""
-        handle = super().get_route_handler()
+        handle, known = super().get_route_handler(), _query_parameters(self.dependant)
+        is_watched = not self.path.startswith("/v1/")  # by watchdogs, with parameters of their own
 
         async def handle_in_steps(request: Request) -> Response:
+            if not is_watched:
+                _check_query(request, known)
             return await handle(_Request(request.scope, request.receive))
 
         return handle_in_steps
+
+
+def _query_parameters(dependant: Dependant) -> dict[str, bool]:
+    """The names of the query parameters that a route takes, and whether one may be there several times."""
+    found: dict[str, bool] = {}
+    for inner in dependant.dependencies:
+        found |= _query_parameters(inner)
+    for one in dependant.query_params:
+        kind = one.field_info.annotation
+        found[one.alias] = any(get_origin(part) is list for part in (kind, *get_args(kind)))
+    return found
+
+
+def _check_query(request: Request, known: Mapping[str, bool]) -> None:
+    """Refuse a parameter that would have no effect: an unknown one, or all but the last of several."""
+    for name, value in request.query_params.items():
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
+            _refuse_parameter(name, value, f"is no parameter of this request ({hint})")
+        if not known[name] and len(request.query_params.getlist(name)) > 1:
+            _refuse_parameter(name, value, "is there more than once: give it once")
+
+
+def _refuse_parameter(name: str, value: str, sentence: str) -> NoReturn:
+    where = ("query", name[:80])
+    raise RequestValidationError([{"type": "value_error", "loc": where, "msg": f"it {sentence}", "input": value}])
 
 
 class _Request(Request):

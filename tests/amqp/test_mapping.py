@@ -165,6 +165,9 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         b"\x00\x53\x73\x53\x01",  # properties that are a number
         b"\x00\x53\x70\xc0\x04\x01\xa1\x01x",  # durable is text
         b"\x00\x53\x77\x41\x00\x53\x77\x41",  # two values
+        b"\x00\x53\x74\xc1\x0b\x04\xa1\x01a\xa1\x01b\xa1\x01a\x41",  # an application property that is there twice
+        b"\x00\x53\x72\xc1\x09\x04\xa3\x01a\x41\xa3\x01a\x42",  # an annotation that is
+        b"\x00\x53\x77\xc1\x07\x04\x54\x01\x41\x54\x01\x42",  # a key of the body that is
         b"\x41",
         b"\x00\x53\x99\x41",
         b"\x00\x53\x74\xc1\x04\x02\x41\x41",  # an application property whose name is no text

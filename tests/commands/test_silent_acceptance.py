@@ -142,6 +142,37 @@ def test_an_option_that_is_given_twice_is_refused(queue: str, command: Command, 
     assert command("peek", queue, "--json").documents == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        r"direct=os:beta\private$\in",
+        r"DIRECT=OS:beta\public",
+        r"DIRECT=TCP:192.0.2.9\private$\in",
+        "net.msmq://beta/private/in",
+        r"DIRECT=OS:beta\private$\in,DIRECT=OS:gamma\private$\in",
+    ],
+)
+def test_what_cannot_be_encrypted_is_refused_before_it_is_sent(
+    node: NodeProcess, command: Command, address: str
+) -> None:
+    answer = command("send", address, "secret", "--encrypted")
+    assert answer.code == 1 and "does not say whose public key to use" in answer.err
+    waiting = command("queue", "list", "--kind", "outgoing", "--json").json["queues"]
+    assert [queue for queue in waiting if queue["message_count"]] == []
+
+
+@pytest.mark.parametrize("form", ["nservicebus", "rebus"])
+@pytest.mark.parametrize("headers", [("A=1", "A=2"), ("A=1", "B=1", "A=1"), ("A=", "A=x")])
+def test_a_header_that_is_given_twice_is_refused(
+    queue: str, command: Command, form: str, headers: tuple[str, ...]
+) -> None:
+    given = [part for text in headers for part in ("--header", text)]
+    answer = command("send", queue, "{}", "--format", form, *given)
+    assert answer.code == 2 and "'A' is given more than once" in answer.err
+    assert command("message", "edit", queue, "0x1", *given).code == 2
+    assert command("peek", queue, "--json").documents == []
+
+
 def test_a_message_sent_to_an_address_of_wcf_arrives(node: NodeProcess, queue: str, command: Command) -> None:
     assert command("send", f"net.msmq://localhost/private/{queue}", "from WCF").code == 0
     assert command("receive", queue).out == "from WCF\n"

@@ -62,6 +62,27 @@ async def test_a_queue_behind_http_is_refused_with_the_reason(client: httpx.Asyn
         assert "a node does not speak the HTTP transport" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "sentence"),
+    [
+        ("GET", "/v1/queues?limitt=1", "did you mean 'limit'?"),
+        ("GET", "/v1/queues?limit=1&limit=2", "give it once"),
+        ("GET", "/v1/queues/orders/messages?body=none&body=text", "give it once"),
+        ("DELETE", "/v1/queues/orders?dry_run=true", "known here: none"),
+        ("POST", "/v1/queues/orders/messages?transactional=true", "known here: none"),
+    ],
+)
+async def test_a_parameter_without_effect_is_refused(
+    client: httpx.AsyncClient, method: str, path: str, sentence: str
+) -> None:
+    await client.post("/v1/queues", json={"name": "orders"})
+    answer = await client.request(method, path, json={} if method == "POST" else None)
+    assert answer.status_code == 422 and sentence in answer.json()["detail"], answer.text
+    assert (await client.get("/v1/queues/orders")).json()["message_count"] == 0
+    assert (await client.get("/v1/queues?kind=private&kind=system&limit=5")).status_code == 200
+    assert (await client.get("/healthz?by=watchdog")).status_code == 200
+
+
 async def test_a_queue_that_exists_is_a_conflict(client: httpx.AsyncClient) -> None:
     await client.post("/v1/queues", json={"name": "orders"})
     again = await client.post("/v1/queues", json={"name": "ORDERS"})
