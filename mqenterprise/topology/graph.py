@@ -48,10 +48,16 @@ def graph_of(table: Table) -> Graph:
         for site in _names(machine, "sites"):
             members.setdefault(fold(site), []).append(machine)
     rows = sorted((row for row in table if row.kind is Kind.SITE), key=lambda row: row.reference.key)
+    foreign = {row.reference.key[0] for row in rows if row.values.get("foreign")}
     position = {row.reference.key[0]: index for index, row in enumerate(rows)}
     nodes = []
     for row in rows:
-        inside = members.get(row.reference.key[0], [])
+        # A connector is a machine of its own site: the foreign site that it speaks for has only foreign machines.
+        inside = [
+            machine
+            for machine in members.get(row.reference.key[0], [])
+            if machine.values.get("foreign") or row.reference.key[0] not in foreign
+        ]
         routers = tuple(sorted(machine.name[0] for machine in inside if machine.values.get("routing_server")))
         held = sum(queues[machine.reference.key[0]] for machine in inside)
         names = tuple(sorted((machine.name[0] for machine in inside), key=fold))

@@ -44,6 +44,22 @@ def test_the_graph_counts_machines_and_queues_and_drops_links_to_nowhere(enterpr
     )
 
 
+def test_a_connector_is_counted_in_its_own_site_and_a_foreign_machine_in_the_foreign_one() -> None:
+    graph = graph_of(
+        table_of(
+            resource(Kind.SITE, ("A",), {}),
+            resource(Kind.SITE, ("M",), {"foreign": True}),
+            resource(Kind.MACHINE, ("connector",), {"sites": ("A", "m"), "routing_server": True}),
+            resource(Kind.MACHINE, ("host",), {"sites": ("M",), "foreign": True}),
+            resource(Kind.QUEUE, ("connector", "q"), {}),
+        )
+    )
+    assert [(site.name, site.machines, site.routing_servers, site.queues, site.names) for site in graph.sites] == [
+        ("A", 1, ("connector",), 1, ("connector",)),
+        ("M", 1, (), 0, ("host",)),
+    ]
+
+
 def test_the_svg_is_well_formed_and_holds_every_site_and_link(enterprise):
     root = ElementTree.fromstring(svg(graph_of(enterprise), 'Title "x" & <y>'))
 
