@@ -109,10 +109,15 @@ def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, for
         section = _SECTIONS[kind][foreign]
     item = {**(before or {}), **said}
     model = _validated(section, item)
+    # The values as the directory will hold them: sizes as numbers.
+    item |= {name: value for name in said if isinstance(value := getattr(model, name, None), str | int)}
     wrong = _contradicted(sections, place, section, model)
     values = values_of(model)
     if isinstance(model, declaration.Queue) and model.access is not None:
         values["access"] = _access(model, snapshot, wrong)
+    if wrong and place is not None and place[0] != section:  # no earlier task can make the old one again
+        become = "a foreign site" if foreign else "an ordinary site"
+        raise NotPossible(f"{item['name']} cannot become {become} while others refer to it: {'; '.join(wrong)}")
     if not all(foresee and sentence.startswith(_MISSING) for sentence in wrong):
         raise NotPossible("\n".join(wrong))
     name = _written(snapshot.table, kind, names_in(kind, item))

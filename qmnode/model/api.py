@@ -17,7 +17,7 @@ after the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag, StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -135,7 +135,7 @@ class QueueInformation(AddedAttributes):
     state: str = ""
     """State of an outgoing queue (3.1.1.3); empty for others."""
     next_hops: tuple[str, ...] = ()
-    reason: str = ""
+    reason: str = field(default="", kw_only=True)
     """Why an outgoing queue has no session, in words, if it failed to get one."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,6 +58,20 @@ class TestSite:
     def test_a_wrong_value_is_explained(self, modules: Modules, fresh_name: Names) -> None:
         with pytest.raises(ModuleFailed, match="inter_site_replication_interval: -1 is out of range"):
             modules.run("site", name=fresh_name("Site"), inter_site_replication_interval=-1, check=True)
+
+    def test_a_site_with_machines_becomes_foreign_in_no_mode(
+        self, modules: Modules, site: str, fresh_name: Names
+    ) -> None:
+        modules.run("queue_manager", name=fresh_name("host"), sites=[site])
+
+        for check in (True, False):
+            with pytest.raises(ModuleFailed, match="cannot become a foreign site while others refer to it"):
+                modules.run("site", name=site, foreign=True, check=check)
+
+    @pytest.mark.parametrize("name", ["\U0001f600" * 33, "x" * 65, "", " ", "a\tb"])
+    def test_a_name_that_no_site_can_have_is_refused(self, modules: Modules, name: str) -> None:
+        with pytest.raises(ModuleFailed, match=r"^name: "):
+            modules.run("site", name=name, check=True)
 
 
 class TestRoutingLink:
@@ -154,6 +169,36 @@ class TestQueue:
         assert len(done["deprecations"]) == 2
         assert all(f"Alias '{name}' is deprecated" in str(done["deprecations"]) for name in ("journal", "authenticate"))
         assert not modules.run("queue", machine=machine, name="named", journaling=True, quota=4294967295)["changed"]
+
+    def test_what_is_returned_is_what_the_directory_holds(self, modules: Modules, machine: str) -> None:
+        """In check mode too: numbers for sizes, and the label to its last UTF-16 unit."""
+        label = "\U0001f600" * 62
+        for quota, kilobytes in (("1.5GB", 1536 * 1024), ("0", 0), ("none", None)):
+            name = f"sized{kilobytes}"
+            made = modules.settle("queue", machine=machine, name=name, quota=quota, label=label)["queue"]
+            (found,) = modules.run("queue_info", machine=machine, name=name)["queues"]
+            assert made["quota"] == found["quota"] == kilobytes
+            assert made["label"] == found["label"] == label
+
+    def test_what_no_queue_can_have_is_refused_before_anything_is_written(self, modules: Modules, machine: str) -> None:
+        for wrong, sentence in (
+            ({"label": "\U0001f600" * 63}, "at most 124 UTF-16 units, this one has 126"),
+            ({"label": "a\nb"}, "control character"),
+            ({"name": "\U0001f600" * 63}, "1 to 124 UTF-16 units, this one has 126"),
+            ({"name": "a;b"}, "cannot hold ;"),
+            ({"machine": "."}, "cannot hold '.'"),
+            ({"machine": f"{machine}."}, "cannot hold '.'"),
+            ({"quota": "4294967296"}, "out of range"),
+            ({"quota": "10XB"}, "no size such as 10MB"),
+            ({"base_priority": 32768}, "from -32768 to 32767"),
+            ({"multicast_address": "10.0.0.1:9"}, "224.0.0.0"),
+            ({"access": [{"to": "Everyone"}]}, "neither allows nor denies"),
+            ({"access": [{"to": "Everyone", "allow": ["send"]}, {"to": "EVERYONE", "deny": ["send"]}]}, "twice"),
+        ):
+            for check in (True, False):
+                with pytest.raises(ModuleFailed, match=re.escape(sentence)):
+                    modules.run("queue", **{"machine": machine, "name": "wrong"} | wrong, check=check)
+        assert modules.run("queue_info", machine=machine)["queues"] == []
 
     def test_access_rights(self, modules: Modules, machine: str) -> None:
         queue = {"machine": machine, "name": "guarded"}
