@@ -176,6 +176,22 @@ def test_the_set_up_waits_for_the_lock_of_another_program_and_names_it(tmp_path:
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "E: Could not get lock /var/lib/dpkg/lock-frontend - open (11: Resource temporarily unavailable)",
+        "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
+        "E: Unable to lock directory /var/lib/apt/lists/",
+    ],
+)
+def test_a_lock_whose_holder_is_unknown_is_waited_for_with_one_line(tmp_path: Path, said: str) -> None:
+    told = tmp_path / "calls"
+    machine = Machine(tmp_path, f'echo x >>{told}; [ $(wc -l <{told}) -gt 5 ] || {{ echo "{said}" >&2; exit 100; }}')
+    done = machine.packages()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Waiting up to 300 s for apt's lock, which is held by an unknown process") == 1
+
+
+@pytest.mark.parametrize(
     ("said", "advice"),
     [
         ("E: Could not get lock /var/lib/dpkg/lock. It is held by process 1 (dpkg)", "still taken after 0 s"),
@@ -183,6 +199,12 @@ def test_the_set_up_waits_for_the_lock_of_another_program_and_names_it(tmp_path:
         ("E: You don't have enough free space in /var/cache/apt/archives/.", "free some space"),
         ("E: Unable to locate package slapd", "sources.list"),
         ("E: Broken packages", "apt says above"),
+        (
+            "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock), are you root?",
+            "run this as root",
+        ),
+        ("E: Could not open lock file /var/lib/dpkg/lock - open (30: Read-only file system)", "can be written"),
+        ("E: dpkg was interrupted, run 'dpkg --configure -a' to correct the problem.", "apt says above"),
     ],
 )
 def test_a_step_of_the_set_up_that_fails_is_named_with_what_to_do(tmp_path: Path, said: str, advice: str) -> None:
