@@ -184,6 +184,17 @@ async def test_an_application_that_reads_no_answers_is_answered_no_further(tmp_p
         await server.stop()
 
 
+async def _silent_client(stack: AsyncExitStack, server: RpcServer) -> RawClient:
+    """A client that reads no answers; neither end of its connection keeps many in the system's buffers."""
+    client = await stack.enter_async_context(RawClient("127.0.0.1", server.port))
+    await client.bind(REMOTE_READ)
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    _keep_little(client.writer.transport)
+    for connection in server.connections:
+        _keep_little(connection._transport)
+    return client
+
+
 @attack(
     Area.DOORS,
     can="make remote procedure calls without authentication that all fault, over many connections, and read no answer",
@@ -195,12 +206,7 @@ async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
     requests = b"".join(request_pdu(3, b"", 2 + number, context=77) for number in range(4_000))
     async with AsyncExitStack() as stack:
         for _ in range(3):
-            client = await stack.enter_async_context(RawClient("127.0.0.1", server.port))
-            await client.bind(REMOTE_READ)
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            _keep_little(client.writer.transport)
-            for connection in server.connections:
-                _keep_little(connection._transport)
+            client = await _silent_client(stack, server)
             for _ in range(20):
                 client.writer.write(requests)
         most = 0
@@ -234,12 +240,7 @@ async def test_unread_answers_of_all_callers_have_a_total() -> None:
     await server.start("127.0.0.1", 0)
     async with AsyncExitStack() as stack:
         for _ in range(40):
-            client = await stack.enter_async_context(RawClient("127.0.0.1", server.port))
-            await client.bind(REMOTE_READ)
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            _keep_little(client.writer.transport)
-            for connection in server.connections:
-                _keep_little(connection._transport)
+            client = await _silent_client(stack, server)
             client.writer.write(4 * FAULTING)
         await eventually(lambda: server.answers.refused[PartyKind.STRANGER] > 0, "some are refused")
         assert 0 < server.answers.used[PartyKind.STRANGER] <= MIB // 4

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -17,7 +17,13 @@ from mqenterprise.directory.admission import admit
 from qmnode import QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.membership import Membership, directory_of
-from qmnode.directory.port import ENTRY_POINT_GROUP, Queue, open_directory
+from qmnode.directory.port import (
+    ENTRY_POINT_GROUP,
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    Queue,
+    open_directory,
+)
 from qmnode.errors import ConfigurationError
 from qmnode.model.published import PublishedQueues
 from qmnode.service import Service
@@ -219,3 +225,38 @@ async def test_when_anything_may_have_changed_queues_may_be_new(tmp_path: Path) 
         async with asyncio.timeout(60):
             while not any(each.pathname.lower().endswith("\\prices") for each in await manager.queues()):
                 await asyncio.sleep(0.05)
+
+
+class ClosedFile(FileDirectory):
+    """A file to which this node may add nothing, as its account in a directory may not."""
+
+    async def create_directory_object(self, made: Any) -> Guid:
+        raise DirectoryOperationError(DirectoryOperationResult.GENERIC_ERROR, "insufficientAccessRights")
+
+
+@pytest.mark.parametrize(
+    ("entered", "state"),
+    [
+        (("ALPHA",), "joined"),
+        (("alpha",), "joined"),
+        (("BETA", "Alpha"), "joined"),
+        (("ALHPA",), "not joined"),
+        (("ALPHA1", "ALPH"), "not joined"),
+        ((), "not joined"),
+    ],
+)
+async def test_the_status_says_whether_a_node_has_joined_under_its_name(
+    tmp_path: Path, entered: tuple[str, ...], state: str
+) -> None:
+    rows = [
+        {"identifier": guid_to_text(new_guid()), "computer_name": name, "qualified_computer_name": f"{name}.example"}
+        for name in entered
+    ]
+    file = tmp_path / "directory.yaml"
+    file.write_text(yaml.safe_dump({"queue_managers": rows}))
+    async with QueueManager.open(tmp_path / "data", Settings(computer_name="ALPHA")) as manager:
+        await Membership(ClosedFile(file), manager, node_settings(tmp_path, "ALPHA", None)).join()
+        status = await manager.status()
+    assert status.directory == state
+    warned = [one for one in status.warnings if "ALPHA has not joined the directory: " in one]
+    assert len(warned) == (state == "not joined")

@@ -4,6 +4,7 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.model.expiry import FAR, SECONDS
+from qmnode.model.message import INFINITE
 from qmnode.storage.layout import EXPIRY_KEY, Family
 
 ORDERS = r"DIRECT=OS:.\private$\orders"
@@ -48,6 +49,21 @@ async def test_they_expire_in_their_second(qm, orders, clock):
     clock.advance(SECONDS)
     assert await left(qm) == []
     assert index(qm) == []
+
+
+async def test_messages_of_one_transaction_have_times_of_their_own(qm, clock):
+    """Another queue manager gives all of them the time of the first: messages were lost (NServiceBus issue 2886)."""
+    await qm.create_queue(r".\private$\orders", transactional=True)
+    async with await qm.open_queue(ORDERS, Access.SEND) as queue, qm.transaction() as transaction:
+        for body, lifetime in ((b"1", 2), (b"2", INFINITE), (b"3", 600), (b"4", 3)):
+            await queue.send(Message(body, time_to_be_received=lifetime), transaction)
+    assert await left(qm) == [b"1", b"2", b"3", b"4"]
+    clock.advance(2)
+    assert await left(qm) == [b"2", b"3", b"4"]
+    clock.advance(1)
+    assert await left(qm) == [b"2", b"3"]
+    clock.advance(600)
+    assert await left(qm) == [b"2"]
 
 
 async def test_a_group_larger_than_a_chunk_expires_whole(qm, orders, clock):
