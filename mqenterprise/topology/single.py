@@ -109,8 +109,6 @@ def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, for
         section = _SECTIONS[kind][foreign]
     item = {**(before or {}), **said}
     model = _validated(section, item)
-    # The values as the directory will hold them: sizes as numbers.
-    item |= {name: value for name in said if isinstance(value := getattr(model, name, None), str | int)}
     wrong = _contradicted(sections, place, section, model)
     values = values_of(model)
     if isinstance(model, declaration.Queue) and model.access is not None:
