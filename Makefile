@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 STARTED := $(shell .ci/clock)
 
-.PHONY: help test check tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release packages-linux lock packages packages-demo clean
+.PHONY: help test check tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release packages-linux images lock packages packages-demo clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -93,7 +93,7 @@ console: packages  ## the console's page from its TypeScript, qmnode/console/sta
 docs: $(INSTALLED)  ## the documentation as a site, build/site/index.html; needs no network to be read
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-release: $(INSTALLED)  ## sdist, wheel, collection, packages, SBOM and checksums in dist/, each checked, installed and tried
+release: $(INSTALLED)  ## sdist, wheel, collection, packages, images, SBOM and checksums in dist/, each checked, installed and tried
 	@.ci/packages linux
 	$(PYTHON) .ci/install $(VENV) release
 	OFFLINE=$(OFFLINE) RELEASE_KEY=$(RELEASE_KEY) .ci/release $(BIN)
@@ -101,6 +101,9 @@ release: $(INSTALLED)  ## sdist, wheel, collection, packages, SBOM and checksums
 packages-linux: $(INSTALLED)  ## .deb of node and toolkit for Debian 12 and 13, and .rpm, in dist/
 	@.ci/packages linux
 	$(BIN)/python packaging/linux/build.py
+
+images: packages-linux  ## images of node and console as OCI layouts, in dist/, as root
+	$(BIN)/python packaging/images/build.py
 
 lock: $(DEMO_INSTALLED)  ## renew requirements.lock from pyproject.toml; it names versions and hashes, and no host
 	$(BIN)/uv pip compile --quiet --all-extras --generate-hashes --python-version 3.11 --no-emit-index-url \
