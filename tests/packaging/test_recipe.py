@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -26,19 +28,23 @@ def recipe() -> ModuleType:
     return module
 
 
-def node_package(recipe: ModuleType, root: Path, out: Path) -> Path:
-    """The node's package with nothing but its own programs in the environment."""
-    package, release = recipe.PACKAGES[0], recipe.DEBIAN[1]
+def tree(recipe: ModuleType, root: Path, release: Any) -> Path:
+    """The node's tree with nothing but its own programs in the environment."""
     home = root / "opt/qmnode"
-    place = home / "lib/python3.13/site-packages"
+    place = home / f"lib/python{release.python}/site-packages"
     information = place / "qmnode-0.1.0.dist-info"
     information.mkdir(parents=True)
     (information / "entry_points.txt").write_text("[console_scripts]\nqmnode = qmnode.cli:main\n")
     recipe.skeleton(home, release)
     recipe.launchers(home, place, "/opt/qmnode")
-    recipe.files(root, package, PROJECT)
+    recipe.files(root, recipe.PACKAGES[0], PROJECT)
+    return root
+
+
+def node_package(recipe: ModuleType, root: Path, out: Path) -> Path:
+    release = recipe.DEBIAN[1]
     out.mkdir()
-    made: Path = recipe.deb(root, package, release, "1.2.3", "1", out)
+    made: Path = recipe.deb(tree(recipe, root, release), recipe.PACKAGES[0], release, "1.2.3", "1", out)
     return made
 
 
@@ -111,3 +117,21 @@ def test_the_packaged_settings_are_those_that_the_unit_and_the_commands_expect(m
     assert settings.data == Path("/var/lib/qmnode")
     assert settings.local.socket == Path("/run/qmnode/qmnode.sock")
     assert settings.management.socket == Path("/run/qmnode/management.sock")
+
+
+@pytest.mark.soak
+def test_an_rpm_is_built_and_unpacked(recipe: ModuleType, tmp_path: Path) -> None:
+    if shutil.which("rpmbuild") is None:
+        pytest.skip("rpmbuild is not installed (package rpm)")
+    made = recipe.rpm(
+        tree(recipe, tmp_path / "tree", recipe.RPM), recipe.PACKAGES[0], recipe.RPM, "1.2.3", "1", tmp_path
+    )
+    assert "python3.11" in told("rpm", "--query", "--package", "--requires", made).splitlines()
+    assert told("rpm", "--query", "--package", "--configfiles", made) == "/etc/qmnode/node.yaml\n"
+    assert "useradd -r -g qmnode" in told("rpm", "--query", "--package", "--scripts", made)
+    root = tmp_path / "root"
+    root.mkdir()
+    told("rpm", "--root", root, "--install", "--nodeps", "--noscripts", "--nofiledigest", made)
+    assert (root / "usr/bin/qmnode").readlink() == Path("/opt/qmnode/bin/qmnode")
+    assert (root / "opt/qmnode/bin/qmnode").read_text().startswith("#!/opt/qmnode/bin/python3\n")
+    assert (root / "usr/lib/systemd/system/qmnode.service").exists()
