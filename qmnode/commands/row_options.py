@@ -60,12 +60,17 @@ def _annotation(name: str, row: Property) -> Any:
             option = f"{option}/--no-{option[2:]}"
         return Annotated[bool | None, typer.Option(option, help=help_, hidden=hidden)]
     if form.type is int and not form.nullable:
-        metavar = form.unit.upper() or None
-        numbers = typer.Option(option, min=form.least, max=form.most, metavar=metavar, help=help_, hidden=hidden)
-        return Annotated[int | None, numbers]
+        return Annotated[int | None, number_option(row, option, hidden)]
     if form.names:
         return Annotated[form.names | None, typer.Option(option, help=help_, hidden=hidden)]
     return Annotated[str | None, typer.Option(option, metavar=_metavar(row), help=help_, hidden=hidden)]
+
+
+def number_option(row: Property, option: str = "", hidden: bool = False) -> Any:
+    """The option of a number: its range, its unit and its sentence."""
+    form, name = row.form, option or row.option
+    unit, help_ = form.unit.upper() or None, f"{row.sentence}."
+    return typer.Option(name, min=form.least, max=form.most, metavar=unit, help=help_, hidden=hidden)
 
 
 def _more(row: Property) -> str:

@@ -15,12 +15,14 @@ from qmnode.administration.names import format_name, queue_name
 from qmnode.bodies.choice import Encoded
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, progress, say
+from qmnode.commands.row_options import number_option
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.documents import identifier_from_text, identifier_text
 from qmnode.management.message_documents import VT_LPWSTR, is_utf16, named_queues
 from qmnode.model.api import Access
-from qmnode.model.message import Message
+from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.permitted import fault
+from qmnode.objects.message_table import MESSAGE
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
@@ -71,6 +73,12 @@ BODY_TYPES: Final = {
     "array": 0x2011,
 }
 """The constants of VARENUM that say what a body is (MS-MQMQ 2.2.12); ``array`` is VT_ARRAY of VT_UI1."""
+
+
+NumberOption = Annotated[int, number_option(MESSAGE["app_specific"])]
+PriorityOption = Annotated[int, number_option(MESSAGE["priority"])]
+ReachOption = Annotated[int | None, number_option(MESSAGE["time_to_reach_queue"])]
+ReceivedOption = Annotated[int | None, number_option(MESSAGE["time_to_be_received"])]
 
 
 def _body_type(text: str) -> int:
@@ -156,12 +164,8 @@ def send(
             help="Identifier of the message that this one answers, or 40 hex digits.",
         ),
     ] = None,
-    app_specific: Annotated[
-        int, typer.Option(min=0, max=0xFFFFFFFF, help="Number for applications (AppSpecific).")
-    ] = 0,
-    priority: Annotated[
-        int, typer.Option(min=0, max=7, help="0 to 7, and 7 comes first; transactional messages have 0.")
-    ] = 3,
+    app_specific: NumberOption = 0,
+    priority: PriorityOption = DEFAULT_PRIORITY,
     express: Annotated[
         bool, typer.Option("--express", help="Keep the message in memory only: faster, but lost when the node stops.")
     ] = False,
@@ -194,12 +198,8 @@ def send(
     dead_letter_queue: Annotated[
         str, typer.Option(metavar="QUEUE", help="With --dead-letter: the queue of this node that keeps it.")
     ] = "",
-    time_to_reach_queue: Annotated[
-        int | None, typer.Option(min=0, metavar="SECONDS", help="Time within which the message must reach its queue.")
-    ] = None,
-    time_to_be_received: Annotated[
-        int | None, typer.Option(min=0, metavar="SECONDS", help="Time within which the message must be received.")
-    ] = None,
+    time_to_reach_queue: ReachOption = None,
+    time_to_be_received: ReceivedOption = None,
     authenticated: Annotated[
         bool,
         typer.Option("--authenticated", help="Sign the message as you, with the key that the node's settings name."),

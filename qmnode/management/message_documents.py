@@ -4,9 +4,9 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any, Final, Literal, Self
 
 from fastapi import Response
@@ -29,17 +29,14 @@ from qmnode.management.documents import (
     quota_or_none,
     time_or_none,
 )
-from qmnode.model.message import INFINITE, Message
+from qmnode.management.row_fields import described
+from qmnode.model.message import DEFAULTS, INFINITE, Message
 from qmnode.model.permitted import fault
+from qmnode.objects.message_table import MESSAGE, NAMES, SECONDS, TEXT, TIME
+from qmnode.objects.rows import Form
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_security import (
-    AuthenticationLevel,
-    EncryptionAlgorithm,
-    HashAlgorithm,
-    PrivacyLevel,
-    SenderIdentifierType,
-)
+from qmnode.structures.message_security import SenderIdentifierType
 from qmnode.structures.sid import Sid
 
 
@@ -83,7 +80,7 @@ class NewMessage(Document):
     """A message to send: with its body as base64 or as text, or with none."""
 
     model_config = ConfigDict(
-        json_schema_extra={"example": {"text": '{"order": 7}', "label": "order 7", "recoverable": True}}
+        json_schema_extra=described(MESSAGE.values(), text='{"order": 7}', label="order 7", recoverable=True)
     )
 
     base64: str | None = Field(default=None, description="Body, as base64", examples=["b3JkZXIgNw=="])
@@ -100,17 +97,15 @@ class NewMessage(Document):
     )
     headers: dict[str, str] | None = Field(default=None, description="Headers of the formats nservicebus and rebus")
     label: MessageLabel = ""
-    recoverable: bool = Field(default=True, description="Survives a restart. Transactional messages always do")
-    priority: int = Field(default=3, ge=0, le=7, description="Messages of transactions all have 0")
-    body_type: int = Field(default=0, ge=0, le=0xFFFFFFFF, description="VARENUM constant (MS-MQMQ 2.2.12)")
-    app_specific: int = Field(default=0, ge=0, le=0xFFFFFFFF)
+    recoverable: bool = True
+    priority: int = DEFAULTS["priority"]
+    body_type: int = 0
+    app_specific: int = 0
     correlation_identifier: str | None = Field(
         default=None, pattern=r"^[0-9A-Fa-f]{40}$", description="20 bytes, hexadecimal"
     )
     extension: str | None = Field(default=None, description="Bytes beside the body, as base64", examples=["AAEC"])
-    acknowledgements_requested: int = Field(
-        default=0, ge=0, le=0x0F, description="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt"
-    )
+    acknowledgements_requested: int = 0
     administration_queue: str | None = Field(default=None, max_length=512, description="Format name")
     response_queue: str | None = Field(default=None, max_length=512, description="Format name")
     administration_queues: list[str] | None = Field(
@@ -119,8 +114,8 @@ class NewMessage(Document):
     response_queues: list[str] | None = Field(
         default=None, max_length=MAXIMUM_QUEUES, description="Format names of several, instead of the one"
     )
-    journal: bool = Field(default=False, description="Keep a copy in this node's journal when it has been sent")
-    dead_letter: bool = Field(default=False, description="Keep it as a dead letter if it does not arrive")
+    journal: bool = False
+    dead_letter: bool = False
     dead_letter_queue: str | None = Field(
         default=None, max_length=256, description="Queue of this node that keeps it then", examples=["undelivered"]
     )
@@ -209,6 +204,8 @@ class NewMessage(Document):
 class MessageDocument(Document):
     """A message in a queue, or received from one."""
 
+    model_config = ConfigDict(json_schema_extra=described(MESSAGE.values()))
+
     lookup_identifier: str = Field(examples=["0x400000000000012"])
     identifier: str = Field(examples=[r"7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\65537"])
     label: str
@@ -222,53 +219,47 @@ class MessageDocument(Document):
     message_class: str = Field(description="Of a dead letter, the reason why it is one")
     app_specific: int
     correlation_identifier: str | None
-    acknowledgements_requested: int = Field(
-        default=0, description="Bits: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt"
-    )
-    journal: bool = Field(default=False, description="Whether its sender's node keeps a copy when it has been sent")
-    dead_letter: bool = Field(default=False, description="Whether it is kept as a dead letter if it does not arrive")
-    tracing: bool = Field(default=False, description="Whether nodes on its way report it to `tracing_queue`")
-    tracing_queue: str | None = Field(default=None, description="GUID of the report queue")
+    acknowledgements_requested: int = 0
+    journal: bool = False
+    dead_letter: bool = False
+    tracing: bool = False
+    tracing_queue: str | None = None
     sent_time: datetime | None
     arrival_time: datetime | None
-    destination: str = Field(description="Format name of the queue that it was sent to")
+    destination: str
     administration_queue: str | None
     response_queue: str | None
-    destinations: list[str] | None = Field(default=None, description="Format names, if it was sent to several queues")
-    administration_queues: list[str] | None = Field(default=None, description="Format names, if it has several")
-    response_queues: list[str] | None = Field(default=None, description="Format names, if it has several")
+    destinations: list[str] | None = None
+    administration_queues: list[str] | None = None
+    response_queues: list[str] | None = None
     time_to_reach_queue: int | None
     time_to_be_received: int | None
-    dead_letter_queue: str | None = Field(default=None, description="Path name, if its sender named one")
+    dead_letter_queue: str | None = None
     aborted_receives: int
-    moves: int = Field(
-        default=0, description="Moves as it is between queues of the node since its arrival, which `arrival_time` tells"
-    )
+    moves: int = 0
     extension_size: int = Field(default=0, description="Bytes beside the body")
     extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")
-    source_queue_manager: str | None = Field(default=None, description="Identifier of the node that sent it")
-    destination_queue_manager: str | None = Field(
-        default=None, description="Identifier of the node that it was sent to, if its sender knew it"
-    )
-    transaction_identifier: int | None = Field(default=None, description="Number of the transaction at its source")
+    source_queue_manager: str | None = None
+    destination_queue_manager: str | None = None
+    transaction_identifier: int | None = None
     first_in_transaction: bool = False
     last_in_transaction: bool = False
-    sequence: str | None = Field(default=None, description="Identifier of its transactional sequence, hexadecimal")
-    sequence_number: int | None = Field(default=None, description="Its number in that sequence")
-    previous_sequence_number: int | None = Field(default=None, description="Number of the message before it")
-    final_acknowledgment: bool = Field(default=False, description="Whether its source is told of its receipt")
-    allow_peek_when_locked: bool = Field(default=False, description="Whether it is shown while a transaction has it")
-    connector_type: str | None = Field(default=None, description="GUID that says how a connector reads it")
-    connector_queue_manager: str | None = Field(default=None, description="Identifier of the connector's node")
+    sequence: str | None = None
+    sequence_number: int | None = None
+    previous_sequence_number: int | None = None
+    final_acknowledgment: bool = False
+    allow_peek_when_locked: bool = False
+    connector_type: str | None = None
+    connector_queue_manager: str | None = None
     soap_header: str | None = None
     soap_body: str | None = None
-    privacy_level: str = Field(default="NONE", description="How its body is encrypted on its way")
+    privacy_level: str = "NONE"
     encryption_algorithm: str | None = Field(default=None, examples=["AES256"])
-    hash_algorithm: str | None = Field(default=None, description="What its signature hashes with", examples=["SHA_512"])
-    authentication_level: str = Field(default="NONE", description="Kind of the signature that proved its sender")
+    hash_algorithm: str | None = Field(default=None, examples=["SHA_512"])
+    authentication_level: str = "NONE"
     is_signed: bool = Field(default=False, description="Whether it has a signature")
     sender_certificate: str | None = Field(default=None, description="As base64, if the body was asked for")
-    authentication_provider: str | None = Field(default=None, description="Name of the provider of its signature")
+    authentication_provider: str | None = None
     authentication_provider_type: int | None = None
     sender_queue_manager: str | None = Field(
         default=None, description="Identifier of the node that is proved to have sent it"
@@ -300,65 +291,52 @@ class MessageDocument(Document):
         text = body_text(message) if body in (BodyForm.TEXT, BodyForm.DECODED) else None
         is_with_body = body is not BodyForm.NONE
         return cls(
+            **{key: write(getattr(message, name)) for key, name, write in _SHOWN},
             lookup_identifier=lookup_text(message.lookup_identifier),
             identifier=identifier_text(message.identifier),
-            label=message.label,
             body_size=len(message.body),
             base64=_base64(message.body) if is_with_body and text is None else None,
             text=text,
-            body_type=message.body_type,
-            priority=message.priority,
-            recoverable=message.recoverable,
-            transactional=message.transactional,
             message_class=reason(message),
-            app_specific=message.app_specific,
             correlation_identifier=correlation.hex() if any(correlation) else None,
-            acknowledgements_requested=message.acknowledgements_requested,
-            journal=message.positive_journaling_requested,
-            dead_letter=message.negative_journaling_requested,
-            tracing=message.tracing_requested,
-            tracing_queue=guid_or_none(message.tracing_queue_identifier),
-            sent_time=time_or_none(message.sent_time),
-            arrival_time=time_or_none(message.arrival_time),
             destination=_writable(message.destination_queue_format_name),
-            administration_queue=_writable(message.administration_queue_format_name) or None,
-            response_queue=_writable(message.response_queue_format_name) or None,
-            destinations=_several(message.destination_multi_queue_format_name),
-            administration_queues=_several(message.administration_multi_queue_format_name),
-            response_queues=_several(message.response_multi_queue_format_name),
-            time_to_reach_queue=quota_or_none(message.time_to_reach_queue),
-            time_to_be_received=quota_or_none(message.time_to_be_received),
-            dead_letter_queue=message.application_dead_letter_queue or None,
-            aborted_receives=message.aborted_receives,
-            moves=message.move_count,
             extension_size=len(message.extension),
             extension=_base64(message.extension) if is_with_body and message.extension else None,
-            source_queue_manager=guid_or_none(message.source_machine_identifier),
-            destination_queue_manager=guid_or_none(message.destination_queue_manager_identifier),
             **(_place_in_transaction(message) if message.transactional else {}),
-            allow_peek_when_locked=message.allow_peek_when_locked,
-            connector_type=guid_or_none(message.connector_type_identifier),
-            connector_queue_manager=guid_or_none(message.connector_queue_manager_identifier),
-            soap_header=_writable(message.soap_header) or None,
-            soap_body=_writable(message.soap_body) or None,
-            privacy_level=_name(PrivacyLevel, message.privacy_level),
-            encryption_algorithm=_name(EncryptionAlgorithm, message.encryption_algorithm),
-            hash_algorithm=_name(HashAlgorithm, message.hash_algorithm),
-            authentication_level=_name(AuthenticationLevel, message.authentication_level),
             is_signed=bool(message.signature),
             sender_certificate=_base64(message.sender_certificate)
             if is_with_body and message.sender_certificate
             else None,
-            authentication_provider=_writable(message.authentication_provider_name) or None,
             authentication_provider_type=message.authentication_provider_type or None,
             sender_queue_manager=_sending_queue_manager(message),
             authenticated=bool(message.authentication_level),
             sender=_sender(message),
             claimed_sender=_sid(message.claimed_sender),
-            unreadable=message.unreadable or None,
             packet=_base64(message.packet) if is_with_body and message.unreadable else None,
             **(_decoded(message, limits) if body is BodyForm.DECODED else {}),
         )
+
+
+_BY_FORM: Final[tuple[tuple[Form, Callable[[Any], Any]], ...]] = (
+    (TEXT, lambda text: _writable(text) or None),
+    (NAMES, lambda names: _writable(names).split(",") if names else None),
+    (TIME, time_or_none),
+    (SECONDS, quota_or_none),
+)
+_OTHERWISE: Final = frozenset((
+    "lookup_identifier", "message_class", "destination", "authentication_provider_type", "sender_queue_manager",
+    "transaction_identifier", "first_in_transaction", "last_in_transaction", "sequence_number",
+    "previous_sequence_number", "final_acknowledgment",
+))  # fmt: skip
+"""Keys whose values depend on more than the property. Those of bytes do, too."""
+_SHOWN: Final = [
+    (key, row.name, next((write for form, write in _BY_FORM if form is row.form), row.form.write))
+    for row in MESSAGE.values()
+    if (key := row.key or row.name) in MessageDocument.model_fields
+    and key not in _OTHERWISE
+    and row.form.type is not bytes
+]
+"""Key, property and what writes its value."""
 
 
 def list_answer(name: str, items: list[bytes], rest: dict[str, Any]) -> Response:
@@ -389,18 +367,6 @@ def _place_in_transaction(message: Message) -> dict[str, Any]:
         "previous_sequence_number": message.transaction_previous_sequence_number,
         "final_acknowledgment": message.final_ack_required,
     }
-
-
-def _name(kind: type[IntEnum], number: int) -> str:
-    """The specification's name of a number; a peer may have written one without a name."""
-    try:
-        return kind(number).name
-    except ValueError:
-        return f"{number:#x}"
-
-
-def _several(names: str) -> list[str] | None:
-    return _writable(names).split(",") if names else None
 
 
 def _writable(text: str) -> str:

@@ -75,6 +75,23 @@ def answers(rows: Iterable[Property]) -> dict[str, Any]:
     }
 
 
+def described(rows: Iterable[Property], **example: Any) -> Callable[[dict[str, Any]], None]:
+    """Extend the schema of a document about messages: sentences and ranges of the fields that are properties."""
+    by_key = {row.key or row.name: row for row in rows}
+
+    def extend(schema: dict[str, Any]) -> None:
+        for key, field in schema["properties"].items():
+            row = by_key.get(key)
+            if row is not None:
+                field.setdefault("description", row.sentence)
+                if example and field.get("type") == "integer":
+                    field |= {"minimum": row.form.least, "maximum": row.form.most}
+        if example:
+            schema["example"] = example
+
+    return extend
+
+
 def with_fields(fields: Mapping[str, Any]) -> Callable[[type[Model]], type[Model]]:
     """Decorate a document: these fields come after its own."""
 

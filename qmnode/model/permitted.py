@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.objects.message_table import BYTES, LABEL, MESSAGE, TEXT
+from qmnode.objects.message_table import BYTES, LABEL, MESSAGE, NAMES, TEXT
 from qmnode.objects.rows import FLAG, Changes, Form
 from qmnode.structures.error_codes import ErrorCode
 
 PERMITTED: Final[Mapping[str, Form]] = {
     row.name: row.form
     for row in MESSAGE.values()
-    if row.changes is not Changes.NEVER and row.form not in (FLAG, TEXT, BYTES, LABEL)
+    if row.changes is not Changes.NEVER and row.form not in (FLAG, TEXT, NAMES, BYTES, LABEL)
 }
 """Properties whose values have limits, apart from those of text (``qmnode.model.serialization``)."""
 

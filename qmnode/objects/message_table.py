@@ -42,12 +42,13 @@ def _hexadecimal(value: int) -> str:
 
 
 TEXT: Final = Form("text", lambda value: isinstance(value, str), str)
+NAMES: Final = Form("format names, separated by commas", lambda value: isinstance(value, str), str)
 BYTES: Final = octets()
 LABEL: Final = text(LONGEST_MESSAGE_LABEL)
 _NUMBER: Final = number(0, 0xFFFFFFFF, "a number from 0 to 0xFFFFFFFF")
 _COUNT: Final = number(0, 0xFFFFFFFFFFFFFFFF)
 _BODY_TYPE: Final = number(0, 0xFFFFFFFF, "a number from 0 to 0xFFFFFFFF, such as 31 (VT_LPWSTR)")
-_SECONDS: Final = number(0, _FOR_EVER, "seconds, from 0 to 0xFFFFFFFF, which is for ever", "seconds")
+SECONDS: Final = number(0, _FOR_EVER, "seconds, from 0 to 0xFFFFFFFF, which is for ever", "seconds")
 _PRIORITY: Final = number(0, 7, "0 to 7")
 _ACKNOWLEDGMENTS: Final = number(
     0, 15, "0 to 15, the sum of 1 (arrived), 2 (received), 4 (did not arrive) and 8 (was not received)"
@@ -59,7 +60,7 @@ _CLASS: Final = Form(
     least=0,
     most=CUSTOM_CLASS_MASK,
 )
-_TIME: Final = Form("seconds since 1970 (UTC)", lambda value: isinstance(value, int | float), float, unit="seconds")
+TIME: Final = Form("seconds since 1970 (UTC)", lambda value: isinstance(value, int | float), float, unit="seconds")
 
 
 def _asked(name: str, form: Form, default: Any, sentence: str, obeyed_by: str, **more: Any) -> Property:
@@ -78,7 +79,7 @@ _WRITER, _READER = "model.serialization", "model.packet"
 MESSAGE: Final = Rows(
     Kind.MESSAGE,
     (
-        _asked("body", BYTES, b"", "What the message carries", _WRITER),
+        _asked("body", BYTES, b"", "What the message carries", _WRITER, key="body_size"),
         _asked("label", LABEL, "", "What it is, for people", _WRITER),
         _asked(
             *("recoverable", FLAG, False),
@@ -106,34 +107,42 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("administration_queue_format_name", TEXT, "", "Queue for acknowledgments", "model.outcomes"),
+            key="administration_queue",
         ),
-        _asked("response_queue_format_name", TEXT, "", "Queue for answers", _WRITER),
+        _asked("response_queue_format_name", TEXT, "", "Queue for answers", _WRITER, key="response_queue"),
         _asked(
-            *("administration_multi_queue_format_name", TEXT, ""),
+            *("administration_multi_queue_format_name", NAMES, ""),
             "Several administration queues, separated by commas; each gets every requested acknowledgment, and the "
             "single name defaults to the first of them",
             "model.outcomes",
+            key="administration_queues",
         ),
         _asked(
-            *("response_multi_queue_format_name", TEXT, "", "Several response queues, in the same way", _WRITER),
+            *("response_multi_queue_format_name", NAMES, "", "Several response queues, in the same way", _WRITER),
+            key="response_queues",
         ),
         _asked(
             *("positive_journaling_requested", FLAG, False),
             *("A copy stays in this node's journal when it has been sent", "model.outcomes"),
+            key="journal",
         ),
         _asked(
             *("negative_journaling_requested", FLAG, False),
             *("It becomes a dead letter if it does not arrive", "model.outcomes"),
+            key="dead_letter",
         ),
         _asked(
-            *("time_to_reach_queue", _SECONDS, FOUR_DAYS),
+            *("time_to_reach_queue", SECONDS, FOUR_DAYS),
             *("Seconds in which it must reach its queue, counted from when it was sent", "model.record"),
         ),
         _asked(
-            *("time_to_be_received", _SECONDS, _FOR_EVER),
+            *("time_to_be_received", SECONDS, _FOR_EVER),
             *("Seconds in which it must be received, counted from when it was sent", "model.record"),
         ),
-        _asked("tracing_requested", FLAG, False, "Nodes on its way report it to the tracing queue", "delivery"),
+        _asked(
+            *("tracing_requested", FLAG, False, "Nodes on its way report it to the tracing queue", "delivery"),
+            key="tracing",
+        ),
         _asked(
             *("allow_peek_when_locked", FLAG, False, "It is shown while a transaction has it", "model.queue"),
         ),
@@ -142,9 +151,11 @@ MESSAGE: Final = Rows(
             "Path name of a queue on the sending computer that keeps the message if it asks for negative journaling, "
             "instead of a system dead-letter queue; transactional if the message is. The destination does not know it",
             "model.outcomes",
+            key="dead_letter_queue",
         ),
         _asked(
             *("connector_type_identifier", GUID, ZERO_GUID, "GUID that says how a connector reads it", _WRITER),
+            key="connector_type",
         ),
         _asked(
             *("privacy_level", enumeration(PrivacyLevel), PrivacyLevel.NONE),
@@ -168,25 +179,31 @@ MESSAGE: Final = Rows(
         _asked(
             *("sender_identifier_type", enumeration(SenderIdentifierType), SenderIdentifierType.NONE),
             *("SenderIdentifierType: what the identifier of its sender is", "delivery.signing"),
+            key="sender_queue_manager",
         ),
         _asked(
             *("sender_identifier", BYTES, b""),
             "The proven sender of a received message: the SID of a user or the GUID of a queue manager. Empty if "
             "nothing is proven, see `claimed_sender`",
             "delivery.signing",
+            key="sender",
         ),
         _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.signing"),
-        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.signing"),
+        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.signing", key="is_signed"),
         _asked("symmetric_key", BYTES, b"", "The key of its body, encrypted for its destination", _WRITER),
         _asked(
             *("authentication_provider_type", _NUMBER, 0, "Type of the provider of its signature", _WRITER),
         ),
         _asked(
             *("authentication_provider_name", TEXT, "", "Name of the provider of its signature", _WRITER),
+            key="authentication_provider",
         ),
         _asked("soap_header", TEXT, "", "SOAP header", _WRITER, section="MS-MQMQ 2.2.20.7"),
         _asked("soap_body", TEXT, "", "SOAP body", _WRITER, section="MS-MQMQ 2.2.20.7"),
-        _asked("tracing_queue_identifier", GUID, ZERO_GUID, "GUID of the queue for reports", "delivery"),
+        _asked(
+            *("tracing_queue_identifier", GUID, ZERO_GUID, "GUID of the queue for reports", "delivery"),
+            key="tracing_queue",
+        ),
         _assigned(
             *("identifier", BYTES, b""),
             "OBJECTID (MS-MQMQ 2.2.8): the GUID of the source machine and a little-endian number, unique everywhere",
@@ -198,37 +215,50 @@ MESSAGE: Final = Rows(
             "model.positions",
         ),
         _assigned(
-            *("arrival_time", _TIME, 0.0),
+            *("arrival_time", TIME, 0.0),
             *("When it arrived in its queue: seconds since 1970 (UTC), with microseconds", _READER),
         ),
-        _assigned("sent_time", _TIME, 0, "When it was sent: seconds since 1970 (UTC)", _READER),
-        _assigned("source_machine_identifier", GUID, ZERO_GUID, "Identifier of the node that sent it", _READER),
+        _assigned("sent_time", TIME, 0, "When it was sent: seconds since 1970 (UTC)", _READER),
+        _assigned(
+            *("source_machine_identifier", GUID, ZERO_GUID, "Identifier of the node that sent it", _READER),
+            key="source_queue_manager",
+        ),
         _assigned(
             *("destination_queue_manager_identifier", GUID, ZERO_GUID),
             *("Identifier of the node that it was sent to, if its sender knew it", _READER),
+            key="destination_queue_manager",
         ),
         _assigned(
             *("destination_queue_format_name", TEXT, "", "Format name of the queue that it was sent to", _READER),
+            key="destination",
         ),
         _assigned(
-            *("destination_multi_queue_format_name", TEXT, ""),
+            *("destination_multi_queue_format_name", NAMES, ""),
             *("Format names, if it was sent to several queues", _READER),
+            key="destinations",
         ),
         _assigned("transactional", FLAG, False, "It was sent in a transaction", _READER),
         _assigned("transaction_identifier", _COUNT, 0, "Number of the transaction at its source", _READER),
         _assigned(
             *("transactional_message_sequence_identifier", BYTES, b""),
             *("Identifier of its transactional sequence", _READER),
+            key="sequence",
         ),
-        _assigned("transaction_sequence_number", _COUNT, 0, "Its number in that sequence", _READER),
+        _assigned(
+            "transaction_sequence_number", _COUNT, 0, "Its number in that sequence", _READER, key="sequence_number"
+        ),
         _assigned(
             *("transaction_previous_sequence_number", _COUNT, 0, "Number of the message before it", _READER),
+            key="previous_sequence_number",
         ),
         _assigned("first_in_transaction", FLAG, False, "It is the first of its transaction", _READER),
         _assigned("last_in_transaction", FLAG, False, "It is the last of its transaction", _READER),
-        _assigned("final_ack_required", FLAG, False, "Its source is told of its receipt", _READER),
+        _assigned(
+            "final_ack_required", FLAG, False, "Its source is told of its receipt", _READER, key="final_acknowledgment"
+        ),
         _assigned(
             *("connector_queue_manager_identifier", GUID, ZERO_GUID, "Identifier of the connector's node", _READER),
+            key="connector_queue_manager",
         ),
         _assigned(
             *("aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.record"),
@@ -236,6 +266,7 @@ MESSAGE: Final = Rows(
         _assigned(
             *("move_count", _COUNT, 0),
             *("Moves between queues of the node since its arrival, without a change", "model.record"),
+            key="moves",
         ),
         _assigned(
             *("claimed_sender", BYTES, b""),

@@ -226,6 +226,8 @@ class Property:
     """Of MS-MQDSSM, where the attribute is in a table."""
     field: str = ""
     """Field of the directory's object (:mod:`qmnode.directory.port`), where the specification's name is another."""
+    key: str = ""
+    """Key in the documents of messages, where the specification's name is too long for one."""
     doors: Door = Door.NODE | Door.DECLARATION | Door.DIRECTORY
     changes: Changes = Changes.ALWAYS
     public: bool = False

@@ -10,10 +10,11 @@ import pytest
 
 import qmnode
 from qmnode.management.message_documents import MessageDocument
-from qmnode.model.message import DEFAULTS, Message
+from qmnode.model.message import Message
 from qmnode.model.packet import received_message, value_of_packet
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, serialize
+from qmnode.objects.message_table import MESSAGE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
@@ -21,40 +22,13 @@ from qmnode.structures.user_message import UserMessage
 from tests.commands.conftest import Command
 from tests.lab.nodes import NodeProcess
 
-SHOWN_AS = {
-    "negative_journaling_requested": "dead_letter",
-    "positive_journaling_requested": "journal",
-    "administration_queue_format_name": "administration_queue",
-    "administration_multi_queue_format_name": "administration_queues",
-    "response_queue_format_name": "response_queue",
-    "response_multi_queue_format_name": "response_queues",
-    "destination_queue_format_name": "destination",
-    "destination_multi_queue_format_name": "destinations",
-    "tracing_requested": "tracing",
-    "tracing_queue_identifier": "tracing_queue",
-    "application_dead_letter_queue": "dead_letter_queue",
-    "connector_type_identifier": "connector_type",
-    "connector_queue_manager_identifier": "connector_queue_manager",
-    "source_machine_identifier": "source_queue_manager",
-    "destination_queue_manager_identifier": "destination_queue_manager",
-    "sender_identifier": "sender",
-    "sender_identifier_type": "sender_queue_manager",
-    "signature": "is_signed",
-    "authentication_provider_name": "authentication_provider",
-    "transactional_message_sequence_identifier": "sequence",
-    "transaction_sequence_number": "sequence_number",
-    "transaction_previous_sequence_number": "previous_sequence_number",
-    "final_ack_required": "final_acknowledgment",
-    "move_count": "moves",
-    "body": "body_size",
-}
 NOT_SHOWN = {"symmetric_key"}  # it is of use to the receiving node alone
 GUID, NOBODY = Guid(bytes(range(16))), Guid(bytes(16))
 QUEUES = r"DIRECT=OS:there\private$\a", r"DIRECT=OS:there\private$\b"
 
 
 def test_every_property_of_a_message_is_in_its_document() -> None:
-    names = {SHOWN_AS.get(name, name) for name in DEFAULTS if name not in NOT_SHOWN}
+    names = {row.key or row.name for row in MESSAGE.values() if row.name not in NOT_SHOWN}
     assert names - set(MessageDocument.model_fields) == set()
 
 
