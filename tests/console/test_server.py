@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -224,6 +225,32 @@ def test_a_node_alone_serves_its_own_console(lab: ConsoleLab) -> None:
     assert program.json()["computer_name"] == "ALPHA"
     other = f"https://127.0.0.1:{lab.ports['BETA']}/"
     assert httpx.get(other, verify=lab.trust()).status_code == 401
+
+
+def test_wrong_values_and_names_pass_the_console_as_they_would_reach_the_node(lab: ConsoleLab) -> None:
+    alone = f"https://127.0.0.1:{lab.ports['ALPHA']}"
+    with (
+        lab.signed_in("operate") as of_all,
+        httpx.Client(base_url=f"{alone}/api/", verify=lab.trust(), headers={"Origin": alone}) as own,
+    ):
+        session = own.post("session", json={"method": "token", "token": TOKENS["operate"]})
+        own.headers["X-CSRF-Token"] = session.json()["csrf"]
+        for number, client in enumerate((of_all, own)):
+            name = f"by console/{number} é"
+            made = client.post("nodes/ALPHA/v1/queues", json={"name": name, "label": "\U0001f600" * 62})
+            assert made.status_code == 201, made.text
+            at = f"nodes/ALPHA/v1/queues/{quote(name, safe='')}"
+            assert client.get(at).json()["label"] == "\U0001f600" * 62
+            for answer, sentence in (
+                (client.patch(at, json={"label": "\U0001f600" * 63}), "at most 124 UTF-16 units"),
+                (client.post(f"{at}/messages", json={"messages": [{"label": "\U0001f600" * 125}]}), "249 UTF-16 units"),
+                (client.patch(at, content=b'{"label": "a", "label": "b"}'), "'label' is twice"),
+                (client.get(f"{at}/messages?limitt=1"), "did you mean 'limit'?"),
+                (client.get("nodes/ALPHA/v1/queues/nosuch%2Fqueue"), "there is no queue"),
+                (client.get("nodes/ALPHA/v1/queues/DIRECT=http:%2F%2Fhost%2Fmsmq%2Fq"), "HTTP transport"),
+            ):
+                assert answer.status_code >= 400 and sentence in answer.json()["detail"], answer.text
+            assert client.delete(at).status_code == 204
 
 
 class Nothing:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.servers
 
 KINDS: Final = ("express", "recoverable", "transactional")
+LARGE: Final = 300_000
+"""Bytes of a body that is stored in a file of its own."""
 JOURNAL: Final = r".\SYSTEM$;JOURNAL"
 DEAD: Final = r".\SYSTEM$;DEADXACT"
 
@@ -94,11 +96,12 @@ async def test_every_message_ends_at_its_sender(enterprise: Enterprise, at_conne
         for destination, (name, ends) in (await places.make(kind)).items():
             properties = {"recoverable": kind != "express", "positive_journaling_requested": True}
             body = f"{kind} to {destination}".encode()
-            await sender.send(name, [body], transactional=transactional, **properties)
+            bodies = [body, body + bytes(LARGE), b""]
+            await sender.send(name, bodies, transactional=transactional, **properties)
             for node, queue in ends:
                 async with await node.connect() as qm, await qm.open_queue(queue) as opened:
-                    assert (await opened.receive(timeout=60)).body == body
-            received += len(ends)
+                    assert [(await opened.receive(timeout=60)).body for _ in bodies] == bodies
+            received += len(bodies) * len(ends)
     for name, ends in (await places.make("transactional")).values():
         await sender.send(
             name, [b"late"], transactional=True, negative_journaling_requested=True, time_to_be_received=1

@@ -153,6 +153,35 @@ async def test_a_restored_sender_ends_messages_of_a_sequence_that_was_over(pair:
     await eventually(lambda: outgoing(alice).idle() and nothing_outgoing(alice))
 
 
+async def test_a_sender_that_was_restored_twice_goes_on_when_its_sequences_are_reset(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """Between the two restores the destination took a sequence of another time stamp: whether it has the messages of
+    the copy cannot be known, so they are neither acknowledged nor lost. They come again after the reset.
+    """
+    name = pair.direct("BOB", TRANSACTIONAL)
+    acknowledge_up_to(pair.bob, 0)
+    await send(pair.alice, name, b"1", b"2")
+    assert await bodies(pair.bob, TRANSACTIONAL, 2) == [b"1", b"2"]
+    await pair.alice.backup(tmp_path / "copy")
+    acknowledge_up_to(pair.bob, 100)
+    alice = await restart_older(pair, "ALICE", tmp_path / "copy")
+    await send(alice, name, b"3")
+    assert await bodies(pair.bob, TRANSACTIONAL, 1) == [b"3"]
+    await eventually(lambda: outgoing(alice).idle() and nothing_outgoing(pair.bob))
+
+    alice = await restart_older(pair, "ALICE", tmp_path / "copy")
+    await send(alice, name, b"4")
+    (incoming,) = pair.bob.network.state.incoming
+    await eventually(lambda: incoming.reject_count > 0)
+    assert not outgoing(alice).idle()
+
+    assert await pair.bob.reset_incoming_sequences(alice.identifier) == 1
+    resend(alice)
+    assert await bodies(pair.bob, TRANSACTIONAL, 3) == [b"1", b"2", b"4"]
+    await eventually(lambda: outgoing(alice).idle() and nothing_outgoing(alice))
+
+
 async def test_the_ranges_are_bounded_and_end_after_a_week(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
