@@ -32,6 +32,10 @@ COMMANDS: Final = {
         "Show what has changed in the directory since the last apply. Exit code 2: something has.",
     ),
     "export": Row("mqenterprise.commands.topology:app/export", "Write the contents of a directory as a declaration."),
+    "explain": Row(
+        "mqenterprise.commands.explain:app",
+        "Show the source of a declared value, the losers, and the value of the node.",
+    ),
     "show": Row(
         "mqenterprise.commands.topology:app/show", "Draw the sites and routing links, in the terminal or as SVG."
     ),

@@ -12,6 +12,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from mqenterprise.operations.errors import NodeError
+from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import (
     Edited,
@@ -80,6 +81,18 @@ class NodeClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.__aexit__()
+
+    # The node
+
+    async def node(self) -> NodeDocument:
+        return await self._ask(NodeDocument, "GET", "/v1/node")
+
+    async def quotas(self) -> QuotaDocument:
+        """Quotas and the default time to live, with the source of each."""
+        return await self._ask(QuotaDocument, "GET", "/v1/quotas")
+
+    async def queue(self, name: str) -> QueueDocument:
+        return await self._ask(QueueDocument, "GET", f"/v1/queues/{quote(name, safe='')}")
 
     # Messages
 

@@ -17,6 +17,7 @@ _NODE: Final = (
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
     "quota_source", "journal_quota_source", "default_time_to_live", "default_time_to_live_source",
+    "quota_settings",
 )  # fmt: skip
 
 
@@ -67,6 +68,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
     }
     for name in ("quota", "journal_quota"):
         facts[name] = None if found[name] == _NO_QUOTA else found[name]
+    own = found.get("quota_settings", {}).items()
+    facts["quota_settings"] = {name: None if value == _NO_QUOTA else value for name, value in own}
     node = {name: facts.get(name) for name in _NODE}
     return node | {"quotas": {name: facts.get(name) for name in _QUOTAS}}
 

@@ -57,6 +57,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "journal_quota_source",
             "default_time_to_live",
             "default_time_to_live_source",
+            "quota_settings",
             "directory",
             "after_restore",
         }

@@ -290,12 +290,16 @@ class QuotaDocument(Document):
     journal_quota_source: str = ""
     default_time_to_live: int = Field(default=0, description="Seconds to reach a queue, of messages that name no other")
     default_time_to_live_source: str = Field(default="", description="directory or default")
+    quota_settings: dict[str, int | None] = Field(
+        default={}, description="The quotas that node.yaml sets, whether they hold or not: quota, journal_quota"
+    )
 
     @classmethod
     def of(cls, status: NodeStatus) -> Self:
         """Make the document from the object of the model."""
         quota, journal_quota = quota_or_none(status.quota), quota_or_none(status.journal_quota)
-        return cls.from_attributes(status, quota=quota, journal_quota=journal_quota)
+        own = {name: quota_or_none(value) for name, value in status.quota_settings.items()}
+        return cls.from_attributes(status, quota=quota, journal_quota=journal_quota, quota_settings=own)
 
 
 class AttemptDocument(Document):

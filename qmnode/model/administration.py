@@ -77,6 +77,8 @@ class NodeStatus:
     default_time_to_live: int = 0
     """Seconds that a message which names no other time has to reach its queue."""
     default_time_to_live_source: str = ""
+    quota_settings: dict[str, int] = field(default_factory=dict)
+    """The quotas that the settings of the node set, whether they hold or not: ``quota``, ``journal_quota``; KB."""
 
 
 @dataclass(slots=True)

@@ -350,6 +350,7 @@ class QueueManager(QueueManagerApi):
             after_restore=self.after_restore,
             quota_source=self.quotas.sources["queue_manager_quota"],
             journal_quota_source=self.quotas.sources["journal_quota"],
+            quota_settings=self.quotas.own,
             default_time_to_live=DEFAULT_TIME_TO_REACH_QUEUE if reach is None else reach,
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
         )

@@ -82,6 +82,13 @@ class Quotas:
         self._settle()
         return True
 
+    @property
+    def own(self) -> dict[str, int]:
+        """The quotas that the settings set, whether they hold or not, by their names in the directory."""
+        names = {"quota": "queue_manager_quota", "journal_quota": "journal_quota"}
+        given = self._own.model_fields_set
+        return {name: getattr(self._own, setting) for name, setting in names.items() if setting in given}
+
     def _settle(self) -> None:
         settings = self._own
         self.sources: dict[str, Source] = {}

@@ -8,6 +8,7 @@ own, so that all rows are declared, changed and removed together, each time by o
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 import socket
@@ -40,6 +41,7 @@ from tests.lab.addresses import free_alias
 from tests.lab.narrow import NarrowLink
 from tests.lab.nodes import NodeProcess
 from tests.lab.waiting import until
+from tests.management.conftest import OPERATOR, write_certificate, write_tokens
 from tests.security.keys import private_key
 from tests.topology.conftest import Silent
 
@@ -150,20 +152,54 @@ class Lab:
     def start(self) -> None:
         """Apply what is declared first, and let both nodes join."""
         self.enter(Phase.DECLARED)
+        certificate, key = write_certificate(self.folder)
+        tokens = write_tokens(self.folder)
         for name in ("one", "two"):
             given = self.folder / f"{name}-given"
             admit(self.directory, name, given, new=False)
             self.given[name] = (given / SETTINGS_FILE).read_text()
-            signer = {"private_key": str(self.keys[0])}
+            signer = {"private_key": str(self.keys[0]), "certificate": str(self.folder / "certificate0.pem")}
             self.nodes[name] = NodeProcess(
                 self.folder / name,
                 computer_name=name.upper(),
                 transport={"address": self.addresses[name]},
                 transfer=HURRIED | {"send_insecure_nacks": True},
                 directory={"name": "ldap", "settings": {"file": str(given / SETTINGS_FILE)}},
+                quotas={"queue_manager_quota": 5000} if name == "one" else {},
+                management={
+                    "socket": str(self.folder / name / "management.sock"),
+                    "listen": "127.0.0.1:0",
+                    "tokens": str(tokens),
+                    "certificate": str(certificate),
+                    "private_key": str(key),
+                },
                 security={"signers": {ACCOUNT: signer}},
             )
         self._each(NodeProcess.start)
+
+    @property
+    def nodes_file(self) -> Path:
+        """How an operator reaches the nodes now: each start has other ports."""
+        machines = {}
+        for name, node in self.nodes.items():
+            lines = (json.loads(line) for line in node.said().splitlines() if line.startswith("{"))
+            ports = [line["port"] for line in lines if line["event"] == "management API" and "port" in line]
+            machines[name] = {"address": f"127.0.0.1:{ports[-1]}"}
+        token = self.folder / "my.token"
+        token.write_text(OPERATOR)
+        token.chmod(0o600)
+        file = self.folder / "nodes.yaml"
+        file.write_text(json.dumps({"authority": "certificate.pem", "token_file": token.name, "machines": machines}))
+        return file
+
+    @property
+    def directory_file(self) -> Path:
+        """How an administrator reaches the directory."""
+        settings = self.directory.connection.settings
+        values = settings.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        file = self.folder / "directory.yaml"
+        file.write_text(yaml.safe_dump(values))
+        return file
 
     def restart(self, *, directory: bool) -> None:
         """Stop both nodes and start them again, with the directory or without it."""

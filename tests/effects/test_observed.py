@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from typer.testing import CliRunner
 
 import qmnode
+from mqenterprise.cli import app
 from mqenterprise.topology import drawing
 from mqenterprise.topology.plan import FixedError
 from qmnode.objects.rows import Door, Kind, Property
@@ -28,11 +30,11 @@ from tests.effects.lab import FAST, LONG, Lab, Phase
 from tests.lab.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from mqenterprise.directory.embedded import EmbeddedDirectory
 
-    Seen = Callable[[Lab, Phase], Awaitable[None]]
+    Seen = Callable[[Lab, Phase], Coroutine[None, None, None]]
 
 pytestmark = [
     pytest.mark.servers,
@@ -426,6 +428,42 @@ async def test_declared_values_outlive_a_restart_without_the_directory(lab: Lab)
     assert (one["directory"], two["quota"]) == ("not confirmed", 8)
     assert (quotas["quota"], quotas["quota_source"]) == (3000, "directory")
     assert (quotas["default_time_to_live"], quotas["default_time_to_live_source"]) == (1, "directory")
+
+
+def test_explain_names_the_road_the_line_the_loser_and_what_the_node_has(lab: Lab) -> None:
+    lab.enter(DECLARED)
+    for row in ((Kind.MACHINE, "quota"), (Kind.QUEUE, "label"), (Kind.ENTERPRISE, "default_time_to_live")):
+        asyncio.run(SEEN[row](lab, DECLARED))
+    place = lab.folder / "enterprise.yaml"
+    known = ("--declared", str(place), "--directory", str(lab.directory_file))
+
+    def explained(*words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["explain", *words])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def lines(text: str) -> list[list[str]]:
+        return [line.split("\t") for line in explained(text, *known, "--nodes", str(lab.nodes_file)).splitlines()]
+
+    numbers = [at for at, line in enumerate(place.read_text().splitlines(), 1) if line.strip() == "quota: 3000"]
+    assert lines("one.quota") == [
+        ["one.quota comes by the directory: mSMQQuota"],
+        ["from", "value", "where", "outcome"],
+        ["declaration", "3000 KiB", f"{place}:{numbers[0]}", "applied"],
+        ["directory", "3000 KiB", "mSMQQuota", "holds"],
+        [
+            "node.yaml", "5000 KiB", "quotas.queue_manager_quota",
+            "lost: the directory wins, unless quotas.source is local",
+        ],
+        ["default", "1 GiB", "MS-MQDMPR 3.1.1.1", "not used"],
+        ["node now", "3000 KiB", "", "from the directory"],
+    ]  # fmt: skip
+    assert lines(r"two\label.label")[-1][:2] == ["node now", "first"]
+    assert lines("one.default_time_to_live")[-1][1:] == ["1", "", "from the directory"]
+    alone = json.loads(explained("one.quota", *known[2:], "--json"))
+    assert [one["where"] for one in alone["standings"]] == ["directory", "default"]
+    assert alone["node"]["unknown"].startswith("say where the nodes are: --nodes FILE")
+    assert "there is no machine nobody" in explained("nobody.quota", *known, "--nodes", str(lab.nodes_file), code=1)
 
 
 @pytest.mark.soak

@@ -1,0 +1,122 @@
+"""``mqenterprise explain MACHINE.PROPERTY``: the source of a value, the losers, and the present value of the node."""
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mqenterprise.commands.opening import FAILED, AsJson, opened, print_document
+from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access
+from mqenterprise.operations.errors import NodeError, OperationsError
+from mqenterprise.operations.nodes import chosen_nodes, connected
+from mqenterprise.operations.settings import load_settings
+from mqenterprise.topology.check import Checked, load
+from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.problems import DeclarationError
+from mqenterprise.topology.provenance import (
+    INVENTORY,
+    SHOWN_BY_NODES,
+    Asked,
+    NodeAnswer,
+    Standing,
+    UnknownValue,
+    asked,
+    standings,
+)
+from mqenterprise.topology.render import shown
+from mqenterprise.topology.resources import Kind, Table
+from mqenterprise.topology.target import TargetError
+from mqenterprise.topology.wanted import wanted
+from qmnode.commands.complaint import complain
+from qmnode.commands.groups import Commands
+from qmnode.commands.tables import print_table
+from qmnode.settings.sizes import UNLIMITED
+from qmnode.structures.text import printable
+
+app = Commands()
+
+_SILENT: Final = "a node does not show it; mqenterprise route explain shows the way of a message"
+
+
+@app.command(epilog="Example: mqenterprise explain ams-shop.quota --declared contoso.yaml")
+def explain(
+    value: Annotated[str, typer.Argument(help="MACHINE.PROPERTY, or MACHINE\\QUEUE.PROPERTY.", metavar="VALUE")],
+    declared: Annotated[
+        Path | None, typer.Option("--declared", help="The declaration, to name file and line of the value.")
+    ] = None,
+    access: Access = DEFAULT_ACCESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show by which road a declared value comes to a machine, the values that lost, and the present one of the node.
+
+    Without --nodes, the node is not asked.
+    """
+    try:
+        about = asked(value)
+        checked = None if declared is None else load(declared)
+        present, table = _tables(about, checked, access)
+        node = _ask(about, access)
+        found = standings(about, checked, table, present, node)
+    except DeclarationError as error:
+        for problem in error.problems:
+            complain(str(problem))
+    except (UnknownValue, TargetError) as error:
+        complain(str(error))
+    else:
+        _show(about, found, node, as_json)
+        return
+    raise typer.Exit(FAILED)
+
+
+def _tables(about: Asked, checked: Checked | None, access: Access) -> tuple[Table, Table | None]:
+    """Read the table of the directory and that of the declaration."""
+    with ExitStack() as stack:
+        if about.row is None:
+            return Table(), None
+        directory = stack.enter_context(opened(access.directory_file))
+        snapshot = LdapTarget(directory, access=about.name == "access").snapshot()
+        names = snapshot.canonical if about.name == "access" else lambda trustee: trustee
+        return snapshot.table, None if checked is None else wanted(checked, names)
+
+
+def _ask(about: Asked, access: Access) -> NodeAnswer:
+    """Ask the node for its value, over its management API."""
+    if (about.kind is not Kind.QUEUE and about.name not in SHOWN_BY_NODES | {"bridges"}) or about.name == "access":
+        return NodeAnswer(unknown=_SILENT if about.kind is not Kind.QUEUE else "qmnode queue access shows it")
+    try:
+        settings = load_settings(access.nodes_file)
+        nodes = chosen_nodes(settings, lambda: opened(access.directory_file), machines=[about.machine], site=None)
+
+        async def answer() -> NodeAnswer:
+            async with connected(settings, nodes) as (client,):
+                if about.queue is not None:
+                    queue = await client.queue(f"{about.machine}\\{about.queue}")
+                    return NodeAnswer(queue.model_dump(mode="json").get(about.name))
+                if about.name == "bridges":
+                    return NodeAnswer(tuple(bridge.name for bridge in (await client.node()).bridges))
+                quotas = (await client.quotas()).model_dump(mode="json")
+                own = {name: UNLIMITED if kb is None else kb for name, kb in quotas["quota_settings"].items()}
+                return NodeAnswer(quotas[about.name], quotas[f"{about.name}_source"], own.get(about.name))
+
+        return asyncio.run(answer())
+    except (OperationsError, NodeError) as error:
+        return NodeAnswer(unknown=error.sentence)
+
+
+def _show(about: Asked, found: tuple[Standing, ...], node: NodeAnswer, as_json: bool) -> None:
+    road = INVENTORY.get(about.name, "") if about.row is None else f"the directory: {about.row.attribute}"
+    if as_json:
+        now: dict[str, Any] = {"value": node.value, "source": node.source or None, "unknown": node.unknown or None}
+        print_document({"value": about.title, "road": road, "standings": [asdict(one) for one in found], "node": now})
+        return
+    typer.echo(printable(f"{about.title} comes by {road}"))
+    rows = [[one.where, shown(about.name, one.value), one.place, one.fate] for one in found]
+    answer = shown(about.name, node.value) if not node.unknown else "unknown"
+    source = f"from the {node.source}" if node.source else ""
+    rows.append(["node now", answer, "", node.unknown or source])
+    print_table(["from", "value", "where", "outcome"], rows, whole=("value", "where", "outcome"))
+    if about.row is not None and about.row.unobeyed:
+        typer.echo(f"No node obeys it: {about.row.unobeyed}.")

@@ -1,0 +1,219 @@
+"""The roads by which values come to machines: directory, inventory, ``node.yaml`` or default; and the losers."""
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mqenterprise.topology.check import Checked
+from mqenterprise.topology.names import fold
+from mqenterprise.topology.problems import Path, did_you_mean
+from mqenterprise.topology.resources import Kind, Resource, Table, Value, resource
+from qmnode.objects.rows import Door, Property
+from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "quota": "quotas.queue_manager_quota",
+    "journal_quota": "quotas.journal_quota",
+}
+"""Properties of a machine that ``node.yaml`` may set as well, with the setting."""
+SHOWN_BY_NODES: Final = {*SETTINGS, "default_time_to_live"}
+"""Properties of machines and the enterprise that a node says it has."""
+INVENTORY: Final[Mapping[str, str]] = {
+    "addresses": "the inventory alone: Ansible reaches the host by the first, and no node has them",
+    "bridges": "the inventory (msmq_bridges) and the role queue_manager, into node.yaml: rollout.yml",
+}
+"""Declared values of a machine that the directory does not hold, with their road."""
+_DECLARED_AS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("routing_server", "supporting_server", "directory_server"), ("roles",)),
+    "sites": ("sites", "foreign_sites"),
+}
+
+
+class UnknownValue(ValueError):
+    """Nothing has this name; the sentence says what has."""
+
+
+class From(enum.StrEnum):
+    """Where a value stands."""
+
+    DECLARATION = "declaration"
+    DIRECTORY = "directory"
+    SETTINGS = "node.yaml"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A property of a machine, of its queue, or of the enterprise at a machine."""
+
+    machine: str
+    queue: str | None
+    kind: Kind
+    name: str
+    row: Property | None
+    """None for what the directory does not hold."""
+
+    @property
+    def title(self) -> str:
+        """As it was written."""
+        return f"{self.machine}\\{self.queue}.{self.name}" if self.queue else f"{self.machine}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A value, where it stands, and what became of it."""
+
+    where: From
+    value: Any
+    place: str
+    """File and line, LDAP attribute or setting."""
+    fate: str
+    """``holds``, or why it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """The node's value. With ``unknown``, the reason, there is none."""
+
+    value: Any = None
+    source: str = ""
+    """``directory``, ``settings`` or ``default``; empty where a node does not tell them apart."""
+    own: Any = None
+    """The value in ``node.yaml``; None if there is none."""
+    unknown: str = ""
+
+
+def asked(text: str) -> Asked:
+    """Read MACHINE.PROPERTY or MACHINE\\QUEUE.PROPERTY. Raises :class:`UnknownValue`."""
+    whole, dot, name = text.rpartition(".")
+    machine, _, queue = whole.partition("\\")
+    if not dot or not machine or not name or ("\\" in whole and not queue):
+        raise UnknownValue(f"{text!r}: write MACHINE.PROPERTY or MACHINE\\QUEUE.PROPERTY")
+    tables = ((Kind.QUEUE, QUEUE),) if queue else ((Kind.MACHINE, MACHINE), (Kind.ENTERPRISE, ENTERPRISE))
+    for kind, rows in tables:
+        row = rows.called(name)
+        if row is not None and Door.DECLARATION in row.doors:
+            return Asked(machine, queue or None, kind, row.name, row)
+    if not queue and name in INVENTORY:
+        return Asked(machine, None, Kind.MACHINE, name, None)
+    known = [row.name for _, rows in tables for row in rows.at(Door.DECLARATION)] + ([] if queue else [*INVENTORY])
+    what = "queue" if queue else "machine"
+    raise UnknownValue(f"a {what} has no declared property {name!r}{did_you_mean(name, known)}")
+
+
+def standings(
+    value: Asked, checked: Checked | None, declared: Table | None, present: Table, node: NodeAnswer
+) -> tuple[Standing, ...]:
+    """Every place where the value stands, with what became of it. Raises :class:`UnknownValue`.
+
+    ``declared`` is the table of the declaration ``checked``, ``present`` that of the directory.
+    """
+    if value.row is None:
+        return _of_inventory(value, checked)
+    row = value.row
+    key = {Kind.ENTERPRISE: (), Kind.MACHINE: (value.machine,)}.get(value.kind, (value.machine, value.queue or ""))
+    reference = resource(value.kind, key, {}).reference
+    object_, wanted = present.get(reference), None if declared is None else declared.get(reference)
+    if object_ is None and wanted is None:
+        known = [each.name[0] for each in present if each.kind is Kind.MACHINE]
+        raise UnknownValue(
+            f"there is no {value.kind} {value.title.rpartition('.')[0]} in the directory or the declaration"
+            + (did_you_mean(value.machine, known) if known else "")
+        )
+    default = row.form.write(row.default) if row.default is not None else None
+    there, held = _value(object_, row)
+    winner = _winner(value, held if there else None, default, node)
+    found: list[Standing] = []
+    line = None if checked is None else _line(value, checked)
+    if line is not None and wanted is not None:
+        written = _value(wanted, row)[1]
+        applied = there and _same(written, held)
+        fate = "applied" if applied else "not applied: mqenterprise plan shows the change"
+        found.append(Standing(From.DECLARATION, written, line, fate))
+    if there:
+        fate = "holds"
+        if winner is From.DEFAULT:
+            fate = "is the default"
+        elif winner is From.SETTINGS:
+            fate = "equals the default, which declares nothing"
+            if not _same(held, default):
+                fate = "lost: the node has quotas.source: local"
+        found.append(Standing(From.DIRECTORY, held, row.attribute, fate))
+    if node.own is not None:
+        lost = "lost: the directory wins, unless quotas.source is local"
+        fate = "holds" if winner is From.SETTINGS else lost
+        found.append(Standing(From.SETTINGS, node.own, SETTINGS[row.name], fate))
+    found.append(Standing(From.DEFAULT, default, row.section, "holds" if winner is From.DEFAULT else "not used"))
+    return tuple(found)
+
+
+def _winner(value: Asked, held: Value, default: Value, node: NodeAnswer) -> From:
+    known = {"directory": From.DIRECTORY, "settings": From.SETTINGS, "default": From.DEFAULT}.get(node.source)
+    if known is not None:
+        return known
+    return From.DEFAULT if held is None or _same(held, default) else From.DIRECTORY
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return sorted(map(fold, one)) == sorted(map(fold, other))
+    return bool(_plain(one) == _plain(other))
+
+
+def _plain(value: Any) -> Any:
+    """A quota that is never reached is a number or null, and an empty text is none."""
+    return None if value in (0xFFFFFFFF, "") and not isinstance(value, bool) else value
+
+
+def _value(found: Resource | None, row: Property) -> tuple[bool, Value]:
+    """Whether an object has the property, and the value."""
+    for name in (row.name, *row.aliases):
+        if found is not None and name in found.values:
+            return True, found.values[name]
+    return False, None
+
+
+def _line(value: Asked, checked: Checked) -> str | None:
+    """File and line of the value, if the declaration has it."""
+    places = list(_places(value, checked))
+    if not places:
+        return None
+    found = max((checked.sources.problem(place, "") for place in places), key=lambda one: one.line)
+    return f"{found.file}:{found.line}"
+
+
+def _places(value: Asked, checked: Checked) -> Iterator[Path]:
+    assert value.row is not None
+    names = (*_DECLARED_AS.get(value.name, (value.name,)), *value.row.aliases)
+    declaration = checked.declaration
+    items: list[tuple[Path, Any]] = [(("enterprise",), declaration.enterprise)]
+    if value.kind is Kind.MACHINE:
+        machines = enumerate(declaration.machines)
+        items = [(("machines", at), one) for at, one in machines if fold(one.name) == fold(value.machine)]
+    elif value.kind is Kind.QUEUE:
+        wanted = (fold(value.machine), fold(value.queue or ""))
+        queues = enumerate(declaration.queues)
+        items = [(("queues", at), one) for at, one in queues if (fold(one.machine), fold(one.name)) == wanted]
+    for path, item in items:
+        if item.model_fields_set.intersection(names):
+            yield from ((*path, name) for name in names)
+
+
+def _of_inventory(value: Asked, checked: Checked | None) -> tuple[Standing, ...]:
+    nothing = Standing(From.DEFAULT, (), "", "holds")
+    if checked is None:
+        return (nothing,)
+    declaration, sources = checked.declaration, checked.sources
+    if value.name == "addresses":
+        for at, machine in enumerate(declaration.machines):
+            if fold(machine.name) == fold(value.machine) and machine.addresses:
+                place = sources.problem(("machines", at, "addresses"), "")
+                return (Standing(From.DECLARATION, machine.addresses, f"{place.file}:{place.line}", "holds"),)
+        return (nothing,)
+    found = []
+    for at, bridge in enumerate(declaration.bridges):
+        if fold(bridge.machine) == fold(value.machine):
+            place = sources.problem(("bridges", at), "")
+            found.append(Standing(From.DECLARATION, bridge.name, f"{place.file}:{place.line}", "holds"))
+    return tuple(found) or (nothing,)

@@ -1,0 +1,107 @@
+"""By which road a value comes to a machine, and who lost: the cases that need no server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mqenterprise.topology.check import load
+from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, standings
+from mqenterprise.topology.resources import Kind, Table
+from mqenterprise.topology.wanted import wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mqenterprise.topology.check import Checked
+
+TEXT = """
+enterprise: {name: E, default_time_to_live: 60}
+sites: [{name: a}]
+machines:
+  - name: m
+    sites: [a]
+    roles: [routing_server]
+    addresses: [192.0.2.7]
+    quota: 10MB
+queues:
+  - machine: m
+    name: in.orders
+    label: orders
+"""
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Checked:
+    (tmp_path / "e.yaml").write_text(TEXT)
+    return load(tmp_path / "e.yaml")
+
+
+def found(
+    text: str, checked: Checked | None, node: NodeAnswer | None = None, present: Table | None = None
+) -> list[tuple[str, object, str, str]]:
+    """The standings of a value; the directory is as declared, unless another is given."""
+    declared = None if checked is None else wanted(checked, lambda name: name)
+    there = present if present is not None else declared or Table()
+    rows = standings(asked(text), checked, declared, there, node or NodeAnswer(unknown="not asked"))
+    return [(one.where.value, one.value, one.place.rpartition("/")[2], one.fate) for one in rows]
+
+
+def test_a_declared_value_has_its_line_and_its_attribute(checked: Checked) -> None:
+    assert found("m.quota", checked) == [
+        ("declaration", 10240, "e.yaml:9", "applied"),
+        ("directory", 10240, "mSMQQuota", "holds"),
+        ("default", 0x0010_0000, "MS-MQDMPR 3.1.1.1", "not used"),
+    ]
+    assert found("m\\in.orders.label", checked)[0] == ("declaration", "orders", "e.yaml:13", "applied")
+    assert found("M.default_time_to_live", checked)[0] == ("declaration", 60, "e.yaml:2", "applied")
+    assert found("m.routing_server", checked)[0] == ("declaration", True, "e.yaml:7", "applied")
+
+
+def test_what_is_in_node_yaml_loses_to_the_directory_or_wins(checked: Checked) -> None:
+    lost = found("m.quota", checked, NodeAnswer(10240, "directory", own=4096))
+    assert lost[2] == (
+        "node.yaml", 4096, "quotas.queue_manager_quota", "lost: the directory wins, unless quotas.source is local"
+    )  # fmt: skip
+    won = {row[0]: row[3] for row in found("m.quota", checked, NodeAnswer(4096, "settings", own=4096))}
+    assert won["node.yaml"] == "holds"
+    assert won["directory"] == "lost: the node has quotas.source: local"
+    undeclared = {row[0]: row[3] for row in found("m.journal_quota", checked, NodeAnswer(7, "settings", own=7))}
+    assert undeclared["directory"] == "equals the default, which declares nothing"
+
+
+def test_a_default_holds_when_nothing_is_declared(checked: Checked) -> None:
+    assert [(row[0], row[3]) for row in found("m.journal_quota", checked)] == [
+        ("directory", "is the default"),
+        ("default", "holds"),
+    ]
+
+
+def test_a_declaration_that_is_not_applied_is_no_value_yet(checked: Checked) -> None:
+    assert found("m.quota", checked, present=Table())[0][3] == "not applied: mqenterprise plan shows the change"
+
+
+def test_addresses_are_in_the_inventory_alone(checked: Checked) -> None:
+    assert found("m.addresses", checked) == [("declaration", ("192.0.2.7",), "e.yaml:8", "holds")]
+    assert found("m.bridges", checked) == [(From.DEFAULT.value, (), "", "holds")]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("quota", "write MACHINE.PROPERTY"),
+        ("m\\.label", "write MACHINE.PROPERTY"),
+        ("m.qouta", r"no declared property 'qouta' \(did you mean quota"),
+        ("m\\q.cost", "a queue has no declared property"),
+        ("m\\q.duplicate_window", "a queue has no declared property"),
+        ("nobody.quota", "there is no machine nobody in the directory or the declaration"),
+    ],
+)
+def test_an_unknown_value_is_refused(checked: Checked, text: str, sentence: str) -> None:
+    with pytest.raises(UnknownValue, match=sentence):
+        found(text, checked)
+
+
+def test_names_of_earlier_releases_are_understood() -> None:
+    assert (asked("m\\q.journal").kind, asked("m\\q.journal").name) == (Kind.QUEUE, "journaling")
