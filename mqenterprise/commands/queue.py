@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -20,96 +20,61 @@ from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, Ob
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
+from qmnode.commands.row_options import options
 from qmnode.commands.target import WideOption
-from qmnode.model.message import INFINITE
-from qmnode.settings.sizes import quota_from_text, quota_text
-from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
+from qmnode.objects.rows import NO_QUOTA, QUOTA, Changes, Door
+from qmnode.objects.table import QUEUE
+from qmnode.settings.sizes import quota_text
+from qmnode.structures.guid import Guid, guid_from_text, guid_to_text
 
 app = Commands(no_args_is_help=True, help="Public queues in the directory.")
 
 COLUMNS = {"pathname": "queue", "format_name": "format name", "label": "label", "properties": "properties"}
-PRIVACY = {"none": QueuePrivacyLevel.NONE, "optional": QueuePrivacyLevel.OPTIONAL, "body": QueuePrivacyLevel.BODY}
-
-
-def _kilobytes(text: str) -> int:
-    if text == str(INFINITE):
-        return INFINITE
-    try:
-        quota = quota_from_text(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return INFINITE if quota is None else quota
-
+_ROWS: Final = [row for row in QUEUE.at(Door.DIRECTORY) if row.is_written]
 
 Pathname = Annotated[str, typer.Argument(help="computer\\queue, its PUBLIC= name or its GUID.", metavar="QUEUE")]
-Label = Annotated[str | None, typer.Option(help="Label of the queue, by which senders can find it.")]
-Type = Annotated[str | None, typer.Option("--type", help="GUID of the service that the queue offers.")]
-Kilobytes = Annotated[
-    int | None,
-    typer.Option(parser=_kilobytes, metavar="SIZE|none", help="10MB, 1GB; a bare number is KB, and 4294967295 none."),
-]
-Journaling = Annotated[bool | None, typer.Option("--journal/--no-journal", help="Keep copies of received messages.")]
-Authentication = Annotated[
-    bool | None, typer.Option("--authenticated/--no-authenticated", help="Accept signed messages only.")
-]
-Privacy = Annotated[str | None, typer.Option("--privacy", help="Encryption: none, optional or body.")]
-Priority = Annotated[
-    int | None,
-    typer.Option(
-        "--base-priority", min=-32768, max=32767, help="Priority of the queue against others with the same next hop."
-    ),
-]
-Multicast = Annotated[
-    str | None, typer.Option("--multicast", help="address:port of a multicast group; empty for none.")
-]
+if TYPE_CHECKING:
+    from qmnode.commands.row_options import RowOptions as Fixed
+    from qmnode.commands.row_options import RowOptions as Properties
+else:
+    Fixed = options(row for row in _ROWS if row.changes is Changes.ONCE)
+    Properties = options(row for row in _ROWS if row.changes is Changes.ALWAYS)
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Properties:
-    """The options for properties of a queue that can be changed."""
-
-    label: Label = None
-    type: Type = None
-    quota: Kilobytes = None
-    journal_quota: Kilobytes = None
-    journaling: Journaling = None
-    authentication: Authentication = None
-    privacy_level: Privacy = None
-    base_priority: Priority = None
-    multicast_address: Multicast = None
-
-    def given(self) -> dict[str, Any]:
-        """The properties that the command line names."""
-        named = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-        if "type" in named:
-            named["type"] = _guid(named["type"])
-        if "privacy_level" in named:
-            privacy = named["privacy_level"]
-            if privacy.lower() not in PRIVACY:
-                raise ConstraintViolated(f"--privacy {privacy}: choose none, optional or body")
-            named["privacy_level"] = PRIVACY[privacy.lower()]
-        return named
-
-
+ORDINARY: Final = Fixed()
 UNCHANGED: Final = Properties()
+
+
+def _values(group: Fixed | Properties) -> dict[str, Any]:
+    """The properties that the command line names, as the directory's objects have them."""
+    values: dict[str, Any] = {}
+    quotas = [name for name, row in group.rows.items() if row.form is QUOTA]
+    # What 'none' was called in the release before.
+    group = replace(group, **{name: "none" for name in quotas if getattr(group, name) == str(NO_QUOTA)})
+    for name, written in group.given().items():
+        row, fault = QUEUE[name], None
+        try:
+            values[name] = row.form.read(written)
+            fault = row.fault(values[name])
+        except ValueError as error:
+            fault = str(error)
+        if fault:
+            raise ConstraintViolated(f"{row.option}: {fault}")
+    return values
 
 
 @app.command()
 def publish(
     pathname: Annotated[str, typer.Argument(help="computer\\queue", metavar="QUEUE")],
     directory_file: DirectoryFile = None,
-    transactional: Annotated[
-        bool, typer.Option("--transactional", help="Accept messages in transactions only.")
-    ] = False,
+    fixed: Fixed = ORDINARY,
     properties: Properties = UNCHANGED,
     as_json: AsJson = False,
 ) -> None:
     """Publish a queue. Its computer must have a queue manager in the directory."""
     with opened(directory_file) as directory:
-        named = properties.given()
+        named = _values(fixed) | _values(properties)
         try:
-            added = directory.queues.add(replace(Queue(pathname=pathname, transactional=transactional), **named))
+            added = directory.queues.add(replace(Queue(pathname=pathname), **named))
         except ObjectAlreadyExists:
             complain(f"{pathname} is published already; mqenterprise queue set changes it")
             raise typer.Exit(FAILED) from None
@@ -168,7 +133,7 @@ def set_(
 ) -> None:
     """Change the given properties of a queue. Whether it is transactional cannot be changed."""
     with opened(directory_file) as directory:
-        changes = properties.given()
+        changes = _values(properties)
         if not changes:
             complain("name at least one property to change; see --help")
             raise typer.Exit(SOMETHING_TO_DO)
@@ -213,16 +178,7 @@ def _row(queue: Queue) -> dict[str, Any]:
         "pathname": queue.pathname,
         "identifier": guid_to_text(queue.identifier) if queue.identifier else None,
         "format_name": f"PUBLIC={guid_to_text(queue.identifier)}" if queue.identifier else None,
-        "label": queue.label,
-        "type": guid_to_text(queue.type) if queue.type and queue.type != ZERO_GUID else None,
-        "transactional": queue.transactional,
-        "journaling": queue.journaling,
-        "authentication": queue.authentication,
-        "privacy_level": queue.privacy_level.name.lower(),
-        "quota": queue.quota,
-        "journal_quota": queue.journal_quota,
-        "base_priority": queue.base_priority,
-        "multicast_address": queue.multicast_address,
+        **{row.name: row.form.write(getattr(queue, row.name)) for row in _ROWS},
     }
 
 
@@ -249,7 +205,9 @@ def _properties(row: dict[str, Any]) -> str:
         "signed only": row["authentication"],
         "encrypted only": row["privacy_level"] == "body",
         "never encrypted": row["privacy_level"] == "none",
-        f"quota {quota_text(row['quota'])}": row["quota"] != INFINITE,
-        f"journal quota {quota_text(row['journal_quota'])}": row["journal_quota"] != INFINITE,
+    } | {
+        f"{quota.name.replace('_', ' ')} {quota_text(row[quota.name])}": row[quota.name] is not None
+        for quota in _ROWS
+        if quota.form is QUOTA
     }
     return ", ".join(name for name, applies in named.items() if applies)

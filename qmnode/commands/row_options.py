@@ -62,7 +62,7 @@ def _annotation(name: str, row: Property) -> Any:
     if form.type is int and not form.nullable:
         return Annotated[int | None, number_option(row, option, hidden)]
     if form.names:
-        return Annotated[form.names | None, typer.Option(option, help=help_, hidden=hidden)]
+        return Annotated[form.names | None, typer.Option(option, help=help_, hidden=hidden, case_sensitive=False)]
     return Annotated[str | None, typer.Option(option, metavar=_metavar(row), help=help_, hidden=hidden)]
 
 

@@ -369,10 +369,13 @@ class TestQueue:
         for lookup in ([pathname], [identifier], ["--label", label]):
             found = run("queue", "find", *lookup, *where, "--json")
             assert json.loads(found.stdout)[0]["pathname"] == pathname
-        changed = run(
-            "queue", "set", pathname, *where, "--quota", 100, "--privacy", "body", "--journal", "--type", kind
-        )
-        assert changed.returncode == 0, changed.stderr
+        changed = run("queue", "set", pathname, *where, "--privacy-level", "body", "--journaling", "--type", kind)
+        assert (changed.returncode, changed.stderr) == (0, "")
+        assert run("queue", "set", pathname, *where, "--multicast-address", "10.0.0.1:1").returncode == 1
+        for limit, quota in ((100, 100), ("none", None), (4294967295, None), ("100 KB", 100)):  # 4294967295: once none
+            limited = run("queue", "set", pathname, *where, "--quota", limit, "--no-authenticated", "--json")
+            assert (limited.returncode, json.loads(limited.stdout)[0]["quota"]) == (0, quota)
+            assert limited.stderr == "--authenticated is --authentication now\n"
         row = json.loads(run("queue", "find", "--type", kind, "--label", label, *where, "--json").stdout)[0]
         assert (row["quota"], row["privacy_level"], row["journaling"], row["label"]) == (100, "body", True, label)
         assert row["transactional"] is True

@@ -18,6 +18,8 @@ from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.pipeline.sources.events import check_schema
 from qmnode.directory.port import UNLIMITED_QUOTA
 from qmnode.errors import ConfigurationError
+from qmnode.objects.rows import FLAG, GUID, QUOTA, Door, Property
+from qmnode.objects.table import QUEUE
 from qmnode.security.public_key_lists import PublishedKeys
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_to_text
@@ -31,6 +33,7 @@ _TEXTS: Final = pa.list_(pa.string())
 _NUMBER: Final = pa.int64()
 _YES: Final = pa.bool_()
 _TIME: Final = pa.timestamp("us", tz="UTC")
+_PROPERTIES: Final = [row for row in QUEUE.at(Door.DIRECTORY) if row.is_written]
 _BATCH: Final = 4096
 _LONGEST_KEY: Final = 16_384
 """The longest accepted key in bits."""
@@ -91,19 +94,28 @@ def _queues(directory: EnterpriseDirectory) -> Iterator[Row]:
             "format_name": None if queue.identifier is None else f"PUBLIC={guid_to_text(queue.identifier)}",
             "pathname": queue.pathname,
             "node": queue.pathname.partition("\\")[0].upper(),
-            "label": queue.label,
-            "type_id": _guid(queue.type),
-            "is_transactional": queue.transactional,
-            "is_journaling": queue.journaling,
-            "is_authenticated": queue.authentication,
-            "privacy_level": int(queue.privacy_level),
-            "base_priority": queue.base_priority,
-            "multicast_address": queue.multicast_address or None,
-            "quota": _kilobytes(queue.quota),
-            "journal_quota": _kilobytes(queue.journal_quota),
+            **{_column(row): _cell(row, getattr(queue, row.in_directory)) for row in _PROPERTIES},
             "create_time": _moment(queue.create_time),
             "modify_time": _moment(queue.modify_time),
         }
+
+
+def _column(row: Property) -> str:
+    """The column of a property: truth values and identifiers are named as such."""
+    name = {"authentication": "authenticated"}.get(row.name, row.name)
+    return f"is_{name}" if row.form is FLAG else f"{name}_id" if row.form is GUID else name
+
+
+def _type(row: Property) -> pa.DataType:
+    if row.form is FLAG:
+        return _YES
+    return _NUMBER if row.form.type is int or row.form.choices else _TEXT
+
+
+def _cell(row: Property, value: Any) -> Any:
+    if row.form is QUOTA:
+        return _kilobytes(value)
+    return int(value) if row.form.choices else row.form.write(value)
 
 
 def _keys(directory: EnterpriseDirectory) -> Iterator[Row]:
@@ -172,10 +184,9 @@ TABLES: Final = {
     ),
     "queues": Table(
         _schema(
-            queue_id=_TEXT, format_name=_TEXT, pathname=_TEXT, node=_TEXT, label=_TEXT, type_id=_TEXT,
-            is_transactional=_YES, is_journaling=_YES, is_authenticated=_YES, privacy_level=_NUMBER,
-            base_priority=_NUMBER, multicast_address=_TEXT, quota=_NUMBER, journal_quota=_NUMBER, create_time=_TIME,
-            modify_time=_TIME,
+            queue_id=_TEXT, format_name=_TEXT, pathname=_TEXT, node=_TEXT,
+            **{_column(row): _type(row) for row in _PROPERTIES},
+            create_time=_TIME, modify_time=_TIME,
         ),
         _queues,
     ),
