@@ -1,20 +1,6 @@
 """Named values of properties of MS-MQMQ 2.3 that a node reads or answers with. Each class names the section."""
 
-from enum import IntEnum, StrEnum
-
-
-class Journaling(IntEnum):
-    """PROPID_Q_JOURNAL, 2.3.1.4: whether removed messages are copied to the queue's journal."""
-
-    MQ_JOURNAL_NONE = 0
-    MQ_JOURNAL = 1
-
-
-class Authentication(IntEnum):
-    """PROPID_Q_AUTHENTICATE, 2.3.1.11: whether the queue accepts authenticated messages only."""
-
-    MQ_AUTHENTICATE_NONE = 0
-    MQ_AUTHENTICATE = 1
+from enum import StrEnum
 
 
 class ConnectedState(StrEnum):
