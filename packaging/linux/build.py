@@ -167,8 +167,9 @@ def environment(root: Path, package: Package, release: Release, wheel: Path, loc
     place = home / f"lib/python{release.python}/site-packages"
     machine = platform.machine()
     uv(
-        *("pip", "install", "--target", place, "--python-version", release.python, "--only-binary", ":all:"),
-        *("--python-platform", f"{machine}-manylinux_{release.glibc}", "--constraints", lock),
+        # Copies: files that are linked to uv's cache would change while they are packed.
+        *("pip", "install", "--link-mode", "copy", "--target", place, "--only-binary", ":all:", "--constraints", lock),
+        *("--python-version", release.python, "--python-platform", f"{machine}-manylinux_{release.glibc}"),
         *(f"{wheel}[{','.join(package.extras)}]", *package.more),
     )
     skeleton(home, release)
