@@ -13,8 +13,12 @@ _LETTERS = "abcXYZ019,+\"'#<>= ;äßØ漢-"
 _names = st.text(_LETTERS, min_size=1, max_size=20).filter(lambda text: text == text.strip())
 _machine_names = st.text("abcXYZ019-äß漢", min_size=1, max_size=15)
 _queue_names = _names.filter(lambda text: ";" not in text)
-STRUCTURE = {"sites", "routing_server", "supporting_server", "directory_server", "foreign", "dns_name", "access"}
-"""Properties of a machine that depend on others, or on the server: only Active Directory's own tools set a DNS name."""
+STRUCTURE = {
+    *("sites", "routing_server", "supporting_server", "directory_server", "foreign"),
+    *("dns_name", "out_routing_servers", "in_routing_servers", "access"),
+}
+"""Properties of a machine that depend on others. A DNS name is always declared, since an omitted one stays."""
+_SERVICES = st.lists(st.sampled_from(["supporting_server", "directory_server"]), unique=True)
 _quotas = st.integers(0, 0xFFFFFFFE) | st.just("none")
 
 
@@ -70,11 +74,13 @@ def enterprises(draw, alike=False):
 @st.composite
 def _machines(draw, sites, foreign, names):
     machines = []
-    own = _values(MACHINE, *STRUCTURE, "out_routing_servers", "in_routing_servers")
+    own = _values(MACHINE, *STRUCTURE)
     for name in draw(_unique(names, 0, 5)):
         machine = {"name": name, "sites": draw(_unique(st.sampled_from(sites), 1, 2))} | draw(own)
+        machine["dns_name"] = draw(st.sampled_from(["a.lab.test", "b.lab.test"]))
+        services = draw(_SERVICES)
         if draw(st.booleans()):
-            machine["roles"] = ["routing_server"]
+            machine["roles"] = ["routing_server", *services]
             if foreign and draw(st.booleans()):
                 machine["roles"].append("connector")
                 machine["foreign_sites"] = [draw(st.sampled_from(foreign))]
@@ -84,8 +90,12 @@ def _machines(draw, sites, foreign, names):
                 for server in machines
                 if "routing_server" in server.get("roles", ()) and set(server["sites"]) & set(machine["sites"])
             ]
-            if servers:
-                machine["out_routing_servers"] = draw(_unique(st.sampled_from(servers), 0, 3))
+            for way in ("out_routing_servers", "in_routing_servers") if servers else ():
+                machine[way] = draw(_unique(st.sampled_from(servers), 0, 3))
+            if services:
+                machine["roles"] = services
+            else:
+                machine["foreign"] = draw(st.booleans())
         machines.append(machine)
     return machines
 
