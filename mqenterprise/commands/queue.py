@@ -48,7 +48,7 @@ def _values(group: Fixed | Properties) -> dict[str, Any]:
     """The properties that the command line names, as the directory's objects have them."""
     values: dict[str, Any] = {}
     quotas = [name for name, row in group.rows.items() if row.form is QUOTA]
-    # What 'none' was called in the release before.
+    # The release before called 'none' by its number.
     group = replace(group, **{name: "none" for name in quotas if getattr(group, name) == str(NO_QUOTA)})
     for name, written in group.given().items():
         row, fault = QUEUE[name], None
