@@ -309,7 +309,7 @@ class Gateway:
             writer.create(computer, classes, {**account, **on_computer}, companion=True)
         secured = _with_list(attributes, lambda: self._descriptors.queue_manager(computer, is_foreign=is_foreign))
         entry = writer.create(child(CONFIGURATION, computer), ("top", "mSMQConfiguration"), secured)
-        if exists and on_computer:
+        if on_computer:
             writer.change(computer, on_computer)
         return entry
 

@@ -8,7 +8,7 @@ they are not declared.
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 from pydantic_core import PydanticKnownError
@@ -49,9 +49,10 @@ def _normal(form: Form) -> Callable[[str], Any]:
     return lambda text: form.write(form.read(text))
 
 
-def _guid(text: str) -> str:
+def _guid(text: str) -> str | None:
+    """Return the written form; none for the GUID of zeros, which is no type."""
     try:
-        return str(_normal(GUID)(text))
+        return cast("str | None", _normal(GUID)(text))
     except ValueError:
         raise ValueError("a GUID looks like 12345678-9abc-def0-1234-56789abcdef0") from None
 

@@ -261,6 +261,8 @@ def from_json(text: str) -> Plan:
 def _step(data: Mapping[str, Any]) -> Step:
     name = tuple(str(part) for part in data["name"])
     kind = Kind(data["kind"])
+    if not FIELDS[kind]:
+        raise TypeError(f"a plan has no {kind}")
     key: Key = () if kind is Kind.ENTERPRISE else tuple(fold(part) for part in name)
     before, after = (dict(_value(kind, k, v) for k, v in data[side].items()) for side in ("before", "after"))
     for field_name, value in after.items():

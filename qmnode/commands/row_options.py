@@ -27,6 +27,8 @@ class RowOptions:
             value, row = getattr(self, field.name), self.rows[field.name]
             if value is None:
                 continue
+            if row.name in values:
+                raise typer.BadParameter("use one of the two names", param_hint=f"{row.option} / --{field.name}")
             if field.name != row.name:
                 say(f"--{field.name.replace('_', '-')} is {row.option} now")
             values[row.name] = _read(row, value)

@@ -377,18 +377,20 @@ class IncomingSequences:
     def reject(self, sequence: IncomingSequence, turn: Turn, time: int, now: float) -> None:
         """Count a message that was not accepted. A duplicate means that the sender waits for an acknowledgment."""
         sequence.reject_count = (sequence.reject_count + 1) & 0xFFFF_FFFF
-        sequence.last_access = time
+        if turn is not Turn.OLD:
+            sequence.last_access = time
         if turn is Turn.DUPLICATE or (turn is Turn.EARLY and sequence.durable_number):
             self._schedule(sequence, now)
 
-    def came_again(self, sequence: IncomingSequence, sequence_id: int, number: int, now: float) -> None:
+    def came_again(self, sequence: IncomingSequence, sequence_id: int, number: int, sent: int, now: float) -> None:
         """An old message came: its sender was restored, and waits for an acknowledgment that its older copy lacks.
 
         It gets one if the newer sequence began with the same time stamp: there was no restore between the two, so the
         newer one began when all of the older one was acknowledged, or had left its queue (3.1.1.5). Across a restore
-        this cannot be known.
+        this cannot be known. A message that was sent after the newest one came is new: its sender went back without
+        noticing, as a virtual machine does with its snapshot, and counts again. It stays there, not acknowledged.
         """
-        if sequence_id >> 32 == sequence.sequence_id >> 32:
+        if sequence_id >> 32 == sequence.sequence_id >> 32 and sent <= sequence.last_access:
             sequence.over = {sequence_id: max(number, sequence.over.get(sequence_id, 0))}
             self._schedule(sequence, now)
 

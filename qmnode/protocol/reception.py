@@ -445,7 +445,8 @@ class Reception:
             admission.gaps[sequence] = self._incoming.missed(sequence, identifier, previous)
         if turn is Turn.OLD:
             identifier = received.headers.tx_sequence_id or 0
-            self._incoming.came_again(sequence, identifier, received.tx_sequence_number, step.now)
+            number, sent = received.tx_sequence_number, received.sent_time
+            self._incoming.came_again(sequence, identifier, number, sent, step.now)
         if turn is Turn.CONTESTED or turn is Turn.FUTURE:
             counts = admission.contested if turn is Turn.CONTESTED else admission.future
             counts[sequence.source] = counts.get(sequence.source, 0) + 1

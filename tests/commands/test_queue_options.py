@@ -96,3 +96,8 @@ def test_an_option_of_an_earlier_release_works_and_says_its_name_of_now(
     changed = command("queue", "set", queue, *old, "--json")
     assert changed.json[name] == value and f" is {new} now" in changed.err
     assert old[0] not in command("queue", "set", "--help").out.split()
+
+
+def test_the_two_names_of_an_option_are_not_given_together(queue: str, command: Command) -> None:
+    refused = command("queue", "set", queue, "--journaling", "--no-journal")
+    assert refused.code == 2 and "use one of the two names" in refused.err and "--journaling / --journal" in refused.err

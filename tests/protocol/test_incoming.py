@@ -76,7 +76,7 @@ def test_a_sequence_that_is_over_is_acknowledged_again_up_to_what_came() -> None
     sequence = accepted(sequences, 4, sequence_id=SECOND)
     sequences.take_order_acknowledgments(60.0)
     for number in (2, 3, 1):
-        sequences.came_again(sequence, FIRST, number, 60.0)
+        sequences.came_again(sequence, FIRST, number, TIME, 60.0)
     acknowledged = [one[2:] for one in sequences.take_order_acknowledgments(120.0)]
     assert acknowledged == [(FIRST, 3), (SECOND, 4)]
     sequences.reject(sequence, Turn.DUPLICATE, TIME, 120.0)
@@ -87,7 +87,17 @@ def test_a_sequence_from_before_another_restore_is_not_acknowledged() -> None:
     sequences = table()
     sequence = accepted(sequences, 4, sequence_id=0x6_0000_0001)
     sequences.take_order_acknowledgments(60.0)
-    sequences.came_again(sequence, FIRST, 2, 60.0)
+    sequences.came_again(sequence, FIRST, 2, TIME, 60.0)
+    assert sequences.next_timer() is None
+
+
+def test_a_new_message_of_a_sender_that_went_back_unnoticed_is_not_acknowledged() -> None:
+    """It has the numbers of an old one, whose acknowledgment would delete it at its sender."""
+    sequences = table()
+    sequence = accepted(sequences, 4, sequence_id=SECOND)
+    sequences.take_order_acknowledgments(60.0)
+    sequences.reject(sequence, Turn.OLD, TIME + 9, 60.0)
+    sequences.came_again(sequence, FIRST, 2, TIME + 9, 60.0)
     assert sequences.next_timer() is None
 
 

@@ -237,6 +237,12 @@ def test_a_file_that_is_no_plan_is_refused(text):
         from_json(text)
 
 
+def test_a_plan_of_messages_is_refused():
+    step = {"action": "create", "kind": "message", "name": ["x"], "rank": 0, "before": {}, "after": {}}
+    with pytest.raises(PlanFileError, match="not a plan"):
+        from_json(json.dumps({"format": 1, "directory": "d", "steps": [step]}))
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("cost", "1"), ("cost", True), ("site_gates", "r"), ("description", None), ("nonsense", 1)]
 )

@@ -77,6 +77,15 @@ def test_quotas_are_kilobytes_or_sizes(tmp_path, written, kilobytes):
         assert (item.quota, item.journal_quota) == (kilobytes, kilobytes)
 
 
+def test_a_type_of_zeros_is_none(tmp_path):
+    file = tmp_path / "declared.yaml"
+    queue = "{machine: m, name: q, type: 00000000-0000-0000-0000-000000000000}"
+    file.write_text(
+        f"enterprise: {{name: E}}\nsites: [{{name: S}}]\nmachines: [{{name: m, sites: [S]}}]\nqueues: [{queue}]\n"
+    )
+    assert load(file).declaration.queues[0].type is None
+
+
 BRIDGE = "machine: cl, name: out, direction: out, queue: orders, peer: 'amqps://b.example', address: billing"
 
 
