@@ -24,6 +24,7 @@ INVENTORY: Final[Mapping[str, str]] = {
     "bridges": "the inventory (msmq_bridges) and the role queue_manager, into node.yaml: rollout.yml",
 }
 """Declared values of a machine that the directory does not hold, with their road."""
+_UNASKED: Final = "holds, unless node.yaml says otherwise: ask the node with --nodes"
 _DECLARED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("routing_server", "supporting_server", "directory_server"), ("roles",)),
     "sites": ("sites", "foreign_sites"),
@@ -123,7 +124,8 @@ def standings(
         )
     default = row.form.write(row.default) if row.default is not None else None
     there, held = _value(object_, row)
-    winner = _winner(value, held if there else None, default, node)
+    winner = _winner(there and not _same(held, default), node)
+    holds = "holds" if row.name not in SETTINGS or value.kind is not Kind.MACHINE or node.source else _UNASKED
     found: list[Standing] = []
     line = None if checked is None else _line(value, checked)
     if line is not None and wanted is not None:
@@ -132,27 +134,26 @@ def standings(
         fate = "applied" if applied else "not applied: mqenterprise plan shows the change"
         found.append(Standing(From.DECLARATION, written, line, fate))
     if there:
-        fate = "holds"
-        if winner is From.DEFAULT:
-            fate = "is the default"
-        elif winner is From.SETTINGS:
-            fate = "equals the default, which declares nothing"
-            if not _same(held, default):
-                fate = "lost: the node has quotas.source: local"
+        if winner is From.DIRECTORY:
+            fate = holds
+        elif not _same(held, default):
+            fate = "lost: the node has quotas.source: local"
+        else:
+            fate = "is the default" if winner is From.DEFAULT else "equals the default, which declares nothing"
         found.append(Standing(From.DIRECTORY, held, row.attribute, fate))
     if node.own is not None:
         lost = "lost: the directory wins, unless quotas.source is local"
         fate = "holds" if winner is From.SETTINGS else lost
         found.append(Standing(From.SETTINGS, node.own, SETTINGS[row.name], fate))
-    found.append(Standing(From.DEFAULT, default, row.section, "holds" if winner is From.DEFAULT else "not used"))
+    found.append(Standing(From.DEFAULT, default, row.section, holds if winner is From.DEFAULT else "not used"))
     return tuple(found)
 
 
-def _winner(value: Asked, held: Value, default: Value, node: NodeAnswer) -> From:
+def _winner(is_declared: bool, node: NodeAnswer) -> From:
     known = {"directory": From.DIRECTORY, "settings": From.SETTINGS, "default": From.DEFAULT}.get(node.source)
     if known is not None:
         return known
-    return From.DEFAULT if held is None or _same(held, default) else From.DIRECTORY
+    return From.DIRECTORY if is_declared else From.DEFAULT
 
 
 def _same(one: Any, other: Any) -> bool:

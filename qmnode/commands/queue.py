@@ -106,7 +106,7 @@ def set_queue(
     """Change the given properties of a queue."""
     values = properties.given()
     if not values:
-        raise typer.BadParameter("say what to change: --label, --quota, ...")
+        raise typer.BadParameter("say what to change, such as --label or --quota")
     settings: QueueSettings = _checked(QueueSettings, values)
     changed = node.run(lambda qm: qm.set_queue(queue_name(name), **settings.properties()))
     _show(changed, as_json)

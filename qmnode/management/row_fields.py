@@ -22,6 +22,8 @@ def shown(row: Property, value: Any) -> Any:
 
 
 def _taken(row: Property, value: Any) -> Any:
+    if isinstance(value, bool) and row.form.type is int:
+        raise ValueError("a number is wanted, not true or false")
     return "" if value is None and row.form.nullable and row.default == "" else value
 
 

@@ -106,7 +106,7 @@ def seconds(most: int = 0x7FFFFFFF, none: str = "") -> Form:
 
 
 QUOTA: Final = Form(
-    "KB, from 0 to 0xFFFFFFFF",
+    "KB, from 0 to 0xFFFFFFFF, which is none",
     lambda value: _whole(value) and 0 <= value <= NO_QUOTA,
     int,
     lambda value: None if value == NO_QUOTA else value,
@@ -253,9 +253,10 @@ class Property:
 
     @property
     def description(self) -> str:
-        """The sentence for a field of a document, with the unit of its numbers and what null means."""
+        """The sentence for a field of a document, with the unit of its numbers and what is none."""
         unit = f", in {self.form.unit}" if self.form.unit == "KB" else ""
-        return f"{self.sentence}{unit}{'; null: none' if self.form.nullable else ''}"
+        none = "; empty: none" if self.default == "" else "; null: none"
+        return f"{self.sentence}{unit}{none if self.form.nullable else ''}"
 
     @property
     def is_written(self) -> bool:

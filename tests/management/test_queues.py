@@ -33,6 +33,11 @@ async def test_a_queue_is_created_shown_changed_and_deleted(client: httpx.AsyncC
     assert r"ALPHA\private$\orders" not in [queue.pathname for queue in await managed.manager.queues()]
 
 
+async def test_a_number_is_neither_true_nor_false(client: httpx.AsyncClient) -> None:
+    refused = await client.post("/v1/queues", json={"name": "orders", "quota": True})
+    assert refused.status_code == 422 and "a number is wanted" in refused.text
+
+
 @pytest.mark.parametrize("name", ["a/b", "/", "x/y/messages", "in/é%2F"])
 async def test_a_name_may_have_slashes(client: httpx.AsyncClient, managed: Managed, name: str) -> None:
     assert (await client.post("/v1/queues", json={"name": name})).status_code == 201

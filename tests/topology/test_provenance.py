@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mqenterprise.topology.check import Checked
 
+UNASKED = "holds, unless node.yaml says otherwise: ask the node with --nodes"
 TEXT = """
 enterprise: {name: E, default_time_to_live: 60}
 sites: [{name: a}]
@@ -51,9 +52,11 @@ def found(
 def test_a_declared_value_has_its_line_and_its_attribute(checked: Checked) -> None:
     assert found("m.quota", checked) == [
         ("declaration", 10240, "e.yaml:9", "applied"),
-        ("directory", 10240, "mSMQQuota", "holds"),
+        ("directory", 10240, "mSMQQuota", UNASKED),
         ("default", 0x0010_0000, "MS-MQDMPR 3.1.1.1", "not used"),
     ]
+    asked_of_node = found("m.quota", checked, NodeAnswer(10240, "directory"))
+    assert asked_of_node[1] == ("directory", 10240, "mSMQQuota", "holds")
     assert found("m\\in.orders.label", checked)[0] == ("declaration", "orders", "e.yaml:13", "applied")
     assert found("M.default_time_to_live", checked)[0] == ("declaration", 60, "e.yaml:2", "applied")
     assert found("m.routing_server", checked)[0] == ("declaration", True, "e.yaml:7", "applied")
@@ -74,8 +77,27 @@ def test_what_is_in_node_yaml_loses_to_the_directory_or_wins(checked: Checked) -
 def test_a_default_holds_when_nothing_is_declared(checked: Checked) -> None:
     assert [(row[0], row[3]) for row in found("m.journal_quota", checked)] == [
         ("directory", "is the default"),
-        ("default", "holds"),
+        ("default", UNASKED),
     ]
+    assert found("m\\in.orders.quota", checked)[-1][3] == "holds"
+
+
+def test_no_quota_is_a_declared_value(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text(TEXT.replace("quota: 10MB", "quota: none"))
+    rows = found("m.quota", load(tmp_path / "e.yaml"), NodeAnswer(None, "directory"))
+    assert [(row[0], row[1], row[3]) for row in rows[1:]] == [
+        ("directory", None, "holds"),
+        ("default", 0x0010_0000, "not used"),
+    ]
+
+
+def test_a_local_default_wins_over_the_directory(checked: Checked) -> None:
+    fates = {row[0]: row[3] for row in found("m.quota", checked, NodeAnswer(0x0010_0000, "default"))}
+    assert fates == {
+        "declaration": "applied",
+        "directory": "lost: the node has quotas.source: local",
+        "default": "holds",
+    }
 
 
 def test_a_declaration_that_is_not_applied_is_no_value_yet(checked: Checked) -> None:
