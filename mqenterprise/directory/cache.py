@@ -111,12 +111,14 @@ class DirectoryCache:
             self._answers[key] = (guids, now)
         self._write("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", [(key, b"".join(guids), now)])
 
-    def put_groups(self, security_identifier: bytes, groups: Sequence[bytes]) -> None:
-        """Remember the groups of a user as they were read now."""
+    def put_groups(self, security_identifier: bytes, groups: Sequence[bytes], *, changed: bool = False) -> None:
+        """Remember the groups of a user as they were read now; ``changed`` if the directory has changed meanwhile."""
         now, evicted = self._clock(), []
         with self._lock:
             self._groups[security_identifier] = tuple(groups), now
             self._changed_groups.discard(security_identifier)
+            if changed:
+                self._changed_groups.add(security_identifier)
             self._groups.move_to_end(security_identifier)
             while len(self._groups) > USERS_KEPT:
                 evicted.append(self._groups.popitem(last=False)[0])

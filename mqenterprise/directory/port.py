@@ -252,8 +252,8 @@ class LdapPort:
                 if not usable:
                     raise
             else:
-                if self._changes == changes:
-                    self._cache.put_groups(security_identifier, found)
+                # One that may be older than a change is kept too, for when the directory is away.
+                self._cache.put_groups(security_identifier, found, changed=self._changes != changes)
                 return found
         assert known is not None
         return known.groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -152,11 +152,21 @@ async def test_a_node_remembers_groups_asks_again_when_told_and_when_they_are_ol
         await port.close()
 
 
-async def test_with_the_directory_away_groups_are_believed_for_as_long_as_keys(groups: Groups, tmp_path: Path) -> None:
+async def test_with_the_directory_away_groups_are_believed_for_as_long_as_keys(
+    groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user, identifier = groups.user()
     _, group = groups.group(user)
     cache = tmp_path / "cache.sqlite"
     port = port_to(groups.directory.connection.settings, cache)
+    ask_once = port._ask_once
+
+    async def a_change_is_heard_meanwhile(*asked: Any) -> Any:
+        found = await ask_once(*asked)
+        port._changes += 1
+        return found
+
+    monkeypatch.setattr(port, "_ask_once", a_change_is_heard_meanwhile)
     assert group in await port.expand_groups(identifier)
     port._cache.expire(None, None)
     await port.close()
