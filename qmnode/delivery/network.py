@@ -196,7 +196,7 @@ class Network:
 
     def _object_changed(self, identifier: Guid | None) -> None:
         """Something has changed in the directory: a user, perhaps, or the queue of an outgoing queue; None: any."""
-        self.security.senders.forget_users()
+        self.security.senders.forget_users(identifier)
         if identifier is None:
             queue_senders = list(self._queue_senders.values())
         else:

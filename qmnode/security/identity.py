@@ -87,6 +87,8 @@ class SenderDirectory:
         )
         """The certificates of users by digest: UserCertCache."""
         self._reads: SharedReads[UserCertKey, CachedUserCert] = SharedReads()
+        self._forgotten = 0
+        """How often users were forgotten: an answer to an older question is not kept."""
 
     def known(self, claim: SenderClaim, now: float) -> Sender | None:
         """The sender, if the cache can confirm the claim: most messages need no more."""
@@ -132,17 +134,23 @@ class SenderDirectory:
         """Believe nothing that was cached about a user or queue manager; returns how many certificates that were."""
         return self.cache.forget(lambda place, _: place.security_id == security_identifier)
 
-    def forget_users(self) -> None:
-        """Ask for the certificates of users again: those of any may have changed."""
-        self.cache.forget(lambda place, cached: cached.sender is not QUEUE_MANAGER_SENDER)
+    def forget_users(self, changed: Guid | None) -> None:
+        """Ask again for the certificates of ``changed``, if that object is a user; None: of all users."""
+        self._forgotten += 1
+        self.cache.forget(
+            lambda place, cached: (
+                cached.sender is not QUEUE_MANAGER_SENDER and (changed is None or cached.user in (None, changed))
+            )
+        )
 
     async def close(self) -> None:
         """End the questions that still run."""
         await self._reads.close()
 
     async def _read(self, claim: SenderClaim, place: UserCertKey, now: float) -> CachedUserCert:
+        forgotten = self._forgotten
         try:
-            identifier = await self._registered_as(claim)
+            identifier, user = await self._registered_as(claim)
             sender = None if identifier is None else await self._sender(claim)
         except DirectoryOperationError as error:
             if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:
@@ -150,17 +158,18 @@ class SenderDirectory:
             raise MessageDeferredError(f"the sender cannot be looked up: {error.sentence}") from None
         if identifier is None or sender is None:
             raise _unknown(claim)
-        cached = CachedUserCert(identifier, sender, now)
-        self.cache.add(place, cached)
+        cached = CachedUserCert(identifier, sender, now, user)
+        if forgotten == self._forgotten:
+            self.cache.add(place, cached)
         return cached
 
-    async def _registered_as(self, claim: SenderClaim) -> Guid | None:
-        """MQUSERSIGNCERT.Identifier of the certificate in the directory; None if it is not there."""
+    async def _registered_as(self, claim: SenderClaim) -> tuple[Guid | None, Guid | None]:
+        """MQUSERSIGNCERT.Identifier of the certificate, None if the directory lacks it; and the user's object."""
         if claim.type is SenderIdentifierType.SID:
             user = await self._directory.read_directory(
-                User, [equals("security_identifier", claim.identifier)], ["certificates"]
+                User, [equals("security_identifier", claim.identifier)], ["identifier", "certificates"]
             )
-            return _identifier_in(user.certificates, claim.certificate)
+            return _identifier_in(user.certificates, claim.certificate), user.identifier
         # The text looks for a user with this GUID as SID, whom no directory has: every message that a queue manager
         # signed would be refused. The queue manager's own object is meant.
         queue_manager = await self._directory.read_directory(
@@ -169,8 +178,8 @@ class SenderDirectory:
             ["public_signing_key_list", "public_signing_keys"],
         )
         if _is_key_in(queue_manager.public_signing_keys, claim.certificate):
-            return ZERO_GUID
-        return _identifier_in(queue_manager.public_signing_key_list, claim.certificate)
+            return ZERO_GUID, None
+        return _identifier_in(queue_manager.public_signing_key_list, claim.certificate), None
 
     async def _sender(self, claim: SenderClaim) -> Sender:
         """The user with all groups. Groups that are no SIDs are left out: they could only grant."""

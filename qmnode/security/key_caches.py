@@ -70,6 +70,8 @@ class CachedUserCert:
     """The digest of the certificate: MQUSERSIGNCERT.Identifier."""
     sender: Sender
     cached_time: float
+    user: Guid | None = None
+    """The user's object in the directory; None for a queue manager, and where the directory names none."""
 
 
 class Aged(Protocol):

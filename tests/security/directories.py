@@ -31,6 +31,7 @@ class FakeDirectory(WorkgroupDirectory):
     fault: DirectoryOperationError | None = None
     reads: int = 0
     hold: asyncio.Event | None = None
+    user_identifier: Guid | None = None
 
     async def read_directory(self, object_type: Any, filters: Any = (), attributes: Any = None, **_: Any) -> Any:
         self.reads += 1
@@ -43,10 +44,11 @@ class FakeDirectory(WorkgroupDirectory):
         if condition.value not in found:
             raise MISSING
         if object_type is User:
-            return User(name="alice", certificates=user_certificates(*self.certificates[condition.value]))
+            listed = user_certificates(*self.certificates[condition.value])
+            return User(name="alice", identifier=self.user_identifier, certificates=listed)
         assert object_type is QueueManager
-        listed = self.signing_keys[condition.value]  # either kind, where whoever reads looks for both
-        return QueueManager(computer_name="HERE", public_signing_key_list=listed, public_signing_keys=listed)
+        keys = self.signing_keys[condition.value]  # either kind, where whoever reads looks for both
+        return QueueManager(computer_name="HERE", public_signing_key_list=keys, public_signing_keys=keys)
 
     async def expand_groups(self, security_identifier: bytes) -> tuple[bytes, ...]:
         return self.groups

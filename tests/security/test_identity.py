@@ -19,6 +19,7 @@ from qmnode.security.identity import SenderClaim, SenderDirectory, anonymous
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.public_key_lists import public_key_list
 from qmnode.settings.security import SecuritySettings
+from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import SenderIdentifierType
 from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
@@ -110,6 +111,41 @@ async def test_a_user_can_be_forgotten_at_once() -> None:
     senders = SenderDirectory(registered(), SETTINGS)
     await senders.confirm(claim(), NOW)
     assert senders.forget(USER) == 1
+    assert senders.known(claim(), NOW) is None
+
+
+async def test_a_change_of_another_object_makes_no_user_be_asked_for_again() -> None:
+    """Whoever may change anything in the directory could else have every node read all certificates at each change."""
+    directory = registered()
+    directory.user_identifier = Guid(b"a user of 16 by.")
+    senders = SenderDirectory(directory, SETTINGS)
+    await senders.confirm(claim(), NOW)
+    senders.forget_users(Guid(b"another 16 bytes"))
+    assert senders.known(claim(), NOW) is not None
+    senders.forget_users(directory.user_identifier)
+    assert senders.known(claim(), NOW) is None
+    await senders.confirm(claim(), NOW)
+    senders.forget_users(None)
+    assert senders.known(claim(), NOW) is None
+
+
+async def test_a_change_of_a_user_without_identifier_is_heard_as_any_change() -> None:
+    senders = SenderDirectory(registered(), SETTINGS)
+    await senders.confirm(claim(), NOW)
+    senders.forget_users(Guid(b"another 16 bytes"))
+    assert senders.known(claim(), NOW) is None
+
+
+async def test_an_answer_to_a_question_from_before_a_change_is_not_kept() -> None:
+    directory = registered()
+    directory.hold = asyncio.Event()
+    senders = SenderDirectory(directory, SETTINGS)
+    asked = asyncio.ensure_future(senders.confirm(claim(), NOW))
+    while not directory.reads:
+        await asyncio.sleep(0)
+    senders.forget_users(None)
+    directory.hold.set()
+    await asked
     assert senders.known(claim(), NOW) is None
 
 
