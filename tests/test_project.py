@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 PROJECT = Path(__file__).resolve().parent.parent
-COLLECTION = PROJECT / "playbooks/collections/ansible_collections/msmq/enterprise"
+COLLECTION = PROJECT / "playbooks/collections/ansible_collections/mqenterprise/fleet"
 METADATA: dict[str, Any] = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-MAINTAINER = "The qmnode authors <qmnode@users.noreply.github.com>"
+MAINTAINER = "The qmnode authors"
 PIP = "pip"
 """What the roll-out builds releases with."""
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "requirements.lock", "qmnode", "mqenterprise", "man")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 COLLECTIONS = REPOSITORY / "playbooks/collections"
-COLLECTION = COLLECTIONS / "ansible_collections/msmq/enterprise"
-MODULES = "ansible_collections.msmq.enterprise.plugins.modules"
+COLLECTION = COLLECTIONS / "ansible_collections/mqenterprise/fleet"
+MODULES = "ansible_collections.mqenterprise.fleet.plugins.modules"
 
 
 class ModuleFailed(Exception):
@@ -64,7 +64,7 @@ def modules(directory_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """The modules over each of the two servers in turn."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", [str(COLLECTIONS), *sys.path])
-    base = importlib.import_module("ansible_collections.msmq.enterprise.plugins.module_utils._module")
+    base = importlib.import_module("ansible_collections.mqenterprise.fleet.plugins.module_utils._module")
     monkeypatch.setattr(base, "forbid_core_dumps", lambda: None)  # this process is not the module's own
     monkeypatch.setattr(_internal, "is_controller", False)  # filters, which are tested beside, import the controller
     configured = structlog.get_config()

@@ -95,7 +95,7 @@ class TestPlaybook:
         modules.run("routing_link", sites=[site, other], cost=1, site_gates=[gate])
         file = tmp_path / "lab.msmq.yaml"
         file.write_text(
-            yaml.safe_dump({"plugin": "msmq.enterprise.directory", "directory_file": "directory.yaml", "site": site})
+            yaml.safe_dump({"plugin": "mqenterprise.fleet.directory", "directory_file": "directory.yaml", "site": site})
         )
 
         listed = plain(json.loads(run("ansible-inventory", "-i", file, "--list").stdout))
@@ -126,7 +126,7 @@ class TestInventory:
         declared["bridges"] = [{"machine": "AMS-Shop", "name": "billing", **bridge}]
         (tmp_path / "declared.yaml").write_text(yaml.safe_dump(declared))
         file = tmp_path / "some.msmq.yaml"
-        plugin = {"plugin": "msmq.enterprise.directory", "source": "declared", "declared": "declared.yaml"}
+        plugin = {"plugin": "mqenterprise.fleet.directory", "source": "declared", "declared": "declared.yaml"}
         file.write_text(yaml.safe_dump(plugin))
 
         hosts = plain(json.loads(run("ansible-inventory", "-i", file, "--list").stdout))["_meta"]["hostvars"]
@@ -137,7 +137,7 @@ class TestInventory:
     def test_a_site_without_hosts_is_told(self, tmp_path: Path) -> None:
         file = tmp_path / "none.msmq.yaml"
         sample = str(REPOSITORY / "inventory/contoso.yaml")
-        plugin = {"plugin": "msmq.enterprise.directory", "source": "declared", "declared": sample, "site": "Bremem"}
+        plugin = {"plugin": "mqenterprise.fleet.directory", "source": "declared", "declared": sample, "site": "Bremem"}
         file.write_text(yaml.safe_dump(plugin))
 
         answer = run("ansible-inventory", "-i", file, "--list")
@@ -149,7 +149,7 @@ class TestInventory:
     def test_a_directory_that_is_away_stops_the_play(self, tmp_path: Path) -> None:
         file = tmp_path / "away.msmq.yaml"
         settings = {"servers": ["ldap://127.0.0.1:1"], "bind": "anonymous", "start_tls": False}
-        file.write_text(yaml.safe_dump({"plugin": "msmq.enterprise.directory", "directory": settings}))
+        file.write_text(yaml.safe_dump({"plugin": "mqenterprise.fleet.directory", "directory": settings}))
 
         answer = run("ansible-inventory", "-i", file, "--list", code=1)
 
@@ -159,7 +159,7 @@ class TestInventory:
 @pytest.mark.slow
 class TestPrograms:
     def test_every_module_is_documented_with_examples_and_results(self) -> None:
-        modules = sorted(f"msmq.enterprise.{file.stem}" for file in (COLLECTION / "plugins/modules").glob("*.py"))
+        modules = sorted(f"mqenterprise.fleet.{file.stem}" for file in (COLLECTION / "plugins/modules").glob("*.py"))
 
         documents = json.loads(run("ansible-doc", "--json", *modules).stdout)
 
@@ -169,12 +169,12 @@ class TestPrograms:
             assert document["examples"], name
             if "directory_file" in document["doc"]["options"]:  # it runs where the directory can be reached
                 assert "delegate_to" in document["examples"] or "inventory_hostname" in document["examples"], name
-        assert "ansible-inventory" in run("ansible-doc", "-t", "inventory", "msmq.enterprise.directory").stdout
+        assert "ansible-inventory" in run("ansible-doc", "-t", "inventory", "mqenterprise.fleet.directory").stdout
 
     def test_an_interpreter_without_the_library_is_told_what_to_do(self, tmp_path: Path) -> None:
         (tmp_path / "mqenterprise.py").write_text("raise ImportError('not here')")
 
-        arguments = ("localhost", "-i", "localhost,", "-c", "local", "-m", "msmq.enterprise.site_info")
+        arguments = ("localhost", "-i", "localhost,", "-c", "local", "-m", "mqenterprise.fleet.site_info")
         python = f"ansible_python_interpreter={sys.executable}"
 
         answer = run("ansible", *arguments, "-e", python, code=2, PYTHONPATH=str(tmp_path))
@@ -184,8 +184,8 @@ class TestPrograms:
 
     def test_settings_that_are_given_count_more_than_those_of_the_environment(self, tmp_path: Path) -> None:
         given = {"servers": ["ldap://127.0.0.1:1"], "bind": "anonymous", "start_tls": False}
-        task = {"ignore_errors": True, "msmq.enterprise.site_info": {}}
-        tasks = [task | {"msmq.enterprise.site_info": {"directory": given}}, task]
+        task = {"ignore_errors": True, "mqenterprise.fleet.site_info": {}}
+        tasks = [task | {"mqenterprise.fleet.site_info": {"directory": given}}, task]
         play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
         playbook = tmp_path / "play.yml"
         playbook.write_text(yaml.safe_dump([play]))
@@ -204,7 +204,7 @@ class TestPrograms:
     @pytest.mark.timeout(1000)
     def test_sanity(self, tmp_path: Path) -> None:
         """All sanity tests whose requirements are installed; none of them may need the internet here."""
-        root = tmp_path / "ansible_collections/msmq/enterprise"
+        root = tmp_path / "ansible_collections/mqenterprise/fleet"
         shutil.copytree(COLLECTION, root, ignore=shutil.ignore_patterns("__pycache__"))
         home = tmp_path / "home"
         sanity.prepare(home)

@@ -12,7 +12,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 FILES = {"tokens": "/etc/tokens", "certificate": "/etc/certificate.pem", "private_key": "/etc/key.pem"}
-ROLE = PROJECT / "playbooks/collections/ansible_collections/msmq/enterprise/roles/queue_manager"
+ROLE = PROJECT / "playbooks/collections/ansible_collections/mqenterprise/fleet/roles/queue_manager"
 
 
 def checked(settings: dict[str, Any], *tokens: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from tests.lab.enterprise import PLAYBOOKS
 if TYPE_CHECKING:
     from pathlib import Path
 
-FOLDER = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/plugins/filter"
+FOLDER = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/plugins/filter"
 link_ends, verification, needed_by, declared_queues, moved = (
     runpy.run_path(str(FOLDER / f"{name}.py"))[name]
     for name in ("link_ends", "verification", "needed_by", "declared_queues", "moved")

@@ -40,7 +40,7 @@ class Inventory:
 
     def describe(self, **options: object) -> None:
         """The inventory itself, with these options of its plugin."""
-        plugin = {"plugin": "msmq.enterprise.directory", "source": "declared", "declared": "enterprise.yaml"}
+        plugin = {"plugin": "mqenterprise.fleet.directory", "source": "declared", "declared": "enterprise.yaml"}
         self.file.write_text(yaml.safe_dump(plugin | options))
 
     def give(self, place: str, **variables: object) -> None:
@@ -241,7 +241,7 @@ def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inve
 
 
 def test_the_state_has_one_place_whatever_folder_ansible_is_started_in(inventory: Inventory, tmp_path: Path) -> None:
-    show = {"ansible.builtin.debug": {"msg": "=={{ lookup('msmq.enterprise.state', 'queue_manager_state') }}=="}}
+    show = {"ansible.builtin.debug": {"msg": "=={{ lookup('mqenterprise.fleet.state', 'queue_manager_state') }}=="}}
     plays = [{"hosts": hosts, "gather_facts": False, "tasks": [show]} for hosts in (ROUTER, "localhost")]
     playbook = tmp_path / "playbooks/state.yml"
     playbook.parent.mkdir()

@@ -73,7 +73,7 @@ def inventory(directory_server: DirectoryServer, directory_file: Path, tmp_path:
     file = tmp_path / "lab.msmq.yaml"
     keyed = [{"key": "msmq_sites | first", "prefix": "by"}]
     compose = {"composed": "msmq_dns_name", "joined": "msmq_sites | join('+')"}
-    values = {"plugin": "msmq.enterprise.directory", "directory_file": directory_file.name}
+    values = {"plugin": "mqenterprise.fleet.directory", "directory_file": directory_file.name}
     file.write_text(yaml.safe_dump(values | {"keyed_groups": keyed, "compose": compose}))
     return file
 
@@ -101,7 +101,7 @@ def test_no_variable_of_the_inventory_is_a_template(planted: str, inventory: Pat
 def test_what_modules_return_is_no_template(planted: str, directory_file: Path, tmp_path: Path) -> None:
     play = tmp_path / "play.yml"
     tasks: list[dict[str, Any]] = [
-        {f"msmq.enterprise.{name}": {"directory_file": str(directory_file)}, "register": name} for name in MODULES
+        {f"mqenterprise.fleet.{name}": {"directory_file": str(directory_file)}, "register": name} for name in MODULES
     ]
     tasks += [{"set_fact": {"again": "{{ [" + ", ".join(MODULES) + "] | to_json }}"}}]
     tasks += [{"debug": {"msg": "{{ again }} {{ queue_manager_info }} {{ queue_info }} {{ site_info }}"}}]

@@ -7,7 +7,7 @@ import pytest
 
 MODULE = (
     Path(__file__).resolve().parents[2]
-    / "playbooks/collections/ansible_collections/msmq/enterprise/plugins/modules/release.py"
+    / "playbooks/collections/ansible_collections/mqenterprise/fleet/plugins/modules/release.py"
 )
 
 

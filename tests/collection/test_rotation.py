@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-ROLE = PROJECT / "playbooks/collections/ansible_collections/msmq/enterprise/roles/queue_manager"
+ROLE = PROJECT / "playbooks/collections/ansible_collections/mqenterprise/fleet/roles/queue_manager"
 
 
 @pytest.mark.parametrize(

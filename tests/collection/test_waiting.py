@@ -12,7 +12,7 @@ from tests.lab.enterprise import PLAYBOOKS
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROLE = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/roles/queue_manager/files/wait.py"
+ROLE = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/roles/queue_manager/files/wait.py"
 REASON = "0.0.0.0, ports 1801 and 3527: Address already in use"
 RESTART = (
     "qmnode.service: Main process exited, code=exited, status=1/FAILURE",

@@ -315,7 +315,7 @@ class LabEnterprise:
 
     def _write_inventory(self) -> None:
         plugin = {
-            "plugin": "msmq.enterprise.directory",
+            "plugin": "mqenterprise.fleet.directory",
             "directory_file": str(self.directory_file),
             "declared": str(self.declared),
         }

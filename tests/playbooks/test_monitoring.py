@@ -23,7 +23,7 @@ from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings
 from tests.lab.enterprise import PLAYBOOKS
 
-FILES = PLAYBOOKS / "collections/ansible_collections/msmq/enterprise/roles/monitoring/files"
+FILES = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/roles/monitoring/files"
 RULES = FILES / "msmq.rules.yml"
 TRIED = Path(__file__).with_name("alerts.yml")
 """Series of samples, and which alerts they are to raise, for promtool."""

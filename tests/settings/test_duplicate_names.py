@@ -64,7 +64,7 @@ def test_names_are_twice_only_within_one_mapping() -> None:
 
 def test_an_inventory_with_a_name_that_is_twice_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "e.msmq.yaml"
-    file.write_text("plugin: msmq.enterprise.directory\nsource: declared\ndeclared: a.yaml\ndeclared: b.yaml\n")
+    file.write_text("plugin: mqenterprise.fleet.directory\nsource: declared\ndeclared: a.yaml\ndeclared: b.yaml\n")
     command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(file), "--list"]
     done = subprocess.run(command, cwd=PROJECT / "playbooks", capture_output=True, text=True, check=False)
     assert done.returncode != 0

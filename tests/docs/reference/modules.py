@@ -16,7 +16,7 @@ import yaml
 from tests.docs.reference.markdown import table
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-COLLECTION: Final = ROOT / "playbooks/collections/ansible_collections/msmq/enterprise"
+COLLECTION: Final = ROOT / "playbooks/collections/ansible_collections/mqenterprise/fleet"
 MODULES: Final = COLLECTION / "plugins/modules"
 _MARKUP: Final = (
     (re.compile(r"\b[CVOIE]\(([^()]*(?:\([^()]*\)[^()]*)*)\)"), r"`\1`"),
@@ -112,7 +112,7 @@ def page() -> str:
     lines = [
         "# Ansible modules and roles",
         "",
-        "The collection `msmq.enterprise`. The same is printed by `ansible-doc msmq.enterprise.NAME`.",
+        "The collection `mqenterprise.fleet`. The same is printed by `ansible-doc mqenterprise.fleet.NAME`.",
         "",
     ]
     rows = [
@@ -142,7 +142,7 @@ def page() -> str:
 def readmes() -> dict[Path, str]:
     """The READMEs of all modules, and the list of them, by their places."""
     folder = COLLECTION / "docs/modules"
-    lines = ["# Modules of msmq.enterprise", ""]
+    lines = ["# Modules of mqenterprise.fleet", ""]
     rows = [
         [f"[{one}]({one}.md)", _text(documented(MODULES / f"{one}.py")["short_description"]) + "."] for one in names()
     ]

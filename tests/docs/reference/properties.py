@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-COLLECTION: Final = ROOT / "playbooks/collections/ansible_collections/msmq/enterprise"
+COLLECTION: Final = ROOT / "playbooks/collections/ansible_collections/mqenterprise/fleet"
 TYPES: Final = ROOT / "mqenterprise/console/web/src/api/types.ts"
 _NEXT: Final = "0.2.0"
 """The release of the collection that has the earlier names no more."""
@@ -115,7 +115,7 @@ def _listed(value: Any) -> str:
 def _specification(row: Property) -> list[str]:
     values = _kind(row)
     if row.aliases:
-        gone = [{"name": each, "version": _NEXT, "collection_name": "msmq.enterprise"} for each in row.aliases]
+        gone = [{"name": each, "version": _NEXT, "collection_name": "mqenterprise.fleet"} for each in row.aliases]
         values |= {"aliases": list(row.aliases), "deprecated_aliases": gone}
     line = f"{json.dumps(row.name)}: {json.dumps(values)},"
     if len(line) <= 110:

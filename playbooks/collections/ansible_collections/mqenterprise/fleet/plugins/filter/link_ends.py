@@ -1,0 +1,68 @@
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+"""Find the hosts that a routing link joins."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: link_ends
+short_description: Pairs of hosts at the two ends of routing links
+version_added: 0.1.0
+author: The qmnode authors (@qmnode)
+description:
+  - For each routing link, every site gate at its one end with every site gate at its other, in both directions. Where
+    a link names no gate in a site, the routing servers of that site are the end.
+  - Links to foreign sites have no pairs, as there is no host at their other end.
+options:
+  _input:
+    description: The links, as the inventory plugin P(mqenterprise.fleet.directory#inventory) has them in C(msmq_links).
+    type: list
+    elements: dict
+    required: true
+  hostvars:
+    description: The variables of all hosts, as that plugin sets them.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Where this host sends probes to
+  ansible.builtin.debug:
+    msg: "{{ msmq_links | mqenterprise.fleet.link_ends(hostvars) | selectattr('from', 'equalto', inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Pairs with C(link), C(from) and C(to).
+  type: list
+  elements: dict
+"""
+
+
+def link_ends(links, hostvars):
+    """Return the pairs of hosts that the links join."""
+    machines = {host: hostvars[host] for host in hostvars if hostvars[host].get("msmq_computer")}
+    pairs = []
+    for link in links:
+        one, other = (_end(link, site, machines) for site in link["sites"])
+        name = " - ".join(link["sites"])
+        ways = [(a, b) for a in one for b in other] + [(b, a) for a in one for b in other]
+        pairs += [{"link": name, "from": start, "to": end} for start, end in ways if start != end]
+    return pairs
+
+
+def _end(link, site, machines):
+    """The gates of a link in one of its sites, or the site's routing servers."""
+    here = [host for host, known in machines.items() if site in (known.get("msmq_sites") or ())]
+    named = {gate.casefold() for gate in link["site_gates"]}
+    gates = [host for host in here if machines[host]["msmq_computer"].casefold() in named]
+    return gates or [host for host in here if "routing_server" in (machines[host].get("msmq_roles") or ())]
+
+
+class FilterModule:
+    """Make the filter of this file known to Ansible."""
+
+    def filters(self):
+        """Return the filter by its name."""
+        return {"link_ends": link_ends}

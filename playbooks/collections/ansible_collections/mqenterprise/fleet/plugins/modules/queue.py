@@ -1,0 +1,294 @@
+#!/usr/bin/python
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: queue
+short_description: A public queue in the directory
+version_added: 0.1.0
+description:
+  - Publishes, changes and withdraws a public queue.
+  - The node that holds the queue learns of it from the directory, and keeps its messages when it is withdrawn.
+  - Values that are not given are left as they are; for a new queue they are the specification's defaults.
+  - Whether a queue is transactional is fixed when it is made.
+author: The qmnode authors (@qmnode)
+options:
+  machine:
+    description: The computer that holds the queue.
+    type: str
+    required: true
+  name:
+    description: The queue's name, without the computer.
+    type: str
+    required: true
+  state:
+    description: Whether the queue is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+  # properties: options
+  label:
+    description: What it is, for people.
+    type: str
+  type:
+    description: Type of service; Message Queuing gives it no meaning; a GUID.
+    type: str
+  transactional:
+    description: Messages are accepted in transactions only; fixed when it is created.
+    type: bool
+  journaling:
+    description: Copies of received messages go to the queue's journal.
+    type: bool
+    aliases: [journal]
+  quota:
+    description: Most that the queue may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+    type: str
+  journal_quota:
+    description: Most that its journal may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+    type: str
+  authentication:
+    description: Only messages with a signature are taken.
+    type: bool
+    aliases: [authenticate, authenticated]
+  privacy_level:
+    description: Whether bodies must, may or must not be encrypted on their way.
+    type: str
+    choices: [none, optional, body]
+    aliases: [privacy]
+  multicast_address:
+    description: Address of the group that it belongs to; C(ADDRESS:PORT); the empty text is none.
+    type: str
+    aliases: [multicast]
+  base_priority:
+    description:
+      - Priority of its messages against others with the same next hop; only a public queue has one but 0; from
+        -32768 to 32767.
+    type: int
+  # end of properties
+  access:
+    description:
+      - The whole access list. When it is not given, the access list is left as it is.
+    type: list
+    elements: dict
+    suboptions:
+      to:
+        description:
+          - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
+            C(S-1-...).
+        type: str
+        required: true
+      allow:
+        description: Rights that it has.
+        type: list
+        elements: str
+        default: []
+        choices: &rights
+          - receive
+          - peek
+          - send
+          - receive_journal
+          - get_properties
+          - set_properties
+          - get_permissions
+          - change_permissions
+          - take_ownership
+          - delete
+          - generic_read
+          - generic_write
+          - generic_all
+      deny:
+        description: Rights that it is refused.
+        type: list
+        elements: str
+        default: []
+        choices: *rights
+extends_documentation_fragment:
+  - mqenterprise.fleet.directory
+  - mqenterprise.fleet.directory.waiting
+  - mqenterprise.fleet.directory.writing
+seealso:
+  - module: mqenterprise.fleet.queue_info
+  - module: mqenterprise.fleet.queue_manager
+"""
+
+EXAMPLES = r"""
+- name: A queue for orders
+  mqenterprise.fleet.queue:
+    machine: ams-shop
+    name: orders
+    label: Orders of the shop
+    transactional: true
+    journaling: true
+    quota: 1GB
+    access:
+      - to: Everyone
+        allow: [get_properties, get_permissions]
+      - to: Order Desk
+        allow: [send]
+  delegate_to: localhost
+
+- name: A queue that nobody needs
+  mqenterprise.fleet.queue:
+    machine: ams-shop
+    name: old-orders
+    state: absent
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+queue:
+  description: The queue as it is now, or would be; none when it is absent.
+  returned: success
+  type: dict
+  contains:
+    machine:
+      description: The computer that holds the queue.
+      type: str
+      returned: always
+    name:
+      description: The queue's name.
+      type: str
+      returned: always
+    identifier:
+      description: The queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
+      type: str
+      returned: always
+    # properties: results
+    label:
+      description: What it is, for people.
+      type: str
+      returned: always
+    type:
+      description: Type of service; Message Queuing gives it no meaning.
+      type: str
+      returned: always
+    transactional:
+      description: Messages are accepted in transactions only.
+      type: bool
+      returned: always
+    journaling:
+      description: Copies of received messages go to the queue's journal.
+      type: bool
+      returned: always
+    quota:
+      description: Most that the queue may hold, in KB; none is no limit.
+      type: int
+      returned: always
+    journal_quota:
+      description: Most that its journal may hold, in KB; none is no limit.
+      type: int
+      returned: always
+    authentication:
+      description: Only messages with a signature are taken.
+      type: bool
+      returned: always
+    privacy_level:
+      description: Whether bodies must, may or must not be encrypted on their way.
+      type: str
+      returned: always
+    multicast_address:
+      description: Address of the group that it belongs to.
+      type: str
+      returned: always
+    base_priority:
+      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
+      type: int
+      returned: always
+    # end of properties
+    access:
+      description: The access list, when it was asked for.
+      type: list
+      elements: dict
+      returned: when access was given
+  sample:
+    machine: ams-shop
+    name: orders
+    identifier: 2f1d2a70-9a2f-4b9c-9d55-0c2f6f1f7a11
+    label: Orders of the shop
+    transactional: true
+"""
+
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+
+RIGHTS = [
+    "receive",
+    "peek",
+    "send",
+    "receive_journal",
+    "get_properties",
+    "set_properties",
+    "get_permissions",
+    "change_permissions",
+    "take_ownership",
+    "delete",
+    "generic_read",
+    "generic_write",
+    "generic_all",
+]
+
+
+class QueueModule(ObjectModule):
+    kind = "queue"
+    result = "queue"
+    options = {
+        "machine": {"type": "str", "required": True},
+        "name": {"type": "str", "required": True},
+        # properties: specification
+        "label": {"type": "str"},
+        "type": {"type": "str"},
+        "transactional": {"type": "bool"},
+        "journaling": {
+            "type": "bool",
+            "aliases": ["journal"],
+            "deprecated_aliases": [
+                {"name": "journal", "version": "0.2.0", "collection_name": "mqenterprise.fleet"},
+            ],
+        },
+        "quota": {"type": "str"},
+        "journal_quota": {"type": "str"},
+        "authentication": {
+            "type": "bool",
+            "aliases": ["authenticate", "authenticated"],
+            "deprecated_aliases": [
+                {"name": "authenticate", "version": "0.2.0", "collection_name": "mqenterprise.fleet"},
+                {"name": "authenticated", "version": "0.2.0", "collection_name": "mqenterprise.fleet"},
+            ],
+        },
+        "privacy_level": {
+            "type": "str",
+            "choices": ["none", "optional", "body"],
+            "aliases": ["privacy"],
+            "deprecated_aliases": [
+                {"name": "privacy", "version": "0.2.0", "collection_name": "mqenterprise.fleet"},
+            ],
+        },
+        "multicast_address": {
+            "type": "str",
+            "aliases": ["multicast"],
+            "deprecated_aliases": [
+                {"name": "multicast", "version": "0.2.0", "collection_name": "mqenterprise.fleet"},
+            ],
+        },
+        "base_priority": {"type": "int"},
+        # end of properties
+        "access": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "to": {"type": "str", "required": True},
+                "allow": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
+                "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
+            },
+        },
+        **STATE,
+    }
+
+
+def main():
+    QueueModule.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: queue_info
+short_description: The public queues in the directory
+version_added: 0.1.0
+description:
+  - Says which public queues there are, with their values.
+author: The qmnode authors (@qmnode)
+options:
+  machine:
+    description: Only the queues of this computer; all when not given.
+    type: str
+  name:
+    description: Only queues of this name.
+    type: str
+  access:
+    description: Also the access list of each queue.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - mqenterprise.fleet.directory
+  - mqenterprise.fleet.directory.reading
+seealso:
+  - module: mqenterprise.fleet.queue
+"""
+
+EXAMPLES = r"""
+- name: The queues of a machine, with who may do what
+  mqenterprise.fleet.queue_info:
+    machine: ams-shop
+    access: true
+  delegate_to: localhost
+  register: found
+"""
+
+RETURN = r"""
+queues:
+  description: The queues, by machine and name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    machine:
+      description: The computer that holds the queue.
+      type: str
+      returned: always
+    name:
+      description: The queue's name.
+      type: str
+      returned: always
+    identifier:
+      description: The queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
+      type: str
+      returned: always
+    # properties: results
+    label:
+      description: What it is, for people.
+      type: str
+      returned: always
+    type:
+      description: Type of service; Message Queuing gives it no meaning.
+      type: str
+      returned: always
+    transactional:
+      description: Messages are accepted in transactions only.
+      type: bool
+      returned: always
+    journaling:
+      description: Copies of received messages go to the queue's journal.
+      type: bool
+      returned: always
+    quota:
+      description: Most that the queue may hold, in KB; none is no limit.
+      type: int
+      returned: always
+    journal_quota:
+      description: Most that its journal may hold, in KB; none is no limit.
+      type: int
+      returned: always
+    authentication:
+      description: Only messages with a signature are taken.
+      type: bool
+      returned: always
+    privacy_level:
+      description: Whether bodies must, may or must not be encrypted on their way.
+      type: str
+      returned: always
+    multicast_address:
+      description: Address of the group that it belongs to.
+      type: str
+      returned: always
+    base_priority:
+      description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
+      type: int
+      returned: always
+    # end of properties
+    access:
+      description: The access list, when it was asked for.
+      type: list
+      elements: dict
+      returned: when access was given
+"""
+
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectInfoModule
+
+
+class QueueInfoModule(ObjectInfoModule):
+    kind = "queue"
+    result = "queues"
+    options = {
+        "machine": {"type": "str"},
+        "name": {"type": "str"},
+        "access": {"type": "bool", "default": False},
+    }
+
+    def wanted(self, item):
+        machine = self.given["machine"]
+        return super().wanted(item) and (machine is None or machine.casefold() == item["machine"].casefold())
+
+
+def main():
+    QueueInfoModule.main()
+
+
+if __name__ == "__main__":
+    main()

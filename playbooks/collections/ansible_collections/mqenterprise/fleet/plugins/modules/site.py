@@ -1,0 +1,133 @@
+#!/usr/bin/python
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: site
+short_description: A site of the enterprise
+version_added: 0.1.0
+description:
+  - Creates, changes and deletes a site, or a foreign site, in the directory.
+  - Values that are not given are left as they are; for a new site they are the specification's defaults.
+  - A site is deleted only when nothing is in it or refers to it, and only when it was made by this tool.
+author: The qmnode authors (@qmnode)
+options:
+  name:
+    description: The site's name.
+    type: str
+    required: true
+  state:
+    description: Whether the site is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+  # properties: options
+  foreign:
+    description: A network of another message system behind a connector.
+    type: bool
+  intra_site_replication_interval:
+    description: Seconds, within the site; from 0 to 2147483647.
+    type: int
+  inter_site_replication_interval:
+    description: Seconds, between sites; from 0 to 2147483647.
+    type: int
+  migrated_from_msmq10:
+    description: The site came from MSMQ 1.0.
+    type: bool
+  # end of properties
+extends_documentation_fragment:
+  - mqenterprise.fleet.directory
+  - mqenterprise.fleet.directory.waiting
+  - mqenterprise.fleet.directory.writing
+seealso:
+  - module: mqenterprise.fleet.site_info
+  - module: mqenterprise.fleet.enterprise
+  - module: mqenterprise.fleet.routing_link
+"""
+
+EXAMPLES = r"""
+- name: Two sites and a network behind a connector
+  mqenterprise.fleet.site:
+    name: "{{ item.name }}"
+    foreign: "{{ item.foreign | default(false) }}"
+  loop:
+    - name: Amsterdam
+    - name: Bremen
+    - name: Mainframe
+      foreign: true
+  delegate_to: localhost
+
+- name: A site that was closed
+  mqenterprise.fleet.site:
+    name: Zwolle
+    state: absent
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+site:
+  description: The site as it is now, or would be; none when it is absent.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: The site's name.
+      type: str
+      returned: always
+    identifier:
+      description: Its GUID; none in check mode for a new one.
+      type: str
+      returned: always
+    # properties: results
+    foreign:
+      description: A network of another message system behind a connector.
+      type: bool
+      returned: always
+    intra_site_replication_interval:
+      description: Seconds, within the site.
+      type: int
+      returned: always
+    inter_site_replication_interval:
+      description: Seconds, between sites.
+      type: int
+      returned: always
+    migrated_from_msmq10:
+      description: The site came from MSMQ 1.0.
+      type: bool
+      returned: always
+    # end of properties
+  sample:
+    name: Amsterdam
+    identifier: 3f0e9a4e-0c55-4a49-a0a1-0fd2a4a8f4b1
+    foreign: false
+    intra_site_replication_interval: 2
+    inter_site_replication_interval: 10
+    migrated_from_msmq10: false
+"""
+
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+
+
+class SiteModule(ObjectModule):
+    kind = "site"
+    result = "site"
+    options = {
+        "name": {"type": "str", "required": True},
+        # properties: specification
+        "foreign": {"type": "bool"},
+        "intra_site_replication_interval": {"type": "int"},
+        "inter_site_replication_interval": {"type": "int"},
+        "migrated_from_msmq10": {"type": "bool"},
+        # end of properties
+        **STATE,
+    }
+
+
+def main():
+    SiteModule.main()
+
+
+if __name__ == "__main__":
+    main()
