@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.certificates.errors import CertificateError
-from mqenterprise.directory.entities import User, equals
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.swap import swap
+from qmnode.directory.port import User, equals
 from qmnode.security.certificates import SenderCertificate, parse_certificate
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, new_guid

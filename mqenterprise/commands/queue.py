@@ -15,13 +15,13 @@ from mqenterprise.commands.opening import (
     opened,
     show,
 )
-from mqenterprise.directory.entities import Queue, equals
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
 from qmnode.commands.row_options import options
 from qmnode.commands.target import WideOption
+from qmnode.directory.port import Queue, equals
 from qmnode.objects.rows import NO_QUOTA, QUOTA, Changes, Door
 from qmnode.objects.table import QUEUE
 from qmnode.settings.sizes import quota_text

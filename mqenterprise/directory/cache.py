@@ -19,7 +19,6 @@ from qmnode.directory.port import (
     DirectoryServerType,
     Enterprise,
     Filter,
-    OperatingSystemType,
     Operator,
     Queue,
     QueueManager,
@@ -27,6 +26,7 @@ from qmnode.directory.port import (
     Site,
     User,
 )
+from qmnode.objects.table import OperatingSystemType
 from qmnode.structures.guid import Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 

@@ -18,7 +18,6 @@ from qmnode.directory.port import (
     DirectoryObject,
     Enterprise,
     Filter,
-    OperatingSystemType,
     Operator,
     Queue,
     QueueManager,
@@ -27,7 +26,7 @@ from qmnode.directory.port import (
     User,
 )
 from qmnode.objects.rows import Changes, Door, Form, Kind
-from qmnode.objects.table import ROWS
+from qmnode.objects.table import ROWS, OperatingSystemType
 from qmnode.structures.guid import guid_from_bytes
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 

@@ -14,14 +14,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from qmnode.objects.rows import NO_QUOTA
+from qmnode.objects.table import OperatingSystemType
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.structures.guid import Guid
 
 ENTRY_POINT_GROUP = "qmnode.directory"
-UNLIMITED_QUOTA = 0xFFFFFFFF
-"""A quota that is not set, in kilobytes (MS-MQDSSM 3.1.6.11.2)."""
 
 
 class DirectoryOperationResult(enum.Enum):
@@ -43,17 +43,6 @@ class DirectoryOperationError(Exception):
         super().__init__(sentence)
         self.result = result
         self.sentence = sentence
-
-
-class OperatingSystemType(enum.IntEnum):
-    """QueueManager.OperatingSystemType; the values are those of the mSMQOSType attribute (MS-MQDSSM 3.1.6.11.1.2)."""
-
-    OTHER = 0x000
-    FOREIGN = 0x100
-    WIN95 = 0x200
-    WIN_CLIENT = 0x300
-    WIN_SERVER = 0x400
-    WIN_ENT = 0x500
 
 
 class DirectoryServerType(enum.IntEnum):
@@ -126,7 +115,7 @@ class QueueManager(DirectoryObject):
     """Seconds since 1970, set by the directory; so is :attr:`modify_time`."""
     modify_time: int | None = None
     queue_manager_quota: int = 0x0010_0000
-    journal_quota: int = UNLIMITED_QUOTA
+    journal_quota: int = NO_QUOTA
     foreign_system: bool = False
     site_identifier_list: tuple[Guid, ...] = ()
     out_routing_server_identifier_list: tuple[Guid, ...] = ()
@@ -158,8 +147,8 @@ class Queue(DirectoryObject):
     modify_time: int | None = None
     type: Guid | None = None
     journaling: bool = False
-    quota: int = UNLIMITED_QUOTA
-    journal_quota: int = UNLIMITED_QUOTA
+    quota: int = NO_QUOTA
+    journal_quota: int = NO_QUOTA
     authentication: bool = False
     privacy_level: QueuePrivacyLevel = QueuePrivacyLevel.OPTIONAL
     transactional: bool = False

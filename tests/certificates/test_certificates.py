@@ -19,8 +19,8 @@ from mqenterprise.certificates.files import make_internal, read_certificate
 from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
 from mqenterprise.cli import app
 from mqenterprise.directory.cache import DirectoryCache
-from mqenterprise.directory.entities import User
 from mqenterprise.directory.port import LdapPort, PortSettings
+from qmnode.directory.port import User
 from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.outcomes import Admitted, Protected, ProtectionRequest, Refused, Signer
 from qmnode.security.service import Arrival, QueueRules, SecurityService

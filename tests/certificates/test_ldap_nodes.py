@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 import qmnode
 from mqenterprise.cli import app
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
-from mqenterprise.directory.entities import QueueManager, User
 from mqenterprise.directory.names import child
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.directory.port import QueueManager, User
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from mqenterprise.directory.entities import Queue, QueueManager, RoutingLink, Site
 from mqenterprise.directory.settings import ServerKind
-from qmnode.directory.port import User
+from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from tests.collection.test_ansible import run
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.entities import Queue, QueueManager, Site
+from qmnode.directory.port import Queue, QueueManager, Site
 from tests.collection.conftest import ModuleFailed
 
 if TYPE_CHECKING:

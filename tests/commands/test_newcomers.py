@@ -20,8 +20,8 @@ import yaml
 import mqenterprise.cli
 import qmnode.cli
 from mqenterprise.directory.admission import admit
-from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.directory.port import QueueManager, Site
 from tests.lab.nodes import PROJECT, NodeProcess
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.directory.admission import admit
-from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.directory.port import LdapPort
 from qmnode.directory import membership
+from qmnode.directory.port import QueueManager, Site
 from qmnode.settings.node import DirectoryMembershipSettings
 from tests.directory.test_membership import node_settings, running
 from tests.lab.waiting import until

@@ -18,11 +18,11 @@ import yaml
 from mqenterprise.directory.admission import admit
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
-from mqenterprise.directory.entities import Queue, QueueManager, Site
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, BindRefused, DirectoryError
 from mqenterprise.directory.names import parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.directory.port import Queue, QueueManager, Site
 from tests.lab.addresses import free_alias
 
 if TYPE_CHECKING:

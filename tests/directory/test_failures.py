@@ -15,7 +15,6 @@ import pytest
 
 from mqenterprise.directory.authority import CERTIFICATE_LIFETIME, issue, load_authority
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.entities import Queue, QueueManager, Site, User
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import (
     BindRefused,
@@ -29,7 +28,7 @@ from mqenterprise.directory.errors import (
     OutcomeUnknown,
 )
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.directory.port import DirectoryOperationResult
+from qmnode.directory.port import DirectoryOperationResult, Queue, QueueManager, Site, User
 from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
 from tests.lab.site_settings import site_settings
 

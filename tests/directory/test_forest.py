@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
-from mqenterprise.directory.entities import Queue, QueueManager, RoutingLink, Site, equals
 from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
 from qmnode import Access, Message
 from qmnode.directory.membership import Membership
+from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, equals
 from qmnode.node import QueueManager as Node
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import guid_to_text, new_guid

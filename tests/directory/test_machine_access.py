@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.entities import QueueManager
+from qmnode.directory.port import QueueManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.entities import Queue, QueueManager, RoutingLink, Site
 from mqenterprise.directory.errors import AccessRefused
 from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site
 from tests.lab.samba import PASSWORD
 from tests.lab.site_settings import site_settings
 

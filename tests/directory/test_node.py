@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
-from mqenterprise.directory.entities import Queue
-from mqenterprise.directory.entities import QueueManager as DirectoryQueueManager
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.security import QUEUE_RIGHTS, to_message_queuing
+from qmnode.directory.port import Queue
+from qmnode.directory.port import QueueManager as DirectoryQueueManager
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.node import QueueManager

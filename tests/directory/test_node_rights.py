@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import ldap3
 import pytest
 
-from mqenterprise.directory.entities import Queue, QueueManager, RoutingLink, Site
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConstraintViolated
 from mqenterprise.directory.service import EnterpriseDirectory
@@ -20,7 +19,7 @@ from mqenterprise.directory.slapd_configuration import (
 )
 from mqenterprise.keys.publication import ATTRIBUTES, Node, Publication
 from mqenterprise.keys.rotation import Rotation
-from qmnode.directory.port import User
+from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.public_key_lists import public_key_list
 from qmnode.structures.guid import new_guid

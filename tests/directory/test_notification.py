@@ -12,10 +12,9 @@ import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.entities import Queue, QueueManager, Site
 from mqenterprise.directory.notification import Changed, ChangeKind, Watcher
 from mqenterprise.directory.port import LdapPort, PortSettings
-from qmnode.directory.port import DirectoryOperationError, equals
+from qmnode.directory.port import DirectoryOperationError, Queue, QueueManager, Site, equals
 from tests.lab.silence import Relay
 
 if TYPE_CHECKING:

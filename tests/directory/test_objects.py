@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.entities import (
+from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
+from qmnode.directory.port import (
     DirectoryServerType,
-    OperatingSystemType,
+    Filter,
     Operator,
     Queue,
     QueueManager,
@@ -19,8 +20,7 @@ from mqenterprise.directory.entities import (
     User,
     equals,
 )
-from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
-from qmnode.directory.port import Filter
+from qmnode.objects.table import OperatingSystemType
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from tests.lab.site_settings import site_settings

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqenterprise.directory.authority import issue, load_authority
-from mqenterprise.directory.entities import Queue, QueueManager, Site
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, DirectoryError
 from mqenterprise.directory.security import (
@@ -21,6 +20,7 @@ from mqenterprise.directory.security import (
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.directory.slapd_configuration import NODE_UNIT
+from qmnode.directory.port import Queue, QueueManager, Site
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.security_descriptor import AceType, Acl, ObjectEntry, SecurityDescriptor, allow, deny
 from qmnode.structures.sid import AUTHENTICATED_USERS, EVERYONE, Sid

@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.entities import Queue, QueueManager, equals
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.directory.port import Queue, QueueManager, equals
 
 if TYPE_CHECKING:
     from tests.lab.samba import DomainController

@@ -19,8 +19,8 @@ import yaml
 
 import mqenterprise.cli
 import qmnode.cli
-from mqenterprise.directory.entities import QueueManager, Site, User
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.directory.port import QueueManager, Site, User
 from tests.lab.nodes import launch
 from tests.lab.waiting import wait_until
 

@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from mqenterprise.directory import entities
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.delivery.next_hops import ResolutionError
 from qmnode.delivery.topology import Topology
+from qmnode.directory import port as directory_port
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import (
     DirectoryObject,
@@ -219,12 +219,12 @@ async def test_a_large_enterprise_is_read_without_stalling_the_event_loop() -> N
 async def test_it_follows_a_directory_server(
     directory: EnterpriseDirectory, directory_server: DirectoryServer, tmp_path: Path, fresh_name: Callable[[str], str]
 ) -> None:
-    south, north = (directory.sites.add(entities.Site(name=fresh_name(name))) for name in ("SOUTH", "NORTH"))
+    south, north = (directory.sites.add(directory_port.Site(name=fresh_name(name))) for name in ("SOUTH", "NORTH"))
 
-    def add(name: str, site: entities.Site, routing_server: bool = False) -> Guid:
+    def add(name: str, site: directory_port.Site, routing_server: bool = False) -> Guid:
         return _identifier(
             directory.queue_managers.add(
-                entities.QueueManager(
+                directory_port.QueueManager(
                     computer_name=fresh_name(name),
                     site_identifier_list=(_identifier(site),),
                     routing_server=routing_server,

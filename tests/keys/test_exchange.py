@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
-from mqenterprise.directory.entities import QueueManager
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.rotation import Rotation
-from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, WorkgroupDirectory, equals
+from qmnode.directory.port import (
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    QueueManager,
+    WorkgroupDirectory,
+    equals,
+)
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused
 from qmnode.security.public_key_lists import PublishedKeys

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
 from mqenterprise.cli import app
-from mqenterprise.directory.entities import QueueManager, User
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.settings import KeySettings, load_key_settings
+from qmnode.directory.port import QueueManager, User
 from qmnode.settings.node import NodeSettings
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.entities import QueueManager
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.fleet import Clock, Fleet
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.settings import KeySettings
+from qmnode.directory.port import QueueManager
 from qmnode.security.algorithms import AES_PROVIDER, Policy
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.key_store import KeyStoreContents

@@ -12,9 +12,9 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Publication
+from qmnode.directory.port import QueueManager, Site
 from qmnode.security.key_ring import KeyPurpose
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
 from tests.security.messages import encryption_pair

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.nodes import Node, chosen_nodes
 from mqenterprise.operations.settings import NodeSettings, OperationsSettings, split_address
+from qmnode.directory.port import QueueManager, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable

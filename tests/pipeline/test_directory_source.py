@@ -12,10 +12,9 @@ from pyspark.sql.types import StructType
 
 from mqenterprise.certificates.files import make_internal
 from mqenterprise.certificates.registry import CertificateRegistry
-from mqenterprise.directory.entities import User
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.pipeline.sources.directory_source import TABLES, DirectorySource
-from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site
+from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from qmnode.errors import ConfigurationError
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.sid import Sid

@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.commands.route import _table as table_of
-from mqenterprise.directory import entities
-from mqenterprise.directory.entities import QueueManager, Site
 from mqenterprise.routes import simulation
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_directory
 from mqenterprise.routes.explanation import explain
 from mqenterprise.routes.simulation import simulate
+from qmnode.directory import port as directory_port
+from qmnode.directory.port import QueueManager, Site
 from qmnode.routing import NoRouteError, Router, TopologySnapshot, follow
 from tests.routing.test_foreign_reference import enterprise as foreign_enterprise
 from tests.routing.test_reference import large_enterprise, random_enterprise
@@ -306,7 +306,7 @@ def test_the_directory_is_read(directory: EnterpriseDirectory, fresh_name: Calla
         )
         made[name] = directory.queue_managers.add(machine)
     directory.routing_links.add(
-        entities.RoutingLink(
+        directory_port.RoutingLink(
             site1_identifier=sites[0].identifier,  # type: ignore[arg-type]
             site2_identifier=sites[1].identifier,  # type: ignore[arg-type]
             actual_cost=9,

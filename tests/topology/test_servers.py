@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from mqenterprise.directory.entities import equals
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ObjectNotFound
 from mqenterprise.directory.gateway import MARK, mark
@@ -36,6 +35,7 @@ from mqenterprise.topology.plan import Action, Note
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Kind, resource
 from mqenterprise.topology.session import apply_plan
+from qmnode.directory.port import equals
 from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.lab.site_settings import site_settings
 from tests.lab.waiting import wait_until

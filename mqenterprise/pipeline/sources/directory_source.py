@@ -16,9 +16,8 @@ from mqenterprise.directory.configuration import load_settings, settings_from
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.pipeline.sources.events import check_schema
-from qmnode.directory.port import UNLIMITED_QUOTA
 from qmnode.errors import ConfigurationError
-from qmnode.objects.rows import FLAG, GUID, QUOTA, Door, Property
+from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Property
 from qmnode.objects.table import QUEUE
 from qmnode.security.public_key_lists import PublishedKeys
 from qmnode.structures.errors import PacketError
@@ -291,7 +290,7 @@ def _sid(encoded: bytes | None) -> str | None:
 
 
 def _kilobytes(quota: int) -> int | None:
-    return None if quota == UNLIMITED_QUOTA else quota * 1024
+    return None if quota == NO_QUOTA else quota * 1024
 
 
 def _moment(seconds: int | None) -> int | None:
