@@ -381,6 +381,11 @@ class LdapPort:
             raise ConstraintViolated(f"a directory has no objects of the kind {kind.__name__}")
         return table[kind]
 
+    def _written(self, kind: type[DirectoryObject]) -> Any:
+        if kind not in RIGHTS:
+            raise ConstraintViolated(f"a node writes queues and its queue manager; declare a {kind.__name__} instead")
+        return self._repository(kind)
+
     def _meant(self, found: Kind) -> Kind:
         """The object with its security descriptor as Message Queuing means it, which is what a node checks against."""
         rights = RIGHTS.get(type(found))
@@ -442,20 +447,17 @@ class LdapPort:
         return found
 
     def _create(self, wanted: DirectoryObject) -> DirectoryObject:
-        created: DirectoryObject = self._repository(type(wanted)).add(self._said(wanted))
+        created: DirectoryObject = self._written(type(wanted)).add(self._said(wanted))
         self._cache.put(self._meant(created))
         return created
 
     def _delete(self, unwanted: DirectoryObject) -> None:
-        self._repository(type(unwanted)).delete(unwanted)
+        self._written(type(unwanted)).delete(unwanted)
         if unwanted.identifier is not None:
             self._cache.forget(type(unwanted), unwanted.identifier)
 
     def _write(self, changed: DirectoryObject, attributes: Collection[str] | None) -> None:
-        if isinstance(changed, Enterprise):
-            self._service.write_enterprise(changed, attributes)
-        else:
-            self._repository(type(changed)).modify(self._said(changed), attributes)
+        self._written(type(changed)).modify(self._said(changed), attributes)
         if changed.identifier is not None:
             self._read(type(changed), (equals("identifier", changed.identifier),), None)
 

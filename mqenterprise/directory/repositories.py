@@ -66,7 +66,6 @@ Entity = TypeVar("Entity", bound=DirectoryObject)
 log = structlog.get_logger(__name__)
 
 PROBLEMS_KEPT: Final = 1000
-HIGHEST_COST: Final = 999_999
 LONGEST_COMPUTER_NAME: Final = 15
 """Characters of a NetBIOS name."""
 REMOTE_ACCESS: Final = 0x10
@@ -203,11 +202,18 @@ class Repository(Generic[Entity]):
                     raise HalfWritten(f"{row.name} of {dn} names {named!r}, which does not exist") from None
         return found[0] if row.required else tuple(found)
 
-    # Writing
+    def delete(self, entity: Entity) -> None:
+        """Delete it and what lies beneath it. Raises ``ObjectNotFound``."""
+        dn = self._located(entity)
+        self._gateway.writer.remove(dn, tree=True)
+        self._references.forget(dn)
+
+
+class WrittenRepository(Repository[Entity]):
+    """A kind that nodes and administrators write one by one. Declarations write the others through the gateway."""
 
     def add(self, entity: Entity) -> Entity:
         """Create it. Raises ``ObjectAlreadyExists``."""
-        self._check(entity)
         rows = [row for row in self.mapping.attributes if row.changes is not Changes.NEVER and not row.on_computer]
         attributes = {row.name: self._encoded(row, entity) for row in rows} | self._computed_attributes(entity)
         entry = self._create(entity, attributes)
@@ -216,24 +222,14 @@ class Repository(Generic[Entity]):
             raise HalfWritten(f"{entry.dn} was created and has no objectGUID")
         return replace(entity, identifier=guid_from_bytes(value), full_path=entry.dn)
 
-    def _check(self, entity: Entity) -> None:
-        """Refuse what no server refuses."""
-
     def _create(self, entity: Entity, attributes: Mapping[str, Values]) -> Entry:
         """Create the entry with these attributes, where 2.2.1 puts it."""
         raise NotImplementedError
 
     def modify(self, entity: Entity, attributes: Collection[str] | None = None) -> None:
         """Write the given fields. Without ``attributes``: read, compare and write the fields that differ."""
-        self._check(entity)
         dn = self._located(entity)
         self._write(dn, entity, self._different(entity, dn) if attributes is None else attributes)
-
-    def delete(self, entity: Entity) -> None:
-        """Delete it and what lies beneath it. Raises ``ObjectNotFound``."""
-        dn = self._located(entity)
-        self._gateway.writer.remove(dn, tree=True)
-        self._references.forget(dn)
 
     def _computed_attributes(self, entity: Entity) -> dict[str, Values]:
         """The attributes that more than one field makes."""
@@ -302,12 +298,6 @@ class EnterpriseRepository(Repository[Enterprise]):
 
     mapping = ENTERPRISE
 
-    def _located(self, entity: Enterprise) -> str:
-        return self._base()
-
-    def _create(self, entity: Enterprise, attributes: Mapping[str, Values]) -> Entry:
-        return self._gateway.writer.create(self._base(), ("top", self.mapping.object_class), attributes)
-
     def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
         return {"name": self._connection.root}  # 3.1.6.11.3.1
 
@@ -316,9 +306,6 @@ class SiteRepository(Repository[Site]):
     """Sites and foreign sites, under CN=Sites of the configuration."""
 
     mapping = SITE
-
-    def _create(self, entity: Site, attributes: Mapping[str, Values]) -> Entry:
-        return self._gateway.create_site(self._gateway.writer, entity.name, attributes)
 
     def _decoded(self, entry: Entry, attributes: Collection[str] | None, more: Mapping[str, Any]) -> Site:
         site = super()._decoded(entry, attributes, more)
@@ -338,19 +325,8 @@ class RoutingLinkRepository(Repository[RoutingLink]):
         either = f"(|(&(mSMQSite1={one})(mSMQSite2={two}))(&(mSMQSite1={two})(mSMQSite2={one})))"
         return self._connection.search(self._base(), f"(&(objectClass=mSMQSiteLink){either})", self.mapping.names(None))
 
-    def _create(self, entity: RoutingLink, attributes: Mapping[str, Values]) -> Entry:
-        sites = (entity.site1_identifier, entity.site2_identifier)
-        return self._gateway.create_link(self._gateway.writer, sites, attributes)
 
-    def _check(self, entity: RoutingLink) -> None:
-        """Check what MS-MQDMPR 3.1.1.8 says of a link."""
-        if not 1 <= entity.actual_cost <= HIGHEST_COST:
-            raise ConstraintViolated(f"the cost of a routing link is 1 to {HIGHEST_COST:,}, not {entity.actual_cost:,}")
-        if entity.site1_identifier == entity.site2_identifier:
-            raise ConstraintViolated("a routing link joins two different sites")
-
-
-class QueueRepository(Repository[Queue]):
+class QueueRepository(WrittenRepository[Queue]):
     """Public queues, each under the mSMQConfiguration object of its queue manager, which is notified of changes."""
 
     mapping = QUEUE
@@ -435,20 +411,12 @@ class UserRepository(Repository[User]):
         account = entry.first("sAMAccountName") or entry.first("cn")
         return {"name": account.decode() if account else name_of(entry.dn)}
 
-    def add(self, entity: User) -> User:
-        return replace(self.at(str(super().add(entity).full_path)), annotation=entity.annotation)
-
-    def _create(self, entity: User, attributes: Mapping[str, Values]) -> Entry:
-        if entity.security_identifier is not None and not self._connection.dialect.gives_guid:
-            attributes = {**attributes, "objectSid": (entity.security_identifier,)}
-        return self._gateway.create_user(self._gateway.writer, entity.name, entity.name, attributes)
-
     def list(self, *filters: Filter, attributes: Collection[str] | None = None) -> Iterator[User]:
         """All users. A computer is a user to the schema and not to us."""
         return (user for user in super().list(*filters, attributes=attributes) if not user.name.endswith("$"))
 
 
-class QueueManagerRepository(Repository[QueueManager]):
+class QueueManagerRepository(WrittenRepository[QueueManager]):
     """Queue managers: a computer, its mSMQConfiguration object, and an mSMQSettings object for each site it serves."""
 
     mapping = QUEUE_MANAGER

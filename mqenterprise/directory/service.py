@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ from mqenterprise.directory.change_notices import ChangeNotices
 from mqenterprise.directory.errors import HalfWritten, ObjectAlreadyExists, ObjectNotFound
 from mqenterprise.directory.forest import connection_of
 from mqenterprise.directory.gateway import Gateway
+from mqenterprise.directory.mapping import ENTERPRISE, default_of
 from mqenterprise.directory.names import name_of, split_dn
 from mqenterprise.directory.references import References
 from mqenterprise.directory.repositories import (
@@ -23,6 +24,7 @@ from mqenterprise.directory.repositories import (
 )
 from mqenterprise.directory.settings import DirectorySettings
 from qmnode.directory.port import Enterprise
+from qmnode.objects.rows import Changes
 
 
 class EnterpriseDirectory:
@@ -60,10 +62,6 @@ class EnterpriseDirectory:
         """The one Enterprise object. Raises ``ObjectNotFound`` when the directory was not prepared."""
         return self._enterprises.at(self.connection.dialect.contexts.enterprise)
 
-    def write_enterprise(self, enterprise: Enterprise, attributes: Collection[str] | None = None) -> None:
-        """Write the enterprise's settings."""
-        self._enterprises.modify(enterprise, attributes)
-
     def prepare(self) -> Enterprise:
         """Create the containers and Enterprise object that the server lacks. Idempotent. Active Directory has them."""
         contexts = self.connection.dialect.contexts
@@ -80,7 +78,9 @@ class EnterpriseDirectory:
         try:
             return self.enterprise()
         except ObjectNotFound:
-            self._enterprises.add(Enterprise())
+            rows = [row for row in ENTERPRISE.attributes if row.changes is not Changes.NEVER]
+            defaults = {row.name: row.codec.encode(default_of(Enterprise, row.field)) for row in rows}
+            self.gateway.writer.create(contexts.enterprise, ("top", ENTERPRISE.object_class), defaults)
             return self.enterprise()
 
     def half_written(self) -> tuple[HalfWritten, ...]:

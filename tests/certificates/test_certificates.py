@@ -27,6 +27,7 @@ from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
+from tests.lab.directory_objects import create
 from tests.security.keys import private_key
 from tests.security.messages import DAY, DESTINATION, NOW, SOURCE, certificate, message, on_the_wire
 
@@ -47,7 +48,7 @@ def user(directory: EnterpriseDirectory, fresh_name: Named) -> User:
     name = fresh_name("signer")
     number = int("".join(filter(str.isdigit, name)))
     sid = bytes.fromhex("010500000000000515000000010203040506070809101112") + (5000 + number).to_bytes(4, "little")
-    return directory.users.add(User(name=name, security_identifier=sid))
+    return create(directory, User(name=name, security_identifier=sid))
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ class TestRegistry:
     def test_a_certificate_belongs_to_one_user(
         self, registry: CertificateRegistry, user: User, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
-        other = directory.users.add(User(name=fresh_name("signer")))
+        other = create(directory, User(name=fresh_name("signer")))
         registry.register(user.name, certificate(1024, 3))
         with pytest.raises(CertificateError, match=user.name):
             registry.register(other.name, certificate(1024, 3))
@@ -146,7 +147,7 @@ class TestNodes:
         encoded = certificate(1024, 5)
         registry.register(user.name, encoded)
         sid = user.security_identifier or b""
-        other = directory.users.add(User(name=fresh_name("signer"), security_identifier=sid[:-1] + b"\x01"))
+        other = create(directory, User(name=fresh_name("signer"), security_identifier=sid[:-1] + b"\x01"))
         found = directory.users.find(other.name)
         assert found is not None
         verdict = await self.judged(nodes, found.security_identifier or b"", encoded, 5, NOW)

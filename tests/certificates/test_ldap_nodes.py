@@ -30,6 +30,7 @@ from qmnode.structures.sid import EVERYONE, Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.certificates.enterprise import ACCOUNT, ADMIN, ALICE
 from tests.keys.processes import PROJECT, QUEUE, NodeProcess, ReplicatedDirectory
+from tests.lab.directory_objects import create
 from tests.lab.groups import Groups
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ async def enterprise(
 ) -> AsyncIterator[Enterprise]:
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(EnterpriseDirectory(slapd.client_settings()))
-        user = directory.users.add(User(name=ACCOUNT, security_identifier=ALICE.write()))
+        user = create(directory, User(name=ACCOUNT, security_identifier=ALICE.write()))
         stack.callback(directory.users.delete, user)
         enterprise = Enterprise(directory, tmp_path, fresh_name)
         for node in (enterprise.one, enterprise.two):

@@ -10,6 +10,7 @@ import yaml
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from tests.collection.test_ansible import run
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ MODULES = (
 @pytest.fixture
 def planted(directory: EnterpriseDirectory, fresh_name: Callable[[str], str]) -> Iterator[str]:
     """A directory in which every text is a template; the name of a host that is none."""
-    sites = [directory.sites.add(Site(name=name)) for name in (TEMPLATE, fresh_name("Plain"))]
+    sites = [create(directory, Site(name=name)) for name in (TEMPLATE, fresh_name("Plain"))]
     first, second = (site.identifier for site in sites)
     assert first is not None and second is not None
     host = fresh_name("host")
@@ -53,9 +54,9 @@ def planted(directory: EnterpriseDirectory, fresh_name: Callable[[str], str]) ->
     )
     assert bad.identifier is not None
     link = RoutingLink(site1_identifier=first, site2_identifier=second, actual_cost=1, description=TEMPLATE)
-    made = directory.routing_links.add(link)
+    made = create(directory, link)
     queue = directory.queues.add(Queue(pathname=f"{host}\\{TEMPLATE}", label=TEMPLATE))
-    user = directory.users.add(User(name=TEMPLATE))
+    user = create(directory, User(name=TEMPLATE))
     yield host
     directory.queues.delete(queue)
     directory.users.delete(user)

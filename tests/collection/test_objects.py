@@ -10,6 +10,7 @@ import pytest
 
 from qmnode.directory.port import Queue, QueueManager, Site
 from tests.collection.conftest import ModuleFailed
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ class TestSite:
         self, modules: Modules, directory: EnterpriseDirectory, fresh_name: Names
     ) -> None:
         name = fresh_name("Theirs")
-        directory.sites.add(Site(name=name))
+        create(directory, Site(name=name))
 
         with pytest.raises(ModuleFailed, match="was not made by this tool"):
             modules.run("site", name=name, state="absent")

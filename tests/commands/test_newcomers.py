@@ -22,6 +22,7 @@ import qmnode.cli
 from mqenterprise.directory.admission import admit
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, Site
+from tests.lab.directory_objects import create
 from tests.lab.nodes import PROJECT, NodeProcess
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class Desk:
         (here / "full.yaml").write_text(f"data: {here}/full/data\n")
         (here / "keys.yaml").write_text(f"directory: {here}/no-node\n")
         with EnterpriseDirectory(slapd.client_settings()) as directory:
-            site = directory.sites.add(Site(name="Newcomers"))
+            site = create(directory, Site(name="Newcomers"))
             assert site.identifier is not None
             directory.queue_managers.add(
                 QueueManager(computer_name="newcomer", site_identifier_list=(site.identifier,))

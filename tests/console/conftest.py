@@ -26,6 +26,7 @@ from qmnode.directory.port import QueueManager, RoutingLink, Site
 from qmnode.structures.guid import Guid
 from tests.directory.test_commands import written_settings
 from tests.lab.addresses import HOST, free_alias, free_port
+from tests.lab.directory_objects import create
 from tests.lab.nodes import PROJECT, NodeProcess
 from tests.lab.waiting import wait_until
 from tests.management.conftest import write_certificate
@@ -225,20 +226,21 @@ def declare(directory: EnterpriseDirectory, machines: dict[str, str]) -> None:
     """Two sites with a link between them, and these machines with their sites."""
     sites = {}
     for name in ("Amsterdam", "Berlin"):
-        sites[name] = directory.sites.add(Site(name=name)).identifier
+        sites[name] = create(directory, Site(name=name)).identifier
     managers = {
         name: directory.queue_managers.add(
             QueueManager(computer_name=name, site_identifier_list=(_known(sites[site]),), routing_server=True)
         )
         for name, site in machines.items()
     }
-    directory.routing_links.add(
+    create(
+        directory,
         RoutingLink(
             site1_identifier=_known(sites["Amsterdam"]),
             site2_identifier=_known(sites["Berlin"]),
             actual_cost=5,
             site_gate_identifier_list=tuple(_known(managers[name].identifier) for name in ("ALPHA", "BETA")),
-        )
+        ),
     )
 
 

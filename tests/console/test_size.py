@@ -22,6 +22,7 @@ from tests.console.browser import browser, done, person
 from tests.console.conftest import TOKENS, ConsoleLab
 from tests.directory.test_commands import written_settings
 from tests.lab.addresses import HOST, free_port
+from tests.lab.directory_objects import create
 from tests.lab.waiting import wait_until
 from tests.management.conftest import write_certificate
 
@@ -120,7 +121,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) ->
     lab = ConsoleLab(folder, {})
     try:
         with EnterpriseDirectory(slapd.client_settings()) as directory:
-            site = directory.sites.add(Site(name="Utrecht")).identifier
+            site = create(directory, Site(name="Utrecht")).identifier
             assert site is not None
             for machine in machines:
                 directory.queue_managers.add(QueueManager(computer_name=machine, site_identifier_list=(site,)))

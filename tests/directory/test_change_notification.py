@@ -16,6 +16,7 @@ from qmnode.directory import membership
 from qmnode.directory.port import QueueManager, Site
 from qmnode.settings.node import DirectoryMembershipSettings
 from tests.directory.test_membership import node_settings, running
+from tests.lab.directory_objects import create
 from tests.lab.waiting import until
 from tests.transport.conftest import loopback_address, settings_of
 
@@ -49,7 +50,7 @@ async def test_a_change_made_with_mqenterprise_reaches_its_queue_manager(
     monkeypatch.setattr(membership, "LOOK", 0.2)
     names = {"sender": fresh_name("SEND"), "owner": fresh_name("OWN")}
     nodes = {}
-    site = directory.sites.add(Site(name=fresh_name("Site"))).identifier
+    site = create(directory, Site(name=fresh_name("Site"))).identifier
     assert site is not None
     for role, name in names.items():
         (tmp_path / role).mkdir()

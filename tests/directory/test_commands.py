@@ -24,6 +24,7 @@ from mqenterprise.directory.names import parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager, Site
 from tests.lab.addresses import free_alias
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ class TestPrivateDirectory:
         assert f"dc=acme,dc=internal answers on ldaps://{host}:6360" in first.stdout
         embedded = EmbeddedDirectory(open_folder / "state")
         with EnterpriseDirectory(embedded.client_settings()) as directory:
-            directory.sites.add(Site(name="Hamburg"))
+            create(directory, Site(name="Hamburg"))
         again = run("directory", "up", *private)  # running already
         assert again.returncode == 0
         settings = again.stdout.partition("other commands name it with --directory ")[2].strip()
@@ -109,7 +110,7 @@ class TestPrivateDirectory:
         run("directory", "up", *private, "--host", free_alias([6360]))
         embedded = EmbeddedDirectory(open_folder / "state")
         with EnterpriseDirectory(embedded.client_settings()) as directory:
-            before = directory.sites.add(Site(name="Grüne Straße, Süd+West"))
+            before = create(directory, Site(name="Grüne Straße, Süd+West"))
         archive = open_folder / "backup.tar.gz"
 
         saved = run("directory", "backup", archive, *private)

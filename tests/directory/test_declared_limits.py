@@ -16,6 +16,7 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
 from tests.directory.test_membership import installed as installed
 from tests.directory.test_membership import node_settings, running
+from tests.lab.directory_objects import change
 from tests.lab.nodes import running_node
 from tests.lab.waiting import until, wait_until
 
@@ -171,7 +172,7 @@ async def test_limits_outlive_a_restart_without_the_directory(
             found = directory.queue_managers.find(computer)
             assert found is not None
             directory.queue_managers.modify(replace(found, queue_manager_quota=64), ("queue_manager_quota",))
-            directory.write_enterprise(replace(before, default_time_to_live=3600), ("default_time_to_live",))
+            change(directory, before, default_time_to_live=3600)
 
             async def limits() -> bool:
                 status = await service.manager.status()
@@ -183,4 +184,4 @@ async def test_limits_outlive_a_restart_without_the_directory(
         async with running(settings) as service:
             assert await limits()
     finally:
-        directory.write_enterprise(before, ("default_time_to_live",))
+        change(directory, before, default_time_to_live=before.default_time_to_live)

@@ -29,6 +29,7 @@ from mqenterprise.directory.errors import (
 )
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import DirectoryOperationResult, Queue, QueueManager, Site, User
+from tests.lab.directory_objects import create
 from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
 from tests.lab.site_settings import site_settings
 
@@ -183,7 +184,7 @@ class TestFailOver:
             servers=(f"ldaps://127.0.0.1:{relay.port}", direct), tls_name=host, page_size=2
         )
         with EnterpriseDirectory(settings) as directory:
-            names = {directory.sites.add(Site(name=fresh_name("Many"))).name for _ in range(6)}
+            names = {create(directory, Site(name=fresh_name("Many"))).name for _ in range(6)}
             found = []
             for site in directory.sites.list():
                 found.append(site.name)
@@ -204,7 +205,7 @@ class TestUnknownOutcome:
         relayed.enterprise()
         relay.swallow_next_answer()
 
-        site = relayed.sites.add(Site(name=name))
+        site = create(relayed, Site(name=name))
 
         assert relay.swallowed.is_set()
         found = directory.sites.find(name)
@@ -220,12 +221,12 @@ class TestUnknownOutcome:
     ) -> None:
         """The server is asked before it has done the first request, and refuses the repeated one."""
         name = fresh_name("Late")
-        relayed.sites.add(Site(name=fresh_name("Before")))  # what an addition asks first is known from now on
+        create(relayed, Site(name=fresh_name("Before")))  # what an addition asks first is known from now on
         really, answers = relayed.connection._is_added, [False]
         monkeypatch.setattr(relayed.connection, "_is_added", lambda *of: answers.pop() if answers else really(*of))
         relay.swallow_next_answer()
 
-        site = relayed.sites.add(Site(name=name))
+        site = create(relayed, Site(name=name))
 
         found = directory.sites.find(name)
         assert not answers and found is not None and found.identifier == site.identifier
@@ -233,7 +234,7 @@ class TestUnknownOutcome:
     def test_a_delete_that_took_effect_is_done(
         self, relayed: EnterpriseDirectory, relay: Relay, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
-        user = directory.users.add(User(name=fresh_name("gone")))
+        user = create(directory, User(name=fresh_name("gone")))
         relayed.enterprise()
         relay.swallow_next_answer()
 
@@ -245,7 +246,7 @@ class TestUnknownOutcome:
     def test_a_change_that_took_effect_is_done(
         self, relayed: EnterpriseDirectory, relay: Relay, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Changed")))
+        site = create(directory, Site(name=fresh_name("Changed")))
         relayed.enterprise()
         relay.swallow_next_answer()
 
@@ -260,7 +261,7 @@ class TestUnknownOutcome:
     ) -> None:
         name = fresh_name("Perhaps")
         dn = f"CN={name},{relayed.connection.dialect.contexts.sites}"
-        relayed.sites.add(Site(name=fresh_name("Before")))  # what an addition asks first is known from now on
+        create(relayed, Site(name=fresh_name("Before")))  # what an addition asks first is known from now on
         broken = relayed.connection.pool.fail
 
         def fail_and_cut(url: str) -> None:
@@ -276,7 +277,7 @@ class TestUnknownOutcome:
 
 class TestConditions:
     def test_compare_and_set(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Site"), annotation="one"))
+        site = create(directory, Site(name=fresh_name("Site"), annotation="one"))
         dn = str(site.full_path)
 
         def swap(old: bytes, new: bytes) -> None:
@@ -368,7 +369,7 @@ class TestHalfWritten:
     def test_settings_that_a_cut_left_out_are_completed(
         self, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Site")))
+        site = create(directory, Site(name=fresh_name("Site")))
         assert site.identifier is not None
         server = directory.queue_managers.add(
             QueueManager(computer_name=fresh_name("NODE"), site_identifier_list=(site.identifier,), routing_server=True)

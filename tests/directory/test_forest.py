@@ -28,6 +28,7 @@ from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, equals
 from qmnode.node import QueueManager as Node
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import guid_to_text, new_guid
+from tests.lab.directory_objects import create
 from tests.lab.servers import start_slapd
 from tests.transport.conftest import loopback_address, settings_of
 
@@ -108,11 +109,9 @@ def test_a_gate_of_the_other_domain_is_a_site_gate_of_a_link(
 ) -> None:
     """The gate is entered by hand: Samba refuses values that name objects which it does not hold."""
     gate = forest.child.queue_managers.add(QueueManager(computer_name=fresh_name("GATE"), routing_server=True))
-    sites = [forest.root.sites.add(Site(name=fresh_name("Site"))).identifier for _ in range(2)]
+    sites = [create(forest.root, Site(name=fresh_name("Site"))).identifier for _ in range(2)]
     assert gate.identifier is not None and sites[0] is not None and sites[1] is not None
-    link = forest.root.routing_links.add(
-        RoutingLink(site1_identifier=sites[0], site2_identifier=sites[1], actual_cost=1)
-    )
+    link = create(forest.root, RoutingLink(site1_identifier=sites[0], site2_identifier=sites[1], actual_cost=1))
     domain_controller.change_by_hand(
         str(link.full_path), "modify", "add: mSMQSiteGates", f"mSMQSiteGates: {gate.full_path}"
     )
@@ -139,7 +138,7 @@ async def test_messages_go_to_a_public_queue_of_the_other_domain_also_while_its_
 ) -> None:
     addresses = {fresh_name("HERE"): loopback_address(), fresh_name("THERE"): loopback_address()}
     here, there = addresses
-    site = forest.root.sites.add(Site(name=fresh_name("Site"))).identifier
+    site = create(forest.root, Site(name=fresh_name("Site"))).identifier
     assert site is not None
     forest.child.queue_managers.add(QueueManager(computer_name=there, qualified_computer_name=addresses[there]))
     there_now = forest.root.queue_managers.find(there)

@@ -19,6 +19,7 @@ from mqenterprise.directory.errors import AccessRefused
 from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site
+from tests.lab.directory_objects import create
 from tests.lab.samba import PASSWORD
 from tests.lab.site_settings import site_settings
 
@@ -115,17 +116,15 @@ def test_a_queue_is_seen_by_all_and_its_creators(lab: Lab, fresh_name: Named) ->
 
 
 def test_a_site_is_seen_by_all_and_its_creators(lab: Lab, fresh_name: Named) -> None:
-    made = lab.directory.sites.add(Site(name=fresh_name("Site")))
+    made = create(lab.directory, Site(name=fresh_name("Site")))
 
     assert lab.entries(str(made.full_path)) == [f"A;;{READ};;;WD", f"A;;{FULL};;;{CREATOR}"]
 
 
 def test_links_and_settings_have_the_lists_of_their_classes(lab: Lab, fresh_name: Named) -> None:
-    sites = [lab.directory.sites.add(Site(name=fresh_name("Site"))).identifier for _ in range(2)]
+    sites = [create(lab.directory, Site(name=fresh_name("Site"))).identifier for _ in range(2)]
     assert sites[0] is not None and sites[1] is not None
-    link = lab.directory.routing_links.add(
-        RoutingLink(site1_identifier=sites[0], site2_identifier=sites[1], actual_cost=1)
-    )
+    link = create(lab.directory, RoutingLink(site1_identifier=sites[0], site2_identifier=sites[1], actual_cost=1))
     router = lab.directory.queue_managers.add(
         QueueManager(computer_name=fresh_name("SD"), routing_server=True, site_identifier_list=(sites[0],))
     )

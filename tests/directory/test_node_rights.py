@@ -26,6 +26,7 @@ from qmnode.structures.guid import new_guid
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.keys.lab import Bench as KeyBench
+from tests.lab.directory_objects import create
 from tests.lab.servers import start_slapd
 
 if TYPE_CHECKING:
@@ -105,17 +106,15 @@ def computer_of(node: QueueManager) -> str:
 @pytest.fixture(scope="module")
 def lab(slapd: EmbeddedDirectory) -> Iterator[Lab]:
     with EnterpriseDirectory(slapd.client_settings()) as administrator:
-        sites = [administrator.sites.add(Site(name=name)) for name in ("Rights1", "Rights2")]
+        sites = [create(administrator, Site(name=name)) for name in ("Rights1", "Rights2")]
         me, other = (
             administrator.queue_managers.add(QueueManager(computer_name=name)) for name in ("RIGHTS1", "RIGHTS2")
         )
         administrator.queue_managers.set_password(me, SECRET)
         ends = [site.identifier for site in sites]
         assert ends[0] is not None and ends[1] is not None
-        link = administrator.routing_links.add(
-            RoutingLink(site1_identifier=ends[0], site2_identifier=ends[1], actual_cost=1)
-        )
-        user = administrator.users.add(User(name="rights-boss", security_identifier=ADMINISTRATOR))
+        link = create(administrator, RoutingLink(site1_identifier=ends[0], site2_identifier=ends[1], actual_cost=1))
+        user = create(administrator, User(name="rights-boss", security_identifier=ADMINISTRATOR))
         queues = [administrator.queues.add(Queue(pathname=f"{each.computer_name}\\kept")) for each in (me, other)]
         group = f"rights-members-{new_guid().hex()[:8]}"
         members = f"CN={group},{administrator.connection.dialect.contexts.users}"
@@ -331,7 +330,7 @@ class TestWhatItMustWrite:
 
 def test_a_security_identifier_is_there_once(lab: Lab) -> None:
     with pytest.raises(ConstraintViolated):
-        lab.administrator.users.add(User(name="rights-twin", security_identifier=ADMINISTRATOR))
+        create(lab.administrator, User(name="rights-twin", security_identifier=ADMINISTRATOR))
     with pytest.raises(ConstraintViolated):
         lab.administrator.connection.modify(lab.members, [Change(ChangeKind.REPLACE, "objectSid", (ADMINISTRATOR,))])
 

@@ -15,6 +15,7 @@ from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.notification import Changed, ChangeKind, Watcher
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import DirectoryOperationError, Queue, QueueManager, Site, equals
+from tests.lab.directory_objects import create
 from tests.lab.silence import Relay
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_what_is_created_changed_and_deleted_is_told(
     directory.queues.modify(replace(made, label="new"), ("label",))
     next_of(told, ChangeKind.CHANGED, made.identifier)
 
-    site = directory.sites.add(Site(name=fresh_name("Site")))
+    site = create(directory, Site(name=fresh_name("Site")))
     next_of(told, ChangeKind.CHANGED, site.identifier)
 
     directory.queues.delete(made)
@@ -88,10 +89,10 @@ def test_what_is_created_changed_and_deleted_is_told(
 def test_what_changed_while_the_connection_was_broken_is_told_afterwards(
     told: queue.Queue[Changed], directory: EnterpriseDirectory, relay: Relay, fresh_name: Named
 ) -> None:
-    before = directory.sites.add(Site(name=fresh_name("Site")))
+    before = create(directory, Site(name=fresh_name("Site")))
     next_of(told, ChangeKind.CHANGED, before.identifier)
     relay.cut()
-    during = directory.sites.add(Site(name=fresh_name("Site")))
+    during = create(directory, Site(name=fresh_name("Site")))
     directory.sites.delete(before)
 
     relay.mend()

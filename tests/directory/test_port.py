@@ -38,6 +38,7 @@ from qmnode.directory.port import (
 )
 from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
 from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text, new_guid
+from tests.lab.directory_objects import change, create
 from tests.lab.silence import Relay, SilentServer
 
 if TYPE_CHECKING:
@@ -149,13 +150,13 @@ class TestEvents:
     async def test_every_kind_is_read(
         self, port: LdapPort, directory: EnterpriseDirectory, node: QueueManager, fresh_name: Named
     ) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Site")))
-        other = directory.sites.add(Site(name=fresh_name("Site")))
+        site = create(directory, Site(name=fresh_name("Site")))
+        other = create(directory, Site(name=fresh_name("Site")))
         assert site.identifier is not None and other.identifier is not None
-        link = directory.routing_links.add(
-            RoutingLink(site1_identifier=site.identifier, site2_identifier=other.identifier, actual_cost=3)
+        link = create(
+            directory, RoutingLink(site1_identifier=site.identifier, site2_identifier=other.identifier, actual_cost=3)
         )
-        user = directory.users.add(User(name=fresh_name("user")))
+        user = create(directory, User(name=fresh_name("user")))
 
         assert (await port.read_directory(Enterprise)).identifier == directory.enterprise().identifier
         assert (await port.read_directory(Site, [equals("name", site.name)])).identifier == site.identifier
@@ -464,8 +465,8 @@ class TestUpkeep:
     async def test_initialisation_timers_and_catching_up(
         self, port: LdapPort, directory: EnterpriseDirectory, relay: Relay, clock: Clock, fresh_name: Named
     ) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Site")))
-        other = directory.sites.add(Site(name=fresh_name("Site")))
+        site = create(directory, Site(name=fresh_name("Site")))
+        other = create(directory, Site(name=fresh_name("Site")))
         assert site.identifier is not None and other.identifier is not None
         gate = directory.queue_managers.add(
             QueueManager(computer_name=fresh_name("GATE"), site_identifier_list=(site.identifier,), routing_server=True)
@@ -479,14 +480,15 @@ class TestUpkeep:
         assert set(upkeep.view.sites) == {site.identifier}
         assert upkeep.view.enterprise is not None
         assert upkeep.view.site_gates[site.identifier] == {}
-        directory.sites.modify(replace(site, inter_site_replication_interval=99))
-        directory.routing_links.add(
+        change(directory, site, inter_site_replication_interval=99)
+        create(
+            directory,
             RoutingLink(
                 site1_identifier=site.identifier,
                 site2_identifier=other.identifier,
                 actual_cost=1,
                 site_gate_identifier_list=(gate.identifier,),
-            )
+            ),
         )
 
         clock.now += 3600

@@ -24,6 +24,7 @@ from qmnode.directory.port import Queue, QueueManager, Site
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.security_descriptor import AceType, Acl, ObjectEntry, SecurityDescriptor, allow, deny
 from qmnode.structures.sid import AUTHENTICATED_USERS, EVERYONE, Sid
+from tests.lab.directory_objects import change, create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +121,7 @@ class TestNodes:
         fresh_name: Named,
     ) -> None:
         mine, other = nodes
-        site = directory.sites.add(Site(name=fresh_name("Site")))
+        site = create(directory, Site(name=fresh_name("Site")))
         assert mine.identifier is not None and other.identifier is not None
         assert as_node.sites.find(site.name) is not None
         assert as_node.queue_managers.get(other.identifier).computer_name == other.computer_name
@@ -141,7 +142,7 @@ class TestNodes:
         fresh_name: Named,
     ) -> None:
         _, other = nodes
-        site = directory.sites.add(Site(name=fresh_name("Site")))
+        site = create(directory, Site(name=fresh_name("Site")))
         queue = directory.queues.add(Queue(pathname=f"{other.computer_name}\\orders"))
         computer = str(other.full_path).partition(",")[2]
         stolen = replace(other, public_encryption_key_list=b"my key")
@@ -155,9 +156,9 @@ class TestNodes:
             lambda: as_node.queues.delete(queue),
             lambda: as_node.connection.delete(computer, tree=True),
             lambda: as_node.connection.set_password(computer, "Taken-Over-1"),
-            lambda: as_node.sites.add(Site(name=fresh_name("Site"))),
-            lambda: as_node.sites.modify(replace(site, foreign_site=True), ("foreign_site",)),
-            lambda: as_node.write_enterprise(replace(as_node.enterprise(), default_time_to_live=1)),
+            lambda: create(as_node, Site(name=fresh_name("Site"))),
+            lambda: change(as_node, site, foreign_site=True),
+            lambda: change(as_node, as_node.enterprise(), default_time_to_live=1),
             lambda: as_node.queue_managers.add(QueueManager(computer_name=fresh_name("NODE"))),
         ):
             with pytest.raises(AccessRefused):
@@ -262,7 +263,7 @@ class TestBinds:
 
         with EnterpriseDirectory(settings) as directory:
             enterprise = directory.enterprise()
-            directory.write_enterprise(enterprise, ("default_time_to_live",))
+            change(directory, enterprise, default_time_to_live=enterprise.default_time_to_live)
 
     @pytest.mark.one_server(reason="only a domain controller gives tickets")
     def test_a_kerberos_ticket_is_enough(

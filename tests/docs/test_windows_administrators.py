@@ -21,6 +21,7 @@ import mqenterprise.cli
 import qmnode.cli
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, Site, User
+from tests.lab.directory_objects import create
 from tests.lab.nodes import launch
 from tests.lab.waiting import wait_until
 
@@ -112,11 +113,11 @@ class Desk:
 def desk(slapd: EmbeddedDirectory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     settings = slapd.client_settings()
     with EnterpriseDirectory(settings) as directory:
-        site = directory.sites.add(Site(name="Here"))
+        site = create(directory, Site(name="Here"))
         assert site.identifier is not None
         directory.queue_managers.add(QueueManager(computer_name="shop", site_identifier_list=(site.identifier,)))
         sid = bytes.fromhex("0105000000000005150000000102030405060708091011125a040000")
-        directory.users.add(User(name="Order Desk", security_identifier=sid))
+        create(directory, User(name="Order Desk", security_identifier=sid))
     values = settings.model_dump(mode="json", exclude_none=True)
     if settings.password is not None:
         values["password"] = settings.password.get_secret_value()

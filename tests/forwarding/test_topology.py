@@ -30,6 +30,7 @@ from qmnode.directory.port import (
 from qmnode.routing.router import Rule
 from qmnode.structures.guid import Guid, new_guid
 from tests.forwarding.enterprise import Directory, Machine
+from tests.lab.directory_objects import create
 from tests.lab.servers import DirectoryServer
 from tests.lab.waiting import eventually
 
@@ -219,7 +220,7 @@ async def test_a_large_enterprise_is_read_without_stalling_the_event_loop() -> N
 async def test_it_follows_a_directory_server(
     directory: EnterpriseDirectory, directory_server: DirectoryServer, tmp_path: Path, fresh_name: Callable[[str], str]
 ) -> None:
-    south, north = (directory.sites.add(directory_port.Site(name=fresh_name(name))) for name in ("SOUTH", "NORTH"))
+    south, north = (create(directory, directory_port.Site(name=fresh_name(name))) for name in ("SOUTH", "NORTH"))
 
     def add(name: str, site: directory_port.Site, routing_server: bool = False) -> Guid:
         return _identifier(

@@ -17,6 +17,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.settings import KeySettings, load_key_settings
 from qmnode.directory.port import QueueManager, User
 from qmnode.settings.node import NodeSettings
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
     from mqenterprise.directory.embedded import EmbeddedDirectory
@@ -56,7 +57,7 @@ def test_the_commands_do_what_is_said(
     Path("keys.yaml").write_text(yaml.safe_dump(yaml.safe_load(settings("keys.yaml")) | short))
     with EnterpriseDirectory(administrator) as directory:
         node = directory.queue_managers.add(QueueManager(computer_name="ALPHA"))
-        user = directory.users.add(User(name="alice"))
+        user = create(directory, User(name="alice"))
         try:
             for line in COMMANDS:
                 registered = list(CertificateRegistry(directory).list("alice"))

@@ -17,6 +17,7 @@ from mqenterprise.keys.publication import Publication
 from qmnode.directory.port import QueueManager, Site
 from qmnode.security.key_ring import KeyPurpose
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
+from tests.lab.directory_objects import create
 from tests.security.messages import encryption_pair
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class TestPublication:
         assert publication.read(found).fingerprints == {encryption_pair(number=1).fingerprint}
 
     def test_nodes_are_chosen_by_site_and_by_name(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Keysite")))
+        site = create(directory, Site(name=fresh_name("Keysite")))
         assert site.identifier is not None
         name = fresh_name("KEYS")
         directory.queue_managers.add(QueueManager(computer_name=name, site_identifier_list=(site.identifier,)))
@@ -207,7 +208,7 @@ class TestCommands:
     def test_a_misspelt_node_or_site_is_told_with_the_nearest(
         self, commands: Commands, directory: EnterpriseDirectory, fresh_name: Named
     ) -> None:
-        site = directory.sites.add(Site(name=fresh_name("Bremen"))).name
+        site = create(directory, Site(name=fresh_name("Bremen"))).name
         name = directory.queue_managers.add(QueueManager(computer_name=fresh_name("warehouse"))).computer_name
         assert f"did you mean {name}?" in commands("keys", "rotate", f"x{name}", code=1)
         assert f"did you mean {site}?" in commands("keys", "rotate", "--site", f"x{site}", code=1)

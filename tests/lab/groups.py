@@ -11,6 +11,7 @@ from mqenterprise.directory.names import child
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import User
 from qmnode.structures.sid import Sid
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ class Groups:
     def user(self) -> tuple[str, bytes]:
         """A new user's name and SID."""
         identifier = None if self._gives_sids else self._identifier()
-        user = self.directory.users.add(User(name=self._name("user"), security_identifier=identifier))
+        user = create(self.directory, User(name=self._name("user"), security_identifier=identifier))
         assert user.full_path is not None
         return user.full_path, user.security_identifier
 

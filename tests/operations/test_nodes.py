@@ -11,6 +11,7 @@ from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.nodes import Node, chosen_nodes
 from mqenterprise.operations.settings import NodeSettings, OperationsSettings, split_address
 from qmnode.directory.port import QueueManager, Site
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ def test_machines_are_those_of_the_directory_by_site_and_by_name(
     directory: EnterpriseDirectory, fresh_name: Callable[[str], str]
 ) -> None:
     site = fresh_name("Bremen")
-    within = directory.sites.add(Site(name=site)).identifier
+    within = create(directory, Site(name=site)).identifier
     assert within is not None
     names = [fresh_name(name) for name in ("ops-a", "ops-b", "ops-c")]
     for name, foreign in zip(names, (False, False, True), strict=True):

@@ -18,6 +18,7 @@ from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from qmnode.errors import ConfigurationError
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.sid import Sid
+from tests.lab.directory_objects import create
 from tests.lab.servers import DirectoryServer
 
 Named = Callable[[str], str]
@@ -54,21 +55,22 @@ def only(rows: list[dict[str, Any]], **facts: object) -> dict[str, Any]:
 def test_every_table_tells_what_the_directory_holds(
     directory: EnterpriseDirectory, options: dict[str, str], fresh_name: Named, tmp_path: Path, spark: SparkSession
 ) -> None:
-    one = directory.sites.add(Site(name=fresh_name("Spark")))
-    two = directory.sites.add(Site(name=fresh_name("Spark"), foreign_site=True))
+    one = create(directory, Site(name=fresh_name("Spark")))
+    two = create(directory, Site(name=fresh_name("Spark"), foreign_site=True))
     assert one.identifier is not None
     assert two.identifier is not None
     node = directory.queue_managers.add(
         QueueManager(computer_name=fresh_name("SPARK"), site_identifier_list=(one.identifier,), routing_server=True)
     )
     assert node.identifier is not None
-    directory.routing_links.add(
+    create(
+        directory,
         RoutingLink(
             site1_identifier=one.identifier,
             site2_identifier=two.identifier,
             actual_cost=7,
             site_gate_identifier_list=(node.identifier,),
-        )
+        ),
     )
     directory.queues.add(
         Queue(pathname=f"{node.computer_name}\\orders", label="Aufträge", quota=10, transactional=True)
@@ -98,7 +100,7 @@ def test_certificates_and_keys_are_told_with_their_ends(
     directory: EnterpriseDirectory, options: dict[str, str], fresh_name: Named, tmp_path: Path
 ) -> None:
     sid = bytes.fromhex("010500000000000515000000010203040506070809101112") + (8123).to_bytes(4, "little")
-    user = directory.users.add(User(name=fresh_name("spark"), security_identifier=sid))
+    user = create(directory, User(name=fresh_name("spark"), security_identifier=sid))
     made = make_internal(user.name, tmp_path / "key", time.time(), 30, 2048)
     CertificateRegistry(directory).register(user.name, made.encoded)
     row = only(read(options, "certificates"), user=user.name)

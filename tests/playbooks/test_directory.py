@@ -27,6 +27,7 @@ from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Site
 from tests.lab import compiled
+from tests.lab.directory_objects import create
 from tests.lab.enterprise import DIRECTORY_PORT, PLAYBOOKS, PROJECT, LoopbackHosts, RealHosts
 from tests.lab.hosts import why_no_hosts
 from tests.lab.waiting import wait_until
@@ -143,7 +144,7 @@ def is_seen(servers: Servers, host: str, name: str) -> bool:
 
 def add(servers: Servers, host: str, name: str) -> None:
     with servers.open(host) as directory:
-        directory.sites.add(Site(name=name))
+        create(directory, Site(name=name))
 
 
 def test_a_check_tells_what_will_be_done_and_does_nothing(servers: Servers) -> None:

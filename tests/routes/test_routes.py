@@ -24,6 +24,7 @@ from mqenterprise.routes.simulation import simulate
 from qmnode.directory import port as directory_port
 from qmnode.directory.port import QueueManager, Site
 from qmnode.routing import NoRouteError, Router, TopologySnapshot, follow
+from tests.lab.directory_objects import create
 from tests.routing.test_foreign_reference import enterprise as foreign_enterprise
 from tests.routing.test_reference import large_enterprise, random_enterprise
 from tests.routing.test_routing import guid, square
@@ -296,7 +297,7 @@ def followed_one_by_one(
 
 @pytest.mark.servers
 def test_the_directory_is_read(directory: EnterpriseDirectory, fresh_name: Callable[[str], str]) -> None:
-    sites = [directory.sites.add(Site(name=fresh_name("Route"))) for _ in range(2)]
+    sites = [create(directory, Site(name=fresh_name("Route"))) for _ in range(2)]
     made: dict[str, Any] = {}
     for name, site, router in (("gone", 0, True), ("gtwo", 1, True), ("shop", 0, False)):
         machine = QueueManager(
@@ -305,13 +306,14 @@ def test_the_directory_is_read(directory: EnterpriseDirectory, fresh_name: Calla
             site_identifier_list=(sites[site].identifier,),  # type: ignore[arg-type]
         )
         made[name] = directory.queue_managers.add(machine)
-    directory.routing_links.add(
+    create(
+        directory,
         directory_port.RoutingLink(
             site1_identifier=sites[0].identifier,  # type: ignore[arg-type]
             site2_identifier=sites[1].identifier,  # type: ignore[arg-type]
             actual_cost=9,
             site_gate_identifier_list=(made["gone"].identifier, made["gtwo"].identifier),
-        )
+        ),
     )
 
     topology = of_directory(directory)
