@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 from hypothesis import strategies as st
 
 from mqenterprise.topology.declaration import Right
@@ -48,6 +56,18 @@ def _unique(names, low, high):
     return st.lists(names, min_size=low, max_size=high, unique_by=fold)
 
 
+@functools.cache
+def _certificate(number):
+    """A self-signed certificate as PEM text, made once."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"signer {number}")])
+    begins = datetime(2026, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), number, begins, begins + timedelta(days=3650))
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
+
+
+_certificates = st.lists(st.integers(1, 4), max_size=3, unique=True).map(lambda drawn: [*map(_certificate, drawn)])
+"""Of a user; always declared, since omitted ones stay."""
 _FEW = st.sampled_from(["a", "B", "c", "D", "e, f"])
 _FEW_MACHINES = st.sampled_from(["r1", "R2", "m1", "M2", "m3"])
 
@@ -66,7 +86,7 @@ def enterprises(draw, alike=False):
         "foreign_sites": [{"name": name} for name in foreign],
         "routing_links": draw(_links(sites, foreign, machines)),
         "machines": machines,
-        "users": [{"name": name} for name in users],
+        "users": [{"name": name, "certificates": draw(_certificates)} for name in users],
         "queues": draw(_queues(machines, ["Everyone", *users], _FEW if alike else _queue_names)),
     }
 
