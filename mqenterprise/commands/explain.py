@@ -24,6 +24,7 @@ from mqenterprise.topology.provenance import (
     Standing,
     UnknownValue,
     asked,
+    located,
     standings,
 )
 from mqenterprise.topology.render import shown
@@ -43,7 +44,13 @@ _SILENT: Final = "a node does not show it; mqenterprise route explain shows the 
 
 @app.command(epilog="Example: mqenterprise explain ams-shop.quota --declared contoso.yaml")
 def explain(
-    value: Annotated[str, typer.Argument(help="MACHINE.PROPERTY, or MACHINE\\QUEUE.PROPERTY.", metavar="VALUE")],
+    value: Annotated[
+        str,
+        typer.Argument(
+            help="MACHINE.PROPERTY, MACHINE\\QUEUE.PROPERTY, SITE.PROPERTY, SITE|SITE.PROPERTY or USER.PROPERTY.",
+            metavar="VALUE",
+        ),
+    ],
     declared: Annotated[
         Path | None, typer.Option("--declared", help="The declaration, to name file and line of the value.")
     ] = None,
@@ -58,6 +65,7 @@ def explain(
         about = asked(value)
         checked = None if declared is None else load(declared)
         present, table = _tables(about, checked, access)
+        about = located(about, present, table)
         node = _ask(about, access)
         found = standings(about, checked, table, present, node)
     except DeclarationError as error:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mqenterprise.topology.check import Checked
+from mqenterprise.topology.declaration import SECTIONS, Queue, RoutingLink
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
-from mqenterprise.topology.resources import Kind, Resource, Table, Value, resource
+from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
 from qmnode.objects.rows import Door, Property
-from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE
+from qmnode.objects.table import ROWS, SITE
 
 SETTINGS: Final[Mapping[str, str]] = {
     "quota": "quotas.queue_manager_quota",
@@ -25,10 +26,14 @@ INVENTORY: Final[Mapping[str, str]] = {
 }
 """Declared values of a machine that the directory does not hold, with their road."""
 _UNASKED: Final = "holds, unless node.yaml says otherwise: ask the node with --nodes"
-_DECLARED_AS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("routing_server", "supporting_server", "directory_server"), ("roles",)),
-    "sites": ("sites", "foreign_sites"),
+_DECLARED_AS: Final[Mapping[tuple[Kind, str], tuple[str, ...]]] = {
+    **{(Kind.MACHINE, role): ("roles",) for role in ("routing_server", "supporting_server", "directory_server")},
+    (Kind.MACHINE, "sites"): ("sites", "foreign_sites"),
+    (Kind.SITE, "foreign"): ("name",),
 }
+"""Properties that declarations write under other names. A site is foreign by its section."""
+_OF_ONE_NAME: Final = (Kind.MACHINE, Kind.ENTERPRISE, Kind.SITE, Kind.USER)
+FORMS: Final = "MACHINE.PROPERTY, MACHINE\\QUEUE.PROPERTY, SITE.PROPERTY, SITE|SITE.PROPERTY or USER.PROPERTY"
 
 
 class UnknownValue(ValueError):
@@ -46,19 +51,35 @@ class From(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A property of a machine, of its queue, or of the enterprise at a machine."""
+    """A property of an object, or of the enterprise at a machine."""
 
-    machine: str
-    queue: str | None
     kind: Kind
+    names: tuple[str, ...]
+    """Of the object, as they were written; for the enterprise, the machine."""
     name: str
     row: Property | None
     """None for what the directory does not hold."""
 
     @property
+    def machine(self) -> str:
+        """The machine, of a property that nodes have."""
+        return self.names[0]
+
+    @property
+    def queue(self) -> str | None:
+        """The name of the queue without its machine."""
+        return self.names[1] if self.kind is Kind.QUEUE else None
+
+    @property
     def title(self) -> str:
         """As it was written."""
-        return f"{self.machine}\\{self.queue}.{self.name}" if self.queue else f"{self.machine}.{self.name}"
+        joint = "|" if self.kind is Kind.ROUTING_LINK else "\\"
+        return f"{joint.join(self.names)}.{self.name}"
+
+    @property
+    def reference(self) -> Reference:
+        """The object in tables."""
+        return resource(self.kind, () if self.kind is Kind.ENTERPRISE else self.names, {}).reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +107,37 @@ class NodeAnswer:
 
 
 def asked(text: str) -> Asked:
-    """Read MACHINE.PROPERTY or MACHINE\\QUEUE.PROPERTY. Raises :class:`UnknownValue`."""
+    """Read MACHINE.PROPERTY and its like. Raises :class:`UnknownValue`."""
     whole, dot, name = text.rpartition(".")
-    machine, _, queue = whole.partition("\\")
-    if not dot or not machine or not name or ("\\" in whole and not queue):
-        raise UnknownValue(f"{text!r}: write MACHINE.PROPERTY or MACHINE\\QUEUE.PROPERTY")
-    tables = ((Kind.QUEUE, QUEUE),) if queue else ((Kind.MACHINE, MACHINE), (Kind.ENTERPRISE, ENTERPRISE))
-    for kind, rows in tables:
-        row = rows.called(name)
+    names: tuple[str, ...] = (whole,)
+    kinds: tuple[Kind, ...] = _OF_ONE_NAME
+    if "\\" in whole:
+        names, kinds = tuple(whole.split("\\", 1)), (Kind.QUEUE,)
+    elif "|" in whole:
+        names, kinds = tuple(whole.split("|", 1)), (Kind.ROUTING_LINK,)
+    if not (dot and name and all(names)):
+        raise UnknownValue(f"{text!r}: write {FORMS}")
+    for kind in kinds:
+        row = ROWS[kind].called(name)
         if row is not None and Door.DECLARATION in row.doors:
-            return Asked(machine, queue or None, kind, row.name, row)
-    if not queue and name in INVENTORY:
-        return Asked(machine, None, Kind.MACHINE, name, None)
-    known = [row.name for _, rows in tables for row in rows.at(Door.DECLARATION)] + ([] if queue else [*INVENTORY])
-    what = "queue" if queue else "machine"
-    raise UnknownValue(f"a {what} has no declared property {name!r}{did_you_mean(name, known)}")
+            return Asked(kind, names, row.name, row)
+    if len(names) == 1 and name in INVENTORY:
+        return Asked(Kind.MACHINE, names, name, None)
+    known = [row.name for kind in kinds for row in ROWS[kind].at(Door.DECLARATION)]
+    what = f"a {kinds[0]}" if len(names) > 1 else "a machine, site, user or enterprise"
+    hint = did_you_mean(name, known + ([] if len(names) > 1 else [*INVENTORY]))
+    raise UnknownValue(f"{what} has no declared property {name!r}{hint}")
+
+
+def located(value: Asked, *tables: Table | None) -> Asked:
+    """The value, of a site if machines have the property too and only a site has the name."""
+    row = SITE.called(value.name)
+    if value.kind is Kind.MACHINE and row is not None:
+        site = Asked(Kind.SITE, value.names, row.name, row)
+        found = [(value.reference in table, site.reference in table) for table in tables if table is not None]
+        if not any(machine for machine, _ in found) and any(is_site for _, is_site in found):
+            return site
+    return value
 
 
 def standings(
@@ -113,14 +150,13 @@ def standings(
     if value.row is None:
         return _of_inventory(value, checked)
     row = value.row
-    key = {Kind.ENTERPRISE: (), Kind.MACHINE: (value.machine,)}.get(value.kind, (value.machine, value.queue or ""))
-    reference = resource(value.kind, key, {}).reference
+    reference = value.reference
     object_, wanted = present.get(reference), None if declared is None else declared.get(reference)
     if object_ is None and wanted is None:
-        known = [each.name[0] for each in present if each.kind is Kind.MACHINE]
+        known = [each.name[0] for each in present if each.kind is value.kind and len(value.names) == 1]
         raise UnknownValue(
             f"there is no {value.kind} {value.title.rpartition('.')[0]} in the directory or the declaration"
-            + (did_you_mean(value.machine, known) if known else "")
+            + (did_you_mean(value.names[0], known) if known else "")
         )
     default = row.form.write(row.default) if row.default is not None else None
     there, held = _value(object_, row)
@@ -186,19 +222,26 @@ def _line(value: Asked, checked: Checked) -> str | None:
 
 def _places(value: Asked, checked: Checked) -> Iterator[Path]:
     assert value.row is not None
-    names = (*_DECLARED_AS.get(value.name, (value.name,)), *value.row.aliases)
+    names = (*_DECLARED_AS.get((value.kind, value.name), (value.name,)), *value.row.aliases)
     declaration = checked.declaration
     items: list[tuple[Path, Any]] = [(("enterprise",), declaration.enterprise)]
-    if value.kind is Kind.MACHINE:
-        machines = enumerate(declaration.machines)
-        items = [(("machines", at), one) for at, one in machines if fold(one.name) == fold(value.machine)]
-    elif value.kind is Kind.QUEUE:
-        wanted = (fold(value.machine), fold(value.queue or ""))
-        queues = enumerate(declaration.queues)
-        items = [(("queues", at), one) for at, one in queues if (fold(one.machine), fold(one.name)) == wanted]
+    if value.kind is not Kind.ENTERPRISE:
+        items = [
+            ((section, at), one)
+            for section, (_, rows) in SECTIONS.items()
+            if rows.kind is value.kind
+            for at, one in enumerate(getattr(declaration, section))
+            if resource(value.kind, _names_of(one), {}).reference == value.reference
+        ]
     for path, item in items:
         if item.model_fields_set.intersection(names):
             yield from ((*path, name) for name in names)
+
+
+def _names_of(item: Any) -> tuple[str, ...]:
+    if isinstance(item, RoutingLink):
+        return item.sites
+    return (item.machine, item.name) if isinstance(item, Queue) else (item.name,)
 
 
 def _of_inventory(value: Asked, checked: Checked | None) -> tuple[Standing, ...]:

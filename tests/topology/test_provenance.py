@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqenterprise.topology.check import load
-from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, standings
+from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, located, standings
 from mqenterprise.topology.resources import Kind, Table
 from mqenterprise.topology.wanted import wanted
+from qmnode.objects.rows import Door
+from qmnode.objects.table import ROWS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 UNASKED = "holds, unless node.yaml says otherwise: ask the node with --nodes"
 TEXT = """
 enterprise: {name: E, default_time_to_live: 60}
-sites: [{name: a}]
+sites: [{name: a}, {name: b, intra_site_replication_interval: 7}]
+foreign_sites: [{name: f}]
+routing_links:
+  - sites: [a, b]
+    cost: 5
+    site_gates: [m]
+users: [{name: u, certificates: []}]
 machines:
   - name: m
     sites: [a]
@@ -45,21 +53,57 @@ def found(
     """The standings of a value; the directory is as declared, unless another is given."""
     declared = None if checked is None else wanted(checked, lambda name: name)
     there = present if present is not None else declared or Table()
-    rows = standings(asked(text), checked, declared, there, node or NodeAnswer(unknown="not asked"))
+    rows = standings(
+        located(asked(text), there, declared), checked, declared, there, node or NodeAnswer(unknown="not asked")
+    )
     return [(one.where.value, one.value, one.place.rpartition("/")[2], one.fate) for one in rows]
 
 
 def test_a_declared_value_has_its_line_and_its_attribute(checked: Checked) -> None:
     assert found("m.quota", checked) == [
-        ("declaration", 10240, "e.yaml:9", "applied"),
+        ("declaration", 10240, "e.yaml:15", "applied"),
         ("directory", 10240, "mSMQQuota", UNASKED),
         ("default", 0x0010_0000, "MS-MQDMPR 3.1.1.1", "not used"),
     ]
     asked_of_node = found("m.quota", checked, NodeAnswer(10240, "directory"))
     assert asked_of_node[1] == ("directory", 10240, "mSMQQuota", "holds")
-    assert found("m\\in.orders.label", checked)[0] == ("declaration", "orders", "e.yaml:13", "applied")
+    assert found("m\\in.orders.label", checked)[0] == ("declaration", "orders", "e.yaml:19", "applied")
     assert found("M.default_time_to_live", checked)[0] == ("declaration", 60, "e.yaml:2", "applied")
-    assert found("m.routing_server", checked)[0] == ("declaration", True, "e.yaml:7", "applied")
+    assert found("m.routing_server", checked)[0] == ("declaration", True, "e.yaml:13", "applied")
+
+
+def test_sites_links_and_users_have_values_too(checked: Checked) -> None:
+    assert found("b.intra_site_replication_interval", checked) == [
+        ("declaration", 7, "e.yaml:3", "applied"),
+        ("directory", 7, "mSMQInterval1", "holds"),
+        ("default", 2, "MS-MQMQ 2.3.3.5", "not used"),
+    ]
+    assert found("B|a.cost", checked)[0] == ("declaration", 5, "e.yaml:7", "applied")
+    assert found("a|b.site_gates", checked)[1] == ("directory", ("m",), "mSMQSiteGates", "holds")
+    assert found("u.certificates", checked)[0] == ("declaration", (), "e.yaml:9", "applied")
+    assert found("f.foreign", checked)[:2] == [
+        ("declaration", True, "e.yaml:4", "applied"),
+        ("directory", True, "mSMQSiteForeign", "holds"),
+    ]
+    assert found("m.foreign", checked)[0][:3] == ("directory", False, "mSMQForeign")
+
+
+DECLARED = [(kind, row.name) for kind, rows in ROWS.items() for row in rows.at(Door.DECLARATION)]
+OBJECTS = {
+    Kind.ENTERPRISE: "m",
+    Kind.SITE: "b",
+    Kind.USER: "u",
+    Kind.MACHINE: "m",
+    Kind.ROUTING_LINK: "a|b",
+    Kind.QUEUE: "m\\in.orders",
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), DECLARED)
+def test_every_declared_property_is_explained(checked: Checked, kind: Kind, name: str) -> None:
+    rows = found(f"{OBJECTS[kind]}.{name}", checked)
+    assert [row[2] for row in rows if row[0] == "default"] == [ROWS[kind][name].section]
+    assert sum("holds" in row[3] for row in rows) == 1
 
 
 def test_what_is_in_node_yaml_loses_to_the_directory_or_wins(checked: Checked) -> None:
@@ -105,7 +149,7 @@ def test_a_declaration_that_is_not_applied_is_no_value_yet(checked: Checked) -> 
 
 
 def test_addresses_are_in_the_inventory_alone(checked: Checked) -> None:
-    assert found("m.addresses", checked) == [("declaration", ("192.0.2.7",), "e.yaml:8", "holds")]
+    assert found("m.addresses", checked) == [("declaration", ("192.0.2.7",), "e.yaml:14", "holds")]
     assert found("m.bridges", checked) == [(From.DEFAULT.value, (), "", "holds")]
 
 
@@ -115,6 +159,9 @@ def test_addresses_are_in_the_inventory_alone(checked: Checked) -> None:
         ("quota", "write MACHINE.PROPERTY"),
         ("m\\.label", "write MACHINE.PROPERTY"),
         ("m.qouta", r"no declared property 'qouta' \(did you mean quota"),
+        ("|b.cost", "write MACHINE.PROPERTY"),
+        ("a|c.cost", "there is no routing link a|c in the directory or the declaration"),
+        ("a.replication", "a machine, site, user or enterprise has no declared property"),
         ("m\\q.cost", "a queue has no declared property"),
         ("m\\q.duplicate_window", "a queue has no declared property"),
         ("nobody.quota", "there is no machine nobody in the directory or the declaration"),
