@@ -102,7 +102,7 @@ packages-linux: $(INSTALLED)  ## .deb of node and toolkit for Debian 12 and 13, 
 	@.ci/packages linux
 	$(BIN)/python packaging/linux/build.py
 
-images: packages-linux  ## images of node and console as OCI layouts, in dist/, as root
+images: packages-linux  ## images of node, console and directory as OCI layouts, in dist/, as root
 	$(BIN)/python packaging/images/build.py
 
 lock: $(DEMO_INSTALLED)  ## renew requirements.lock from pyproject.toml; it names versions and hashes, and no host

@@ -1,4 +1,4 @@
-"""Build the images of node and console as OCI layouts: ``build.py --packages dist --out dist``.
+"""Build the images of node, console and directory as OCI layouts: ``build.py --packages dist --out dist``.
 
 buildah does it, without a daemon and without a registry: the base is what debootstrap makes of Debian's archive.
 """
@@ -17,6 +17,8 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 BASE = "localhost/qmnode-base:trixie"
 NEEDED = ("buildah", "debootstrap")
+TARGETS = ("node", "console", "directory")
+PARTS = ("Containerfile", "install", "directory", "node.yaml")
 LEFT_OUT = (
     "usr/share/doc",
     "usr/share/man",
@@ -33,21 +35,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--packages", type=Path, default=PROJECT / "dist", help="the folder with the Debian packages")
     parser.add_argument("--out", type=Path, default=PROJECT / "dist", help="the folder for the images")
-    parser.add_argument("--target", action="append", choices=["node", "console"], help="only this image")
+    parser.add_argument("--target", action="append", choices=TARGETS, help="only this image")
     given = parser.parse_args()
     if missing := [name for name in NEEDED if shutil.which(name) is None]:
         raise SystemExit(f"not installed: {', '.join(missing)}. As root: apt-get install {' '.join(missing)}")
     packages = sorted(given.packages.glob("*+deb13_*.deb"))
     if not packages:
         raise SystemExit(f"{given.packages} has no packages of Debian 13: run make packages-linux first")
+    given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="qmimages") as folder:
         build = Path(folder, "build")
         build.mkdir()
-        for path in (*packages, HERE / "Containerfile", HERE / "install", HERE / "node.yaml"):
+        for path in (*packages, *(HERE / name for name in PARTS)):
             shutil.copy2(path, build)
         buildah = Buildah(Path(folder))
         buildah.base()
-        for target in given.target or ("node", "console"):
+        for target in given.target or TARGETS:
             print(buildah.image(target, build, given.out), flush=True)
     return 0
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.lab.images import ACCOUNT, Container, why_no_images
-from tests.lab.roots import PROJECT
+from tests.lab.images import ACCOUNT, Container
+from tests.packaging.conftest import build
 
 pytestmark = [pytest.mark.soak, pytest.mark.servers]
 
@@ -22,30 +19,6 @@ MOST = 150_000_000
 """Bytes of the node's image, compressed."""
 DIFFERENT: set[str] = set()
 """Files that are not the same in two builds."""
-
-
-def build(program: str, *options: str | Path) -> None:
-    subprocess.run([sys.executable, PROJECT / "packaging" / program / "build.py", *options], check=True)
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of QMNODE_TEST_PACKAGES, or one with the packages of Debian 13."""
-    if reason := why_no_images():
-        pytest.skip(reason)
-    if given := os.environ.get("QMNODE_TEST_PACKAGES"):
-        return Path(given)
-    out = tmp_path_factory.mktemp("packages")
-    build("linux", "--release", "deb13", "--out", out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> Path:
-    """A folder with both images."""
-    out = tmp_path_factory.mktemp("images")
-    build("images", "--packages", packages, "--out", out)
-    return out
 
 
 @pytest.fixture
