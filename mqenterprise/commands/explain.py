@@ -1,6 +1,7 @@
 """``mqenterprise explain MACHINE.PROPERTY``: the source of a value, the losers, and the present value of the node."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,7 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
     INVENTORY,
+    ROUTING,
     SHOWN_BY_NODES,
     Asked,
     NodeAnswer,
@@ -92,8 +94,12 @@ def _tables(about: Asked, checked: Checked | None, access: Access) -> tuple[Tabl
 
 def _ask(about: Asked, access: Access) -> NodeAnswer:
     """Ask the node for its value, over its management API."""
-    if (about.kind is not Kind.QUEUE and about.name not in SHOWN_BY_NODES | {"bridges"}) or about.name == "access":
-        return NodeAnswer(unknown=_SILENT if about.kind is not Kind.QUEUE else "qmnode queue access shows it")
+    if about.kind is Kind.QUEUE and about.name == "access":
+        return NodeAnswer(unknown="qmnode queue access shows it")
+    if about.kind in (Kind.SITE, Kind.ROUTING_LINK, Kind.USER):
+        return NodeAnswer(unknown=_SILENT)
+    if about.kind is not Kind.QUEUE and about.name not in SHOWN_BY_NODES | {"bridges"}:
+        return NodeAnswer(unknown=_SILENT)
     try:
         settings = load_settings(access.nodes_file)
         nodes = chosen_nodes(settings, lambda: opened(access.directory_file), machines=[about.machine], site=None)
@@ -105,6 +111,8 @@ def _ask(about: Asked, access: Access) -> NodeAnswer:
                     return NodeAnswer(queue.model_dump(mode="json").get(about.name))
                 if about.name == "bridges":
                     return NodeAnswer(tuple(bridge.name for bridge in (await client.node()).bridges))
+                if about.name in ROUTING:
+                    return _of_routing((await client.node()).routing, about.name)
                 quotas = (await client.quotas()).model_dump(mode="json")
                 own = {name: UNLIMITED if kb is None else kb for name, kb in quotas["quota_settings"].items()}
                 return NodeAnswer(quotas[about.name], quotas[f"{about.name}_source"], own.get(about.name))
@@ -112,6 +120,13 @@ def _ask(about: Asked, access: Access) -> NodeAnswer:
         return asyncio.run(answer())
     except (OperationsError, NodeError) as error:
         return NodeAnswer(unknown=error.sentence)
+
+
+def _of_routing(found: Mapping[str, Any], name: str) -> NodeAnswer:
+    if name not in found:
+        return NodeAnswer(unknown="the node has not read it from the directory, or is of an earlier release")
+    value = found[name]
+    return NodeAnswer(tuple(value) if isinstance(value, list) else value)
 
 
 def _show(about: Asked, found: tuple[Standing, ...], node: NodeAnswer, as_json: bool) -> None:

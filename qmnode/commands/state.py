@@ -12,7 +12,7 @@ _NODE: Final = (
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
-    "ready", "directory", "after_restore",
+    "ready", "directory", "routing", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -61,6 +61,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "bridges": found.get("bridges") or [],
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
+        "routing": found.get("routing", {}),
         "after_restore": found.get("after_restore", {}),
         **{name: found.get(name, "") for name in _QUOTAS if name.endswith("_source")},
         "default_time_to_live": found.get("default_time_to_live", 0),
@@ -77,7 +78,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
 def _print(node: dict[str, Any]) -> None:
     from qmnode.settings.sizes import quota_text
 
-    quotas, after_restore = node.pop("quotas"), node.pop("after_restore")
+    quotas, after_restore, routing = node.pop("quotas"), node.pop("after_restore"), node.pop("routing")
 
     def quota(name: str) -> str:
         return f"{size_text(quotas[f'{name}_used'])} of {quota_text(quotas[name])}{_source(quotas, name)}"
@@ -102,6 +103,7 @@ def _print(node: dict[str, Any]) -> None:
             "directory": node["directory"] or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
+        | {name: ", ".join(value) or "none" if isinstance(value, list) else value for name, value in routing.items()}
         | _ranges(after_restore)
     )
 

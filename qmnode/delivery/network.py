@@ -183,6 +183,7 @@ class Network:
     async def _join(self, directory: Directory, identifier: Guid) -> None:
         """Read the topology, keep it up to date, and register this node in the directory."""
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
+        self.manager.routing = self._topology.declared
         self.resolver = DirectoryResolver(directory, self._topology)
         self._machine_addresses = addresses = MachineAddresses(self.resolver, self._topology)
         self.neighbours.addresses = addresses

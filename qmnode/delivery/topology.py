@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Container, Iterable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -126,6 +126,22 @@ class Topology:
         """Whether this queue manager is a routing server, as far as is known."""
         machine = None if self._snapshot is None else self._snapshot.machines.get(self._own)
         return machine is not None and machine.routing_server
+
+    def declared(self) -> dict[str, Any]:
+        """What routing uses of this queue manager's object, by the names of its properties; empty until it is read."""
+        snapshot = self._snapshot
+        own = None if snapshot is None else snapshot.machines.get(self._own)
+        if snapshot is None or own is None:
+            return {}
+        machines, sites = snapshot.machines, snapshot.sites
+        return {
+            "sites": [sites[one].name for one in own.sites if one in sites],
+            "routing_server": own.routing_server,
+            "out_routing_servers": [machines[one].name for one in own.out_routing_servers if one in machines],
+            "in_routing_servers": [machines[one].name for one in own.in_routing_servers if one in machines],
+            "foreign": own.foreign,
+            "dns_name": own.dns_name or None,
+        }
 
     def may_pass_on(self, neighbour: Guid, source: Guid) -> bool:
         """Whether a queue manager may forward messages of ``source``: routing server, or a foreign one's connector."""

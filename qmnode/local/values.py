@@ -58,6 +58,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "default_time_to_live",
             "default_time_to_live_source",
             "quota_settings",
+            "routing",
             "directory",
             "after_restore",
         }

@@ -258,6 +258,11 @@ class NodeDocument(Document):
     directory: str = Field(
         default="", description="joined; not joined; not confirmed: it does not answer; empty without one"
     )
+    routing: dict[str, Any] = Field(
+        default={},
+        description="What routing uses of the node's object in the directory: `sites`, `routing_server` and so on, as "
+        "declarations name it; empty without a directory, and until it was read",
+    )
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},
         description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "

@@ -79,6 +79,9 @@ class NodeStatus:
     default_time_to_live_source: str = ""
     quota_settings: dict[str, int] = field(default_factory=dict)
     """The quotas that the settings of the node set, whether they hold or not: ``quota``, ``journal_quota``; KB."""
+    routing: dict[str, Any] = field(default_factory=dict)
+    """What routing uses of the node's object in the directory, by the names of a declaration: ``sites``,
+    ``routing_server`` and so on; empty without a directory, and until it was read."""
 
 
 @dataclass(slots=True)

@@ -97,6 +97,8 @@ class QueueManager(QueueManagerApi):
         self.directory_state = ""
         """``joined``, ``not joined``, or ``not confirmed`` while it is down, for a node with a directory."""
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
+        self.routing: Callable[[], dict[str, Any]] = dict
+        """What routing uses of this queue manager's object in the directory: see ``NodeStatus.routing``."""
         self.settings_read = 0.0
         """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did."""
         self.transport_security = TransportSecurity()
@@ -352,6 +354,7 @@ class QueueManager(QueueManagerApi):
             journal_quota_source=self.quotas.sources["journal_quota"],
             quota_settings=self.quotas.own,
             default_time_to_live=DEFAULT_TIME_TO_REACH_QUEUE if reach is None else reach,
+            routing=self.routing(),
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
         )
 

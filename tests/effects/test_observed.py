@@ -425,6 +425,8 @@ async def test_declared_values_outlive_a_restart_without_the_directory(lab: Lab)
     finally:
         await asyncio.to_thread(lab.restart, directory=True)
     quotas = one["quotas"]
+    routing = json.loads((await asyncio.to_thread(lab.nodes["two"].command, "status", "--json")).stdout)["routing"]
+    assert (routing["out_routing_servers"], routing["routing_server"]) == (["server-a"], False)
     assert (one["directory"], two["quota"]) == ("not confirmed", 8)
     assert (quotas["quota"], quotas["quota_source"]) == (3000, "directory")
     assert (quotas["default_time_to_live"], quotas["default_time_to_live_source"]) == (1, "directory")
@@ -460,6 +462,7 @@ def test_explain_names_the_road_the_line_the_loser_and_what_the_node_has(lab: La
     ]  # fmt: skip
     assert lines(r"two\label.label")[-1][:2] == ["node now", "first"]
     assert lines("one.default_time_to_live")[-1][1:] == ["1", "", "from the directory"]
+    assert lines("two.out_routing_servers")[-1][:2] == ["node now", "server-a"]
     alone = json.loads(explained("one.quota", *known[2:], "--json"))
     assert [one["where"] for one in alone["standings"]] == ["directory", "default"]
     assert alone["node"]["unknown"].startswith("say where the nodes are: --nodes FILE")
