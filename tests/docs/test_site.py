@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from qmnode.structures.error_codes import ErrorCode
-from tests.docs.reference import errors, http, modules, properties, tables
+from tests.docs.reference import console_types, errors, http, modules, properties, tables
 from tests.docs.reference.commands import PROGRAMS, anchor, program
 from tests.docs.site import FROM_ROOT, GENERATED, ROOT, adapted, on_page_content
 
@@ -176,9 +176,15 @@ def test_the_readme_of_each_module_is_that_of_its_documentation() -> None:
     assert stale == [], "run python -m tests.docs.reference.modules"
 
 
-def test_the_properties_of_modules_and_types_are_those_of_the_rows() -> None:
+def test_the_properties_of_modules_are_those_of_the_rows() -> None:
     stale = [path.name for path, text in properties.files().items() if path.read_text("utf-8") != text]
     assert stale == [], "run python -m tests.docs.reference.properties"
+
+
+def test_the_types_of_the_console_are_those_of_the_documents() -> None:
+    assert console_types.FILE.read_text("utf-8") == console_types.text(), (
+        "run python -m tests.docs.reference.console_types"
+    )
 
 
 def test_each_module_with_a_twin_has_an_integration_target() -> None:

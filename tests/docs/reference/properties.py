@@ -1,4 +1,4 @@
-"""The properties of objects in the collection's modules and in the console's types, from the product's table of rows.
+"""The properties of objects in the collection's modules, from the product's table of rows.
 
 ``python -m tests.docs.reference.properties`` writes them between the marks in those files; a test compares them. The
 modules name them themselves, as Ansible reads them without the product.
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 COLLECTION: Final = ROOT / "playbooks/collections/ansible_collections/mqenterprise/fleet"
-TYPES: Final = ROOT / "mqenterprise/console/web/src/api/types.ts"
 _NEXT: Final = "0.2.0"
 """The release of the collection that has the earlier names no more."""
 _MODULES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {
@@ -37,7 +36,7 @@ _SENTENCES: Final = (
     (GUID, "a GUID"),
     (MULTICAST, "C(ADDRESS:PORT); the empty text is none"),
 )
-_MARKED: Final = re.compile(r"^( *)(#|//) properties: (\w+)\n.*?^ *\2 end of properties\n", re.MULTILINE | re.DOTALL)
+_MARKED: Final = re.compile(r"^( *)# properties: (\w+)\n.*?^ *# end of properties\n", re.MULTILINE | re.DOTALL)
 
 
 def files() -> dict[Path, str]:
@@ -48,7 +47,6 @@ def files() -> dict[Path, str]:
         for module in (name, f"{name}_info"):
             path = COLLECTION / f"plugins/modules/{module}.py"
             made[path] = _written(path, own)
-    made[TYPES] = _written(TYPES, [row for row in QUEUE.at(Door.NODE) if row.name in _documented()])
     return made
 
 
@@ -57,13 +55,12 @@ def _written(path: Path, rows: list[Property]) -> str:
         "options": _option,
         "results": _result,
         "specification": _specification,
-        "types": _type,
     }
 
     def replaced(found: re.Match[str]) -> str:
-        indent, mark, part = found.groups()
-        lines = [f"{mark} properties: {part}", *(line for row in rows for line in parts[part](row))]
-        return textwrap.indent("\n".join([*lines, f"{mark} end of properties"]), indent) + "\n"
+        indent, part = found.groups()
+        lines = [f"# properties: {part}", *(line for row in rows for line in parts[part](row))]
+        return textwrap.indent("\n".join([*lines, "# end of properties"]), indent) + "\n"
 
     return _MARKED.sub(replaced, path.read_text("utf-8"))
 
@@ -127,20 +124,6 @@ def _specification(row: Property) -> list[str]:
         else:
             lines.append(f'    "{name}": {json.dumps(value)},')
     return [*lines, "},"]
-
-
-def _documented() -> dict[str, Any]:
-    from qmnode.management.documents import QueueDocument
-
-    found: dict[str, Any] = QueueDocument.model_json_schema()["properties"]
-    return found
-
-
-def _type(row: Property) -> list[str]:
-    said = _documented()[row.name]
-    kinds = [one.get("type", "string") for one in said.get("anyOf", [said])]
-    names = {"integer": "number"}
-    return [f"readonly {row.name}: {' | '.join(names.get(kind, kind) for kind in kinds)};"]
 
 
 if __name__ == "__main__":

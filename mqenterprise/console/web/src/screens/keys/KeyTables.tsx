@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { CertificateFacts, KeyFacts } from "../../api/types";
+import type { CertificateFacts, KeyFacts, KeyState } from "../../api/types";
 import { span } from "../../parts/format";
 import { StateMark } from "../../parts/Notices";
 import { useNow } from "../../parts/preferences";
@@ -7,7 +7,9 @@ import { Foreign, Moment, None } from "../../parts/Texts";
 import { strings } from "../../strings";
 
 const s = strings.keys;
-const TONE: Record<KeyFacts["state"], string> = { next: "running", current: "up", previous: "paused" };
+/** A key that the node still has. */
+type HeldState = Exclude<KeyState, "retired" | "destroyed">;
+const TONE: Record<HeldState, string> = { next: "running", current: "up", previous: "paused" };
 /** Days before its end from which a certificate stands out. */
 const SOON = 30;
 
@@ -54,8 +56,11 @@ export function KeyTable({ keys }: { keys: readonly KeyFacts[] }): ReactNode {
                 <Foreign text={key.provider} most={80} />
               </div>
             </td>
-            <td title={s.meanings[key.state]}>
-              <StateMark state={TONE[key.state] ?? "unknown"} word={s.states[key.state] ?? key.state} />
+            <td title={s.meanings[key.state as HeldState]}>
+              <StateMark
+                state={TONE[key.state as HeldState] ?? "unknown"}
+                word={s.states[key.state as HeldState] ?? key.state}
+              />
             </td>
             <td className="nowrap">
               {key.created ? <span>{span((now - Date.parse(key.created)) / 1000)}</span> : <None />}

@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
-import type { Queue } from "../../api/types";
+import type { Privacy, Queue } from "../../api/types";
 import { size } from "../../parts/format";
 import { Failure, Notice } from "../../parts/Notices";
 import { Foreign, Moment, None } from "../../parts/Texts";
@@ -168,7 +168,7 @@ function PropertiesForm({
         value={values.privacy_level}
         disabled={locked}
         allowDeselect={false}
-        onChange={(value) => value && set({ privacy_level: value })}
+        onChange={(value) => value && set({ privacy_level: value as Privacy })}
         data={Object.entries(s.privacies).map(([value, label]) => ({ value, label }))}
       />
       <NumberInput
