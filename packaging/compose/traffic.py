@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ PATIENCE = 60.0
 
 def main() -> None:
     """Run until it is stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container gets no other way to end
     names = yaml.safe_load(QUEUES.read_text("utf-8"))
     shop, warehouse = (qmnode.sync.connect(NODES / name / "run/qmnode.sock") for name in ("ams-router", "cor-router"))
     orders = shop.open_queue(names["Orders"], qmnode.Access.SEND)
