@@ -96,7 +96,7 @@ docs: $(INSTALLED)  ## the documentation as a site, build/site/index.html; needs
 release: $(INSTALLED)  ## sdist, wheel, collection, packages, images, SBOM and checksums in dist/, each checked, installed and tried
 	@.ci/packages linux
 	$(PYTHON) .ci/install $(VENV) release
-	OFFLINE=$(OFFLINE) RELEASE_KEY=$(RELEASE_KEY) .ci/release $(BIN)
+	OFFLINE=$(OFFLINE) ADVISORIES=$(ADVISORIES) RELEASE_KEY=$(RELEASE_KEY) .ci/release $(BIN)
 
 packages-linux: $(INSTALLED)  ## .deb of node and toolkit for Debian 12 and 13, and .rpm, in dist/
 	@.ci/packages linux

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -90,6 +91,29 @@ def test_a_vulnerability_is_excused_only_with_a_reason(checker: ModuleType) -> N
     assert checker.excuses('[[excused]]\nid = "GHSA-1"\nreason = "not reached"') == {"GHSA-1": "not reached"}
     with pytest.raises(ValueError, match="no reason is given for GHSA-1"):
         checker.excuses('[[excused]]\nid = "GHSA-1"\nreason = " "')
+
+
+def test_a_locked_version_with_an_advisory_is_found_unless_it_is_excused(
+    checker: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "vulns/yarl").mkdir(parents=True)
+    events = [{"introduced": "0"}, {"fixed": "1.5"}, {"introduced": "2"}, {"fixed": "2.1"}]
+    package = {
+        "package": {"name": "yarl", "ecosystem": "PyPI"},
+        "ranges": [{"type": "ECOSYSTEM", "events": events}],
+        "versions": ["1.9.post1"],
+    }
+    advisory = {"id": "PYSEC-1", "modified": "2026-01-02T03:04:05Z", "aliases": ["CVE-1"], "affected": [package]}
+    (tmp_path / "vulns/yarl/PYSEC-1.yaml").write_text(yaml.safe_dump(advisory))
+
+    def code(version: str, **excused: str) -> int:
+        return int(checker.look_up(f"yarl=={version} \\\n    --hash=sha256:0\n", tmp_path, excused))
+
+    assert [code(version) for version in ("1.4", "1.5", "1.9.post1", "2.0.1", "2.1")] == [1, 0, 1, 1, 0]
+    assert "yarl 2.0.1 has CVE-1, PYSEC-1" in capsys.readouterr().err
+    assert code("1.4", **{"CVE-1": "not reached"}) == 0
+    assert code("2.1") == 0 and "the newest of 2026-01-02" in capsys.readouterr().out
+    assert checker.look_up("yarl==1\n", tmp_path / "none", {}) == 2
 
 
 def test_uv_asks_the_index_that_pip_is_configured_with(installer: ModuleType) -> None:

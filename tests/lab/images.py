@@ -87,6 +87,13 @@ class Container:
         wait_until(started, seconds, "the node is ready")
         return time.monotonic() - began
 
+    @property
+    def processor_seconds(self) -> float:
+        """What its first process has used of the processor."""
+        state = json.loads(run("runc", "--root", str(self._state), "state", self._name).stdout)
+        fields = Path(f"/proc/{state['pid']}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _starts(self) -> int:
         return self.log.count('"event": "ready"') if self._log.exists() else 0
 

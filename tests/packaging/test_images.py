@@ -87,6 +87,17 @@ def test_a_hundred_megabytes_of_messages_survive_a_kill(node: Container) -> None
     assert hashlib.sha256(received.encode()).digest() == hashlib.sha256(lines.encode()).digest()
 
 
+def test_a_start_needs_little_of_the_processor(node: Container) -> None:
+    node.ready()  # its store is made
+    node.end()
+    used = []
+    for _ in range(3):
+        node.ready()
+        used.append(node.processor_seconds)
+        node.end()
+    assert min(used) < 1, used
+
+
 @pytest.mark.timed
 def test_a_node_is_ready_in_two_seconds(node: Container) -> None:
     node.ready()  # its store is made
