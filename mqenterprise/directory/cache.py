@@ -19,7 +19,6 @@ from qmnode.directory.port import (
     DirectoryServerType,
     Enterprise,
     Filter,
-    Operator,
     Queue,
     QueueManager,
     RoutingLink,
@@ -171,7 +170,7 @@ class DirectoryCache:
             if quick is not None:
                 return quick if satisfies(quick.found, filters) else None
             unique = ("identifier", NAMES.get(kind.__name__))
-            if any(f.operator is Operator.EQUALS and f.attribute in unique for f in filters):
+            if any(expression.attribute in unique for expression in filters):
                 return None
             known = [cached for (name, _), cached in self._objects.items() if name == kind.__name__]
         return next((cached for cached in known if satisfies(cached.found, filters)), None)
@@ -198,8 +197,6 @@ class DirectoryCache:
 
     def _quick(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> Cached | None:
         for expression in filters:
-            if expression.operator is not Operator.EQUALS:
-                continue
             guid: Any = None
             if expression.attribute == "identifier":
                 guid = expression.value
@@ -277,7 +274,7 @@ def _name(found: DirectoryObject) -> str | None:
 
 
 def _key(kind: type[DirectoryObject], filters: Sequence[Filter]) -> str:
-    parts = sorted(f"{f.attribute}{f.operator.value}{_plain(f.value)!r}" for f in filters)
+    parts = sorted(f"{f.attribute}={_plain(f.value)!r}" for f in filters)
     return f"{kind.__name__}?{'&'.join(parts)}"
 
 

@@ -18,7 +18,6 @@ from qmnode.directory.port import (
     DirectoryObject,
     Enterprise,
     Filter,
-    Operator,
     Queue,
     QueueManager,
     RoutingLink,
@@ -262,12 +261,11 @@ def filter_of(mapping: ObjectMapping, expressions: Iterable[Filter]) -> tuple[st
         if row is None or row.on_computer or row.refers is not None or row.codec is TIME:
             left.append(expression)
         else:
-            parts.append(_assertion(mapping, row, expression))
+            parts.append(_assertion(mapping, row, expression.value))
     return f"(&(objectClass={mapping.object_class}){''.join(parts)})", tuple(left)
 
 
-def _assertion(mapping: ObjectMapping, row: Attribute, expression: Filter) -> str:
-    value = expression.value
+def _assertion(mapping: ObjectMapping, row: Attribute, value: object) -> str:
     if row.codec in (GUID_LIST, OCTETS_LIST) and isinstance(value, bytes):
         value = (value,)  # "the list contains": what a search for a member means
     values = row.codec.encode(value)
@@ -276,44 +274,18 @@ def _assertion(mapping: ObjectMapping, row: Attribute, expression: Filter) -> st
         equal = f"(&{equal})"
     if value == default_of(mapping.entity, row.field) and values:
         equal = f"(|{equal}(!({row.name}=*)))"
-    bound = escape_filter(values[0]) if values else ""
-    match expression.operator:
-        case Operator.EQUALS:
-            return equal
-        case Operator.NOT_EQUALS:
-            return f"(!{equal})"
-        case Operator.LESS_THAN_OR_EQUAL:
-            return f"({row.name}<={bound})"
-        case Operator.GREATER_THAN_OR_EQUAL:
-            return f"({row.name}>={bound})"
-        case Operator.LESS_THAN:
-            return f"(&({row.name}<={bound})(!({row.name}={bound})))"
-        case Operator.GREATER_THAN:
-            return f"(&({row.name}>={bound})(!({row.name}={bound})))"
-    raise AssertionError(expression.operator)
-
-
-_COMPARE: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
-    Operator.EQUALS: lambda left, right: bool(left == right or (isinstance(left, tuple) and right in left)),
-    Operator.NOT_EQUALS: lambda left, right: not (left == right or (isinstance(left, tuple) and right in left)),
-    Operator.LESS_THAN: lambda left, right: bool(left < right),
-    Operator.GREATER_THAN: lambda left, right: bool(left > right),
-    Operator.LESS_THAN_OR_EQUAL: lambda left, right: bool(left <= right),
-    Operator.GREATER_THAN_OR_EQUAL: lambda left, right: bool(left >= right),
-}
+    return equal
 
 
 def satisfies(found: DirectoryObject, expressions: Iterable[Filter]) -> bool:
-    """Whether an object satisfies expressions; names compare without case, and what is not set satisfies no bound."""
+    """Whether an object satisfies expressions; names compare without case."""
 
     def plain(value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
     for expression in expressions:
-        value = plain(getattr(found, expression.attribute))
-        if value is None and expression.operator not in (Operator.EQUALS, Operator.NOT_EQUALS):
-            return False
-        if not _COMPARE[expression.operator](value, plain(expression.value)):
+        value, wanted = plain(getattr(found, expression.attribute)), plain(expression.value)
+        if value != wanted and not (isinstance(value, tuple) and wanted in value):
             return False
     return True
 

@@ -45,12 +45,10 @@ from qmnode.directory.port import (
     DirectoryOptions,
     Enterprise,
     Filter,
-    Operator,
     Queue,
     QueueManager,
     RoutingLink,
     Site,
-    SortOrder,
     User,
     equals,
 )
@@ -79,7 +77,7 @@ DIRECT: Final = {
     "name": "find",
 }
 
-OF_COMPUTER: Final = ("computer", Operator.EQUALS)
+OF_COMPUTER: Final = "computer"
 """The queues of one computer are below its entry: listed, not searched for."""
 
 
@@ -177,7 +175,6 @@ class LdapPort:
         object_type: type[DirectoryObject],
         filters: Sequence[Filter] = (),
         attributes: Collection[str] | None = None,
-        sort: Sequence[SortOrder] = (),
     ) -> int:
         """Read Directory Begin (3.1.7.1.21). Away from the directory: what this very search answered last."""
         if not self._offline:
@@ -188,7 +185,7 @@ class LdapPort:
         else:
             found = self._remembered(object_type, filters)
         handle = next(self._handles)
-        self._iterators[handle] = iter(_sorted(found, sort))
+        self._iterators[handle] = iter(found)
         while len(self._iterators) > self._settings.iterators:
             self._iterators.popitem(last=False)
         return handle
@@ -428,7 +425,7 @@ class LdapPort:
         if kind is Enterprise:
             return self._service.enterprise()
         repository = self._repository(kind)
-        if len(filters) == 1 and filters[0].operator is Operator.EQUALS and filters[0].attribute in DIRECT:
+        if len(filters) == 1 and filters[0].attribute in DIRECT:
             # 3.1.6.3 of MS-MQDSSM: what is named is read, not searched for.
             method = DIRECT[filters[0].attribute]
             more = () if method == "find" or attributes is None else (attributes,)
@@ -439,7 +436,7 @@ class LdapPort:
     def _search(self, kind: type[DirectoryObject], filters: tuple[Filter, ...]) -> list[DirectoryObject]:
         if kind is Enterprise:
             found: list[DirectoryObject] = [self._service.enterprise()]
-        elif kind is Queue and [(each.attribute, each.operator) for each in filters] == [OF_COMPUTER]:
+        elif kind is Queue and [each.attribute for each in filters] == [OF_COMPUTER]:
             found = [self._meant(item) for item in self._service.queues.of(str(filters[0].value))]
         else:
             found = [self._meant(item) for item in self._repository(kind).list(*filters)]
@@ -464,18 +461,6 @@ class LdapPort:
 
 def _as(object_type: type[AnyDirectoryObject], found: DirectoryObject) -> AnyDirectoryObject:
     assert isinstance(found, object_type)
-    return found
-
-
-def _sorted(found: list[DirectoryObject], sort: Sequence[SortOrder]) -> list[DirectoryObject]:
-    """In the order asked for; the weightiest attribute is sorted by last, as sorting keeps what was in order."""
-    for order in sorted((order for order in sort if order.priority), key=lambda order: order.priority):
-
-        def key(item: DirectoryObject, name: str = order.attribute) -> tuple[bool, Any]:
-            value = getattr(item, name)
-            return value is None, value.lower() if isinstance(value, str) else 0 if value is None else value
-
-        found = sorted(found, key=key, reverse=not order.ascending)
     return found
 
 

@@ -28,8 +28,6 @@ from qmnode.directory.port import (
     DirectoryOperationResult,
     DirectoryOptions,
     Filter,
-    Operator,
-    SortOrder,
 )
 from qmnode.settings.yaml_text import read_yaml
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text, new_guid
@@ -51,14 +49,6 @@ _SECTIONS: Final[dict[type[DirectoryObject], str]] = {
 _UNIONS: Final = (typing.Union, types.UnionType)
 _NAMES: Final = {"computer", "computer_name", "pathname", "name", "qualified_computer_name"}
 """Attributes whose comparison ignores case."""
-_COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
-    Operator.EQUALS: lambda one, other: one == other,
-    Operator.NOT_EQUALS: lambda one, other: one != other,
-    Operator.LESS_THAN: lambda one, other: one < other,
-    Operator.GREATER_THAN: lambda one, other: one > other,
-    Operator.LESS_THAN_OR_EQUAL: lambda one, other: one <= other,
-    Operator.GREATER_THAN_OR_EQUAL: lambda one, other: one >= other,
-}
 
 
 def open_file_directory(options: DirectoryOptions) -> FileDirectory:
@@ -125,13 +115,9 @@ class FileDirectory(port.WorkgroupDirectory):
         object_type: type[DirectoryObject],
         filters: Sequence[Filter] = (),
         attributes: Collection[str] | None = None,
-        sort: Sequence[SortOrder] = (),
     ) -> int:
-        found: list[DirectoryObject] = list(self._matching(object_type, filters))
-        for order in sorted(sort, key=lambda order: order.priority):
-            found.sort(key=lambda one: getattr(one, order.attribute), reverse=not order.ascending)
         handle = next(self._handles)
-        self._searches[handle] = found
+        self._searches[handle] = list(self._matching(object_type, filters))
         return handle
 
     async def read_directory_next(self, handle: int) -> DirectoryObject:
@@ -211,7 +197,7 @@ def _satisfies(one: DirectoryObject, condition: Filter) -> bool:
     have, wanted = getattr(one, condition.attribute), condition.value
     if condition.attribute in _NAMES and isinstance(have, str) and isinstance(wanted, str):
         have, wanted = have.casefold(), wanted.casefold()
-    return have is not None and _COMPARISONS[condition.operator](have, wanted)
+    return have is not None and bool(have == wanted)
 
 
 def _same_name(one: DirectoryObject, other: DirectoryObject) -> bool:

@@ -178,38 +178,17 @@ class User(DirectoryObject):
 AnyDirectoryObject = TypeVar("AnyDirectoryObject", bound=DirectoryObject)
 
 
-class Operator(enum.Enum):
-    """The comparison of an attribute-filter expression (MS-MQDMPR 3.1.7.1.20)."""
-
-    EQUALS = "="
-    NOT_EQUALS = "!="
-    LESS_THAN = "<"
-    GREATER_THAN = ">"
-    LESS_THAN_OR_EQUAL = "<="
-    GREATER_THAN_OR_EQUAL = ">="
-
-
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An attribute-filter expression (MS-MQDMPR 3.1.7.1.20): the attribute's name is a field of the object's class."""
+    """An attribute-filter expression with the operator EQUALS (MS-MQDMPR 3.1.7.1.20): a field of the object's class."""
 
     attribute: str
-    operator: Operator
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class SortOrder:
-    """An attribute-sort-order value (MS-MQDMPR 3.1.7.1.21). Higher priorities weigh more; 0 is not used for sorting."""
-
-    attribute: str
-    priority: int = 1
-    ascending: bool = True
-
-
 def equals(attribute: str, value: object) -> Filter:
-    """The most common filter: ``attribute EQUALS value``."""
-    return Filter(attribute, Operator.EQUALS, value)
+    """The filter ``attribute EQUALS value``."""
+    return Filter(attribute, value)
 
 
 class Directory(Protocol):
@@ -246,7 +225,6 @@ class Directory(Protocol):
         object_type: type[DirectoryObject],
         filters: Sequence[Filter] = (),
         attributes: Collection[str] | None = None,
-        sort: Sequence[SortOrder] = (),
     ) -> int:
         """Read Directory Begin (3.1.7.1.21): a handle for the two events that follow."""
 

@@ -11,8 +11,6 @@ import pytest
 from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
 from qmnode.directory.port import (
     DirectoryServerType,
-    Filter,
-    Operator,
     Queue,
     QueueManager,
     RoutingLink,
@@ -150,8 +148,7 @@ class TestRoutingLink:
         assert link.identifier is not None
         assert directory.routing_links.get(link.identifier) == link
         assert directory.routing_links.find(f"{two.name}|{one.name}") == link
-        assert link in list(directory.routing_links.list(Filter("actual_cost", Operator.GREATER_THAN, 999_998)))
-        assert link not in list(directory.routing_links.list(Filter("actual_cost", Operator.LESS_THAN, 999_999)))
+        assert link in list(directory.routing_links.list(equals("actual_cost", link.actual_cost)))
 
         change(directory, link, actual_cost=1, site_gate_identifier_list=(), description="")
         changed = directory.routing_links.get(link.identifier)
