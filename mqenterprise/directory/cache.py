@@ -16,7 +16,6 @@ from mqenterprise.directory.mapping import satisfies
 from mqenterprise.directory.names import normalized
 from qmnode.directory.port import (
     DirectoryObject,
-    DirectoryServerType,
     Enterprise,
     Filter,
     Queue,
@@ -37,7 +36,6 @@ KINDS: Final[dict[str, type[DirectoryObject]]] = {
 NAMES: Final = {"Site": "name", "QueueManager": "computer_name", "Queue": "pathname", "User": "name"}
 ENUMERATIONS: Final[dict[str, type[enum.IntEnum]]] = {
     "operating_system_type": OperatingSystemType,
-    "directory_server_type": DirectoryServerType,
     "privacy_level": QueuePrivacyLevel,
 }
 VERSION: Final = 1

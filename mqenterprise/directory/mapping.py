@@ -129,10 +129,7 @@ class ObjectMapping:
         return tuple(dict.fromkeys((*rows, *((*extra, "objectGUID") if not on_computer else ()))))
 
 
-IDENTITY: Final = (
-    Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Changes.NEVER, required=True),
-    Attribute("annotation", "adminDescription", TEXT, "none: ours"),
-)
+IDENTITY: Final = (Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Changes.NEVER, required=True),)
 SECURITY: Final = Attribute("security", "nTSecurityDescriptor", OCTETS, "3.1.6.17")
 TIMES: Final = (
     Attribute("create_time", "whenCreated", TIME, "3.1.6.10", Changes.NEVER),
@@ -215,15 +212,13 @@ QUEUE_MANAGER: Final = ObjectMapping(
         Attribute("operating_system_version", "operatingSystemVersion", TEXT, "3.1.6.11.1", on_computer=True),
         Attribute("public_signing_key_list", "mSMQSignCertificates", OCTETS, "3.1.6.1.1.9", on_computer=True),
     ),
-    # 3.1.6.1.1.5: one bitmap of several fields. The clustered field is in the computer's principal names.
-    computed={"directory_server_type": ("mSMQServiceType",), "remote_access_server": ("mSMQServiceType",)},
 )
 
 QUEUE: Final = ObjectMapping(
     Queue,
     "mSMQQueue",
     (*IDENTITY, *TIMES, *_properties(Kind.QUEUE)),
-    computed={"pathname": ("cn", "mSMQQueueNameExt"), "qualified_pathname": ("cn", "mSMQQueueNameExt")},
+    computed={"pathname": ("cn", "mSMQQueueNameExt")},
 )
 
 USER: Final = ObjectMapping(

@@ -62,12 +62,10 @@ log = structlog.get_logger(__name__)
 
 RIGHTS: Final[dict[type[DirectoryObject], RightsTable]] = {Queue: QUEUE_RIGHTS, QueueManager: QUEUE_MANAGER_RIGHTS}
 """Kinds whose security descriptors a node checks access against."""
-# Read on demand only: it costs a second search.
 _REPLACED: Final = frozenset(
     {"public_encryption_key_list", "public_signing_key_list", "public_signing_keys", "certificates"}
 )
 """Attributes that stop being true when an administrator rotates a key or revokes a certificate."""
-ON_DEMAND: Final = frozenset({"qualified_pathname"})
 # A field whose equality is one direct look-up, and the repository's way to do it.
 DIRECT: Final = {
     "identifier": "get",
@@ -147,8 +145,7 @@ class LdapPort:
         force_directory_read: bool = False,
     ) -> AnyDirectoryObject:
         """Read Directory (MS-MQDMPR 3.1.7.1.20): from the cache while it is fresh, else one search."""
-        on_demand = bool(attributes and ON_DEMAND & set(attributes))
-        if not force_directory_read and not on_demand:
+        if not force_directory_read:
             self._refuse_absent(object_type, filters)
             known = self._cache.find(object_type, filters)
             if known is not None and self._cache.age(known) <= self._settings.fresh_for:
@@ -158,8 +155,8 @@ class LdapPort:
         if self._offline and not force_directory_read:
             raise DirectoryUnavailable("the directory is away and this was never read before")
         try:
-            ask = partial(self._read, object_type, tuple(filters), attributes if on_demand else None)
-            found = await self._ask_once((object_type, tuple(filters), on_demand), ask)
+            ask = partial(self._read, object_type, tuple(filters))
+            found = await self._ask_once((object_type, tuple(filters)), ask)
         except DirectoryUnavailable:
             known = None if force_directory_read else self._cache.find(object_type, filters)
             if known is None or not self._is_usable(known, attributes):
@@ -406,11 +403,9 @@ class LdapPort:
         except ValueError as error:
             raise ConstraintViolated(f"this is no security descriptor: {error}") from error
 
-    def _read(
-        self, kind: type[DirectoryObject], filters: tuple[Filter, ...], attributes: Collection[str] | None
-    ) -> DirectoryObject:
+    def _read(self, kind: type[DirectoryObject], filters: tuple[Filter, ...]) -> DirectoryObject:
         changes = self._changes
-        found = self._first(kind, filters, attributes)
+        found = self._first(kind, filters)
         if found is None:
             raise ObjectNotFound(f"there is no such {kind.__name__}")
         found = self._meant(found)
@@ -419,19 +414,15 @@ class LdapPort:
             self._cache.expire(found.identifier, found.full_path)
         return found
 
-    def _first(
-        self, kind: type[DirectoryObject], filters: tuple[Filter, ...], attributes: Collection[str] | None
-    ) -> DirectoryObject | None:
+    def _first(self, kind: type[DirectoryObject], filters: tuple[Filter, ...]) -> DirectoryObject | None:
         if kind is Enterprise:
             return self._service.enterprise()
         repository = self._repository(kind)
         if len(filters) == 1 and filters[0].attribute in DIRECT:
             # 3.1.6.3 of MS-MQDSSM: what is named is read, not searched for.
-            method = DIRECT[filters[0].attribute]
-            more = () if method == "find" or attributes is None else (attributes,)
-            found: DirectoryObject | None = getattr(repository, method)(filters[0].value, *more)
+            found: DirectoryObject | None = getattr(repository, DIRECT[filters[0].attribute])(filters[0].value)
             return found
-        return next(repository.list(*filters, attributes=attributes), None)
+        return next(repository.list(*filters), None)
 
     def _search(self, kind: type[DirectoryObject], filters: tuple[Filter, ...]) -> list[DirectoryObject]:
         if kind is Enterprise:
@@ -456,7 +447,7 @@ class LdapPort:
     def _write(self, changed: DirectoryObject, attributes: Collection[str] | None) -> None:
         self._written(type(changed)).modify(self._said(changed), attributes)
         if changed.identifier is not None:
-            self._read(type(changed), (equals("identifier", changed.identifier),), None)
+            self._read(type(changed), (equals("identifier", changed.identifier),))
 
 
 def _as(object_type: type[AnyDirectoryObject], found: DirectoryObject) -> AnyDirectoryObject:

@@ -44,7 +44,6 @@ from mqenterprise.directory.names import (
 from mqenterprise.directory.security import with_full_control
 from qmnode.directory.port import (
     DirectoryObject,
-    DirectoryServerType,
     Enterprise,
     Filter,
     Queue,
@@ -68,12 +67,6 @@ log = structlog.get_logger(__name__)
 PROBLEMS_KEPT: Final = 1000
 LONGEST_COMPUTER_NAME: Final = 15
 """Characters of a NetBIOS name."""
-REMOTE_ACCESS: Final = 0x10
-CLUSTER: Final = b"MSClusterVirtualServer"
-ROLE_FIELDS: Final = frozenset({"routing_server", "directory_server", "directory_server_type", "remote_access_server"})
-"""Fields with bits in mSMQServiceType (MS-MQDSSM 3.1.6.1.1.5)."""
-SERVICE_FIELDS: Final = ROLE_FIELDS | {"supporting_server", "site_identifier_list"}
-"""Fields that mSMQSettings objects repeat or depend on (MS-MQDSSM 3.1.6.7.1.9)."""
 
 
 class Repository(Generic[Entity]):
@@ -215,8 +208,7 @@ class WrittenRepository(Repository[Entity]):
     def add(self, entity: Entity) -> Entity:
         """Create it. Raises ``ObjectAlreadyExists``."""
         rows = [row for row in self.mapping.attributes if row.changes is not Changes.NEVER and not row.on_computer]
-        attributes = {row.name: self._encoded(row, entity) for row in rows} | self._computed_attributes(entity)
-        entry = self._create(entity, attributes)
+        entry = self._create(entity, {row.name: self._encoded(row, entity) for row in rows})
         value = entry.first("objectGUID")
         if value is None:
             raise HalfWritten(f"{entry.dn} was created and has no objectGUID")
@@ -231,35 +223,25 @@ class WrittenRepository(Repository[Entity]):
         dn = self._located(entity)
         self._write(dn, entity, self._different(entity, dn) if attributes is None else attributes)
 
-    def _computed_attributes(self, entity: Entity) -> dict[str, Values]:
-        """The attributes that more than one field makes."""
-        return {}
-
     def _write(self, dn: str, entity: Entity, names: Collection[str]) -> None:
-        changed: dict[str, Values] = {}
-        for name in names:
-            row = self.mapping.of(name)
-            if row is None:
-                computed, needed = self._computed_attributes(entity), self.mapping.computed.get(name, ())
-                changed |= {key: values for key, values in computed.items() if key in needed}
-            elif not row.on_computer and row.changes is Changes.ALWAYS:
-                changed[row.name] = self._encoded(row, entity)
+        rows = [row for name in names if (row := self.mapping.of(name)) is not None]
+        changed = {
+            row.name: self._encoded(row, entity)
+            for row in rows
+            if row.changes is Changes.ALWAYS and not row.on_computer
+        }
         # A descriptor cannot be taken away, and one that we do not know is not to be.
         self._gateway.writer.change(dn, {key: values for key, values in changed.items() if values or key != SECURITY})
 
     def _different(self, entity: Entity, dn: str) -> Collection[str]:
         present = self.at(dn)
-        names = (*(row.field for row in self.mapping.attributes if row.changes is Changes.ALWAYS), *self._compared())
+        names = [row.field for row in self.mapping.attributes if row.changes is Changes.ALWAYS]
         return [
             name
-            for name in dict.fromkeys(names)
+            for name in names
             if getattr(present, name) != getattr(entity, name)
             and not (getattr(entity, name) is None and default_of(self.mapping.entity, name) is None)
         ]
-
-    def _compared(self) -> Collection[str]:
-        """Computed fields that may be written."""
-        return ()
 
     def _encoded(self, row: Attribute, entity: Entity) -> Values:
         value = getattr(entity, row.field)
@@ -389,12 +371,7 @@ class QueueRepository(WrittenRepository[Queue]):
     def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
         extension = entry.first("mSMQQueueNameExt") or b""
         queue = join_queue_name(name_of(entry.dn), extension.decode())
-        computed = {"pathname": f"{name_of(entry.dn, 2)}\\{queue}".lower()}  # 3.1.6.11.2.1
-        # One more read, so only for who asks for it by name: looking a queue up stays one search.
-        if attributes is not None and "qualified_pathname" in attributes:
-            computer = self._connection.read(parent_of(entry.dn, 2), ("dNSHostName",)).first("dNSHostName")
-            computed["qualified_pathname"] = f"{computer.decode()}\\{queue}".lower() if computer else ""
-        return computed
+        return {"pathname": f"{name_of(entry.dn, 2)}\\{queue}".lower()}  # 3.1.6.11.2.1
 
 
 class UserRepository(Repository[User]):
@@ -424,13 +401,9 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
     def _by_name(self, name: str) -> Iterator[Entry]:
         return self._configurations(name, self.mapping.names(None))
 
-    def _computer_names(self, attributes: Collection[str] | None) -> tuple[str, ...]:
-        names = self.mapping.names(attributes, on_computer=True)
-        return (*names, "servicePrincipalName") if attributes is None or "clustered" in attributes else names
-
     def _read_along(self, attributes: Collection[str] | None) -> Mapping[str, Entry] | None:
         """The computers, which are read along with queue managers, not one by one."""
-        if not (names := self._computer_names(attributes)):
+        if not (names := self.mapping.names(attributes, on_computer=True)):
             return None
         computers = self._connection.search(self._base(), "(objectClass=computer)", names)
         return {normalized(entry.dn): entry for entry in computers}
@@ -439,7 +412,7 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
         self, entry: Entry, attributes: Collection[str] | None, along: Mapping[str, Entry] | None = None
     ) -> QueueManager:
         values: dict[str, Any] = {"computer_name": name_of(entry.dn, 1)}
-        if names := self._computer_names(attributes):
+        if names := self.mapping.names(attributes, on_computer=True):
             dn = parent_of(entry.dn)
             computer = self._connection.read(dn, names) if along is None else along.get(normalized(dn))
             if computer is not None:
@@ -447,40 +420,20 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
                     raw = computer.attributes.get(row.name.lower())
                     if row.on_computer and raw and (attributes is None or row.field in attributes):
                         values[row.field] = self._value(row, raw, computer.dn)
-                principals = computer.attributes.get("serviceprincipalname", ())
-                values["clustered"] = any(CLUSTER in name for name in principals)  # 3.1.6.11.1.6
         found = self._decoded(entry, attributes, values)
         if found.identifier is not None:
             self._references.note(entry.dn, found.identifier)
         return found
 
-    def _computed(self, entry: Entry, attributes: Collection[str] | None) -> Mapping[str, Any]:
-        services = entry.first("mSMQServiceType")
-        if services is None:
-            return {}
-        bits = UNSIGNED.decode((services,))
-        kind = next((kind for kind in DirectoryServerType if kind and bits & kind), DirectoryServerType.STANDALONE)
-        return {"remote_access_server": bool(bits & REMOTE_ACCESS), "directory_server_type": kind}
-
-    def _computed_attributes(self, entity: QueueManager) -> dict[str, Values]:
-        value = ROUTING if entity.routing_server else 0
-        value |= REMOTE_ACCESS if entity.remote_access_server else 0
-        value |= int(entity.directory_server_type) if entity.directory_server else 0
-        return {"mSMQServiceType": UNSIGNED.encode(value)}
-
-    def _compared(self) -> Collection[str]:
-        return self.mapping.computed
-
     def add(self, entity: QueueManager) -> QueueManager:
         """Create the configuration under the computer, and the computer first when there is none.
 
-        Cut before the end, :meth:`modify` completes what is missing. Raises ``ObjectAlreadyExists``.
+        Raises ``ObjectAlreadyExists``.
         """
         added = super().add(entity)
         assert added.identifier is not None and added.full_path is not None
         self._references.note(added.full_path, added.identifier)
         self.give_to_computer(added)
-        self._keep_settings(added)
         return added
 
     def _create(self, entity: QueueManager, attributes: Mapping[str, Values]) -> Entry:
@@ -491,8 +444,9 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
             )
         found = next(self._computers(name), None)  # also when we are that computer and may not create one
         computer = child(name, self._connection.dialect.contexts.computers) if found is None else found.dn
+        services = {"mSMQServiceType": UNSIGNED.encode(ROUTING if entity.routing_server else 0)}
         return self._gateway.create_queue_manager(
-            self._gateway.writer, computer, attributes, self._on_computer(entity, None),
+            self._gateway.writer, computer, {**attributes, **services}, self._on_computer(entity, None),
             exists=found is not None, is_foreign=entity.foreign_system,
         )  # fmt: skip
 
@@ -514,14 +468,11 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
             self._gateway.writer.change(dn, {SECURITY: (changed,)})
 
     def modify(self, entity: QueueManager, attributes: Collection[str] | None = None) -> None:
-        """Write the given fields, and keep the objects for the sites in step (3.1.6.7.1.9)."""
+        """Write the given fields. A declaration alone changes sites and roles, which other objects repeat."""
         dn = self._located(entity)
         names = {*(self._different(entity, dn) if attributes is None else attributes)}
-        # The bitmap has a bit of each of these fields.
-        self._write(dn, entity, names | {"remote_access_server"} if ROLE_FIELDS & names else names)
+        self._write(dn, entity, names)
         self._gateway.writer.change(parent_of(dn), self._on_computer(entity, names))
-        if attributes is None or SERVICE_FIELDS & names:
-            self._keep_settings(self.at(dn))
         if NOTIFIED_FIELDS & names:
             self.note_change(dn)
 
@@ -561,16 +512,4 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
         filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(entity.identifier))}))"
         return (
             entry.dn for entry in self._connection.search(self._connection.dialect.contexts.sites, filter, ("1.1",))
-        )
-
-    def _keep_settings(self, entity: QueueManager) -> None:
-        sites = []
-        serves = entity.routing_server or entity.directory_server or entity.supporting_server
-        for site in entity.site_identifier_list if serves else ():
-            try:
-                sites.append(self._references.dn_of(site, Refers.SITE))
-            except ObjectNotFound:
-                continue  # 3.1.6.1.1.3: a site that does not exist is skipped
-        self._gateway.keep_settings(
-            self._gateway.writer, str(entity.full_path), sites, tuple(self._settings_of(entity))
         )

@@ -47,6 +47,8 @@ _SECTIONS: Final[dict[type[DirectoryObject], str]] = {
     port.User: "users",
 }
 _UNIONS: Final = (typing.Union, types.UnionType)
+_GONE: Final = {"annotation", "clustered", "directory_server_type", "qualified_pathname", "remote_access_server"}
+"""Attributes in the files of earlier releases."""
 _NAMES: Final = {"computer", "computer_name", "pathname", "name", "qualified_computer_name"}
 """Attributes whose comparison ignores case."""
 
@@ -218,7 +220,7 @@ def _find(objects: list[DirectoryObject], wanted: DirectoryObject) -> DirectoryO
 def _decode(sections: dict[str, Any]) -> dict[type[DirectoryObject], list[DirectoryObject]]:
     return {
         kind: [
-            kind(**{name: _value(hints[name], value) for name, value in entry.items()})
+            kind(**{name: _value(hints[name], value) for name, value in entry.items() if name not in _GONE})
             for entry in sections.get(section) or ()
         ]
         for kind, section in _SECTIONS.items()

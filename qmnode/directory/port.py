@@ -45,15 +45,6 @@ class DirectoryOperationError(Exception):
         self.sentence = sentence
 
 
-class DirectoryServerType(enum.IntEnum):
-    """QueueManager.DirectoryServerType; the values are bits of mSMQServiceType (MS-MQDSSM 3.1.6.11.1.5)."""
-
-    STANDALONE = 0x0
-    BACKUP_SITE_CONTROLLER = 0x2
-    PRIMARY_SITE_CONTROLLER = 0x4
-    PRIMARY_ENTERPRISE_CONTROLLER = 0x8
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryObject:
     """The attributes of every object in the directory (MS-MQDMPR 3.1.1). ``None`` is not written, or was not read."""
@@ -61,8 +52,6 @@ class DirectoryObject:
     identifier: Guid | None = None
     full_path: str | None = None
     """The distinguished name, set by the directory."""
-    annotation: str | None = None
-    """``adminDescription``: the mark of the tool that maintains this object. Message Queuing does not read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +111,7 @@ class QueueManager(DirectoryObject):
     in_routing_server_identifier_list: tuple[Guid, ...] = ()
     routing_server: bool = False
     directory_server: bool = False
-    directory_server_type: DirectoryServerType = DirectoryServerType.STANDALONE
-    remote_access_server: bool = False
     supporting_server: bool = False
-    clustered: bool = False
     public_encryption_key_list: bytes | None = None
     """The keys that encrypt messages to this queue manager: MQDSPUBLICKEYS (MS-MQMQ 2.2.2)."""
     public_signing_key_list: bytes | None = None
@@ -141,7 +127,6 @@ class Queue(DirectoryObject):
 
     pathname: str
     r"""``computer\queue``, in lower case when it was read (MS-MQDSSM 3.1.6.11.2.1)."""
-    qualified_pathname: str | None = None
     label: str = ""
     create_time: int | None = None
     modify_time: int | None = None

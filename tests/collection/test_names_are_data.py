@@ -46,9 +46,7 @@ def planted(directory: EnterpriseDirectory, fresh_name: Callable[[str], str]) ->
     identifiers = (first, second)
     kinds = {"site_identifier_list": identifiers, "routing_server": True, "queue_manager_version": TEMPLATE}
     bad = directory.queue_managers.add(QueueManager(computer_name="{{lookup('a')}}", **kinds))
-    directory.queue_managers.add(
-        QueueManager(computer_name=host, qualified_computer_name=TEMPLATE, annotation=TEMPLATE, **kinds)
-    )
+    directory.queue_managers.add(QueueManager(computer_name=host, qualified_computer_name=TEMPLATE, **kinds))
     directory.queue_managers.add(
         QueueManager(computer_name=fresh_name("dash"), qualified_computer_name="-oProxyCommand=id", **kinds)
     )

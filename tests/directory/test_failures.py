@@ -31,7 +31,6 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import DirectoryOperationResult, Queue, QueueManager, Site, User
 from tests.lab.directory_objects import create
 from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
-from tests.lab.site_settings import site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -277,8 +276,8 @@ class TestUnknownOutcome:
 
 class TestConditions:
     def test_compare_and_set(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
-        site = create(directory, Site(name=fresh_name("Site"), annotation="one"))
-        dn = str(site.full_path)
+        dn = str(create(directory, Site(name=fresh_name("Site"))).full_path)
+        directory.connection.modify(dn, [Change(ChangeKind.ADD, "adminDescription", (b"one",))])
 
         def swap(old: bytes, new: bytes) -> None:
             changes = [
@@ -365,21 +364,6 @@ class TestHalfWritten:
 
         assert directory.queue_managers.find(name) is None
         assert directory.queue_managers.add(QueueManager(computer_name=name)).identifier is not None
-
-    def test_settings_that_a_cut_left_out_are_completed(
-        self, directory: EnterpriseDirectory, fresh_name: Named
-    ) -> None:
-        site = create(directory, Site(name=fresh_name("Site")))
-        assert site.identifier is not None
-        server = directory.queue_managers.add(
-            QueueManager(computer_name=fresh_name("NODE"), site_identifier_list=(site.identifier,), routing_server=True)
-        )
-        (settings,) = site_settings(directory, server).values()
-        directory.connection.delete(settings.dn)
-
-        directory.queue_managers.modify(server)
-
-        assert len(site_settings(directory, server)) == 1
 
     def test_adding_what_exists_changes_nothing(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
         node = directory.queue_managers.add(QueueManager(computer_name=fresh_name("NODE"), journal_quota=7))

@@ -21,7 +21,6 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site
 from tests.lab.directory_objects import create
 from tests.lab.samba import PASSWORD
-from tests.lab.site_settings import site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,11 +127,12 @@ def test_links_and_settings_have_the_lists_of_their_classes(lab: Lab, fresh_name
     router = lab.directory.queue_managers.add(
         QueueManager(computer_name=fresh_name("SD"), routing_server=True, site_identifier_list=(sites[0],))
     )
-    [settings] = site_settings(lab.directory, router).values()
+    gateway, site = lab.directory.gateway, lab.directory.sites.get(sites[0])
+    [settings] = gateway.keep_settings(gateway.writer, str(router.full_path), [str(site.full_path)], ()).values()
 
     defaults = [f"A;;{FULL};;;DA", f"A;;{FULL};;;SY", f"A;;{READ};;;AU"]
     assert lab.entries(str(link.full_path)) == defaults
-    assert lab.entries(settings.dn) == defaults
+    assert lab.entries(settings) == defaults
 
 
 def test_apply_writes_the_same_lists(lab: Lab, fresh_name: Named, tmp_path: Path) -> None:

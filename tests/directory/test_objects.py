@@ -10,7 +10,6 @@ import pytest
 
 from mqenterprise.directory.errors import ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
 from qmnode.directory.port import (
-    DirectoryServerType,
     Queue,
     QueueManager,
     RoutingLink,
@@ -22,7 +21,6 @@ from qmnode.objects.table import OperatingSystemType
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from tests.lab.directory_objects import change, create
-from tests.lab.site_settings import site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +83,6 @@ class TestSite:
                 name=fresh_name("Site"),
                 intra_site_replication_interval=3,
                 inter_site_replication_interval=20,
-                annotation="a mark",
             ),
         )
         assert site.identifier is not None
@@ -201,7 +198,6 @@ class TestQueueManager:
                 in_routing_server_identifier_list=(server.identifier,),
                 public_encryption_key_list=b"\x00\x01keys",
                 public_signing_key_list=certificates(b"first", b"second")[0],
-                annotation="a mark",
             )
         )
         assert node.identifier is not None
@@ -235,46 +231,6 @@ class TestQueueManager:
 
         computer = directory.connection.read(str(node.full_path).partition(",")[2], ("mSMQDigests",))
         assert set(computer.attributes["msmqdigests"]) == set(digests)
-
-    def test_a_server_has_its_settings_in_each_of_its_sites(
-        self, directory: EnterpriseDirectory, fresh_name: Named
-    ) -> None:
-        one, one_id = new_site(directory, fresh_name)
-        two, two_id = new_site(directory, fresh_name)
-
-        server = machine(
-            directory,
-            fresh_name,
-            site_identifier_list=(one_id, two_id),
-            routing_server=True,
-            supporting_server=True,
-            directory_server=True,
-            directory_server_type=DirectoryServerType.PRIMARY_SITE_CONTROLLER,
-            remote_access_server=True,
-        )
-
-        assert server.identifier is not None
-        settings = site_settings(directory, server)
-        assert set(settings) == {one.name, two.name}
-        in_one = settings[one.name]
-        assert in_one.first("mSMQServices") == b"%d" % (0x01 | 0x04 | 0x10)
-        flags = ("mSMQRoutingService", "mSMQDsService", "mSMQDependentClientService")
-        assert [in_one.first(flag) for flag in flags] == [b"TRUE"] * 3
-        assert in_one.first("mSMQQMID") == server.identifier
-        again = directory.queue_managers.get(server.identifier)
-        assert again.directory_server_type is DirectoryServerType.PRIMARY_SITE_CONTROLLER
-        assert again.remote_access_server
-
-    def test_settings_follow_roles_and_sites(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
-        _, one_id = new_site(directory, fresh_name)
-        two, two_id = new_site(directory, fresh_name)
-        server = machine(directory, fresh_name, site_identifier_list=(one_id,), routing_server=True)
-
-        directory.queue_managers.modify(replace(server, site_identifier_list=(two_id,)))
-        assert list(site_settings(directory, server)) == [two.name]
-
-        directory.queue_managers.modify(replace(server, site_identifier_list=(two_id,), routing_server=False))
-        assert site_settings(directory, server) == {}
 
     def test_nothing_is_left_behind(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
         site, site_id = new_site(directory, fresh_name)
@@ -331,7 +287,6 @@ class TestQueue:
                 transactional=True,
                 multicast_address="234.1.1.1:8001",
                 base_priority=-3,
-                annotation="a mark",
             )
         )
         assert queue.identifier is not None
@@ -410,17 +365,6 @@ class TestQueue:
         with pytest.raises(ObjectNotFound, match=name):
             directory.queues.add(Queue(pathname=f"{name}\\orders"))
         assert directory.queues.find(f"{name}\\orders") is None
-
-    def test_its_qualified_name_is_read_on_demand(self, directory: EnterpriseDirectory, fresh_name: Named) -> None:
-        name = fresh_name("NODE")
-        machine_name = f"{name.lower()}.lab.test"
-        directory.queue_managers.add(QueueManager(computer_name=name, qualified_computer_name=machine_name))
-        queue = directory.queues.add(Queue(pathname=f"{name}\\orders"))
-        assert queue.identifier is not None
-
-        found = directory.queues.get(queue.identifier, ("pathname", "qualified_pathname"))
-
-        assert found.qualified_pathname == f"{machine_name}\\orders"
 
 
 def test_an_identifier_of_another_kind_of_object_is_nobodys(directory: EnterpriseDirectory, fresh_name: Named) -> None:
