@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -40,8 +40,6 @@ from qmnode.settings.sizes import UNLIMITED
 from qmnode.structures.text import printable
 
 app = Commands()
-
-_SILENT: Final = "a node does not show it; mqenterprise route explain shows the way of a message"
 
 
 @app.command(epilog="Example: mqenterprise explain ams-shop.quota --declared contoso.yaml")
@@ -94,12 +92,8 @@ def _tables(about: Asked, checked: Checked | None, access: Access) -> tuple[Tabl
 
 def _ask(about: Asked, access: Access) -> NodeAnswer:
     """Ask the node for its value, over its management API."""
-    if about.kind is Kind.QUEUE and about.name == "access":
-        return NodeAnswer(unknown="qmnode queue access shows it")
-    if about.kind in (Kind.SITE, Kind.ROUTING_LINK, Kind.USER):
-        return NodeAnswer(unknown=_SILENT)
-    if about.kind is not Kind.QUEUE and about.name not in SHOWN_BY_NODES | {"bridges"}:
-        return NodeAnswer(unknown=_SILENT)
+    if silence := _silence(about):
+        return NodeAnswer(unknown=silence)
     try:
         settings = load_settings(access.nodes_file)
         nodes = chosen_nodes(settings, lambda: opened(access.directory_file), machines=[about.machine], site=None)
@@ -120,6 +114,20 @@ def _ask(about: Asked, access: Access) -> NodeAnswer:
         return asyncio.run(answer())
     except (OperationsError, NodeError) as error:
         return NodeAnswer(unknown=error.sentence)
+
+
+def _silence(about: Asked) -> str:
+    """Why no node is asked; empty if one can be."""
+    match about.kind:
+        case Kind.QUEUE:
+            return "qmnode queue access shows it" if about.name == "access" else ""
+        case Kind.SITE | Kind.ROUTING_LINK:
+            return "it is a fact of all nodes; mqenterprise route explain shows the way of a message"
+        case Kind.USER:
+            return "nodes read it when a message is signed; mqenterprise certificate list shows it"
+    if about.name in SHOWN_BY_NODES | {"bridges"}:
+        return ""
+    return "no node obeys it" if about.row is not None and about.row.unobeyed else "a node does not show it"
 
 
 def _of_routing(found: Mapping[str, Any], name: str) -> NodeAnswer:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mqenterprise.commands.explain import _ask
+from mqenterprise.commands.over_nodes import DEFAULT_ACCESS
 from mqenterprise.topology.check import load
 from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, located, standings
 from mqenterprise.topology.resources import Kind, Table
@@ -170,6 +172,22 @@ def test_addresses_are_in_the_inventory_alone(checked: Checked) -> None:
 def test_an_unknown_value_is_refused(checked: Checked, text: str, sentence: str) -> None:
     with pytest.raises(UnknownValue, match=sentence):
         found(text, checked)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a.intra_site_replication_interval", "mqenterprise route explain"),
+        ("a|b.cost", "mqenterprise route explain"),
+        ("u.certificates", "mqenterprise certificate list"),
+        ("m\\q.access", "qmnode queue access"),
+        ("m.supporting_server", "no node obeys it"),
+        ("m.version", "a node does not show it"),
+        ("m.sites", "--nodes FILE"),
+    ],
+)
+def test_the_answer_says_why_no_node_was_asked(text: str, reason: str) -> None:
+    assert reason in _ask(asked(text), DEFAULT_ACCESS).unknown
 
 
 def test_names_of_earlier_releases_are_understood() -> None:
