@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,48 @@ def test_a_purge_deletes_messages_only_with_a_word(recipe: ModuleType, tmp_path:
     assert message.exists() is kept
     assert ("deluser" in (tmp_path / "calls").read_text()) is not kept
     assert ("are kept" in done.stderr) is kept
+
+
+@pytest.mark.parametrize(
+    ("action", "state", "stays"),
+    [
+        ("upgrade", "inactive", True),
+        ("upgrade", "activating", False),
+        ("upgrade", "active", False),
+        ("remove", "inactive", False),
+    ],
+)
+def test_only_a_node_that_was_stopped_stays_so_when_it_is_upgraded(
+    recipe: ModuleType, tmp_path: Path, action: str, state: str, stays: bool
+) -> None:
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "systemctl").write_text(f"#!/bin/sh\necho {state}\n[ {state} = active ]\n")
+    (programs / "deb-systemd-invoke").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/calls\n')
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    text = recipe.script(recipe.PACKAGES[0], "prerm").replace("/run/", f"{tmp_path}/run/")
+
+    subprocess.run(["/bin/sh", "-c", text, "prerm", action], env={"PATH": f"{programs}:/usr/bin:/bin"}, check=True)
+    assert (tmp_path / "run/qmnode-stays-stopped").exists() is stays
+    assert (tmp_path / "calls").read_text() == "stop qmnode.service\n"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_rpm_takes_its_compiled_modules_along_when_it_is_removed_and_not_when_it_is_upgraded(
+    recipe: ModuleType, tmp_path: Path, number: int
+) -> None:
+    compiled = tmp_path / "lib/python3.11/site-packages/qmnode/__pycache__/cli.cpython-311.pyc"
+    for package in recipe.PACKAGES:
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        compiled.touch()
+        written = recipe.spec(tmp_path / "tree", package, recipe.RPM, "1.2.3", "1")
+        script = re.search(r"(?ms)^%preun\n(.*?)(?=^%|\Z)", written)[1]  # type: ignore[index]
+        for folder, own in ((f"/opt/{package.name}/lib", "lib"), ("/usr/share", "share"), ("/run/systemd", "no")):
+            script = script.replace(folder, str(tmp_path / own))
+        subprocess.run(["/bin/sh", "-c", script, "preun", str(number)], check=True)
+        assert compiled.exists() is (number == 1)
 
 
 def test_the_packaged_settings_are_those_that_the_unit_and_the_commands_expect(monkeypatch: pytest.MonkeyPatch) -> None:
