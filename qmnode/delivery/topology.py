@@ -128,7 +128,7 @@ class Topology:
         return machine is not None and machine.routing_server
 
     def declared(self) -> dict[str, Any]:
-        """What routing uses of this queue manager's object, by the names of its properties; empty until it is read."""
+        """The properties of this queue manager that routing uses, by name; empty until the directory was read."""
         snapshot = self._snapshot
         own = None if snapshot is None else snapshot.machines.get(self._own)
         if snapshot is None or own is None:

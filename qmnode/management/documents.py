@@ -260,8 +260,8 @@ class NodeDocument(Document):
     )
     routing: dict[str, Any] = Field(
         default={},
-        description="What routing uses of the node's object in the directory: `sites`, `routing_server` and so on, as "
-        "declarations name it; empty without a directory, and until it was read",
+        description="The properties of the node in the directory that routing uses, as declarations name them: "
+        "`sites`, `routing_server` and so on; empty without a directory, and until it was read",
     )
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},

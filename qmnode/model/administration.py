@@ -80,7 +80,7 @@ class NodeStatus:
     quota_settings: dict[str, int] = field(default_factory=dict)
     """The quotas that the settings of the node set, whether they hold or not: ``quota``, ``journal_quota``; KB."""
     routing: dict[str, Any] = field(default_factory=dict)
-    """What routing uses of the node's object in the directory, by the names of a declaration: ``sites``,
+    """The properties of the node in the directory that routing uses, as declarations name them: ``sites``,
     ``routing_server`` and so on; empty without a directory, and until it was read."""
 
 

@@ -98,7 +98,7 @@ class QueueManager(QueueManagerApi):
         """``joined``, ``not joined``, or ``not confirmed`` while it is down, for a node with a directory."""
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
         self.routing: Callable[[], dict[str, Any]] = dict
-        """What routing uses of this queue manager's object in the directory: see ``NodeStatus.routing``."""
+        """The properties that routing uses: see ``NodeStatus.routing``."""
         self.settings_read = 0.0
         """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did."""
         self.transport_security = TransportSecurity()
