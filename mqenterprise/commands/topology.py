@@ -129,7 +129,12 @@ def validate(declared: Declared, as_json: AsJson = False) -> None:
             "queue": len(declaration.queues),
             "user": len(declaration.users),
         }
-        text = ", ".join(counted(count, what) for what, count in counts.items())
+        words = [counted(count, what) for what, count in counts.items()]
+        if aliases := len(declaration.queue_aliases):
+            words.append("1 queue alias" if aliases == 1 else f"{aliases:,} queue aliases")
+        if lists := len(declaration.distribution_lists):
+            words.append(counted(lists, "distribution list"))
+        text = ", ".join(words)
         console().print(f"{declaration.enterprise.name} is valid: {text}.", markup=False)
 
 

@@ -49,6 +49,8 @@ _SITE_SETTINGS: Final = "NTDS Site Settings"
 _SITE_SETTINGS_CLASSES: Final = ("top", "applicationSiteSettings", "nTDSSiteSettings")
 """Beneath every site of Active Directory (MS-ADTS 6.1.1.2.2.1.1); its tools report a site without them as damaged."""
 _PERSON: Final = ("top", "person", "organizationalPerson", "user")
+_UNIVERSAL_GROUP: Final = b"8"
+"""A groupType without the bit of security groups (MS-ADTS 2.2.12)."""
 _SERVERS: Final = ("top", "serversContainer")
 
 
@@ -280,6 +282,17 @@ class Gateway:
         classes = _PERSON if dialect.gives_guid else ("top", "user")
         given = {**attributes, **dialect.account("user", account)}
         return writer.create(child(name, dialect.contexts.users), classes, given)
+
+    def create_alias(self, writer: Writer, name: str, attributes: Attributes) -> Entry:
+        """Create a queue alias."""
+        dn = child(name, self.connection.dialect.contexts.users)
+        return writer.create(dn, ("top", "msMQ-Custom-Recipient"), attributes)
+
+    def create_list(self, writer: Writer, name: str, account: str, attributes: Attributes) -> Entry:
+        """Create a distribution list with this account name: a group that gives nobody rights."""
+        dialect = self.connection.dialect
+        given = {**attributes, "groupType": (_UNIVERSAL_GROUP,), **dialect.account("group", account)}
+        return writer.create(child(name, dialect.contexts.users), ("top", "group"), given)
 
     def create_queue(self, writer: Writer, configuration: str, name: str, attributes: Attributes) -> Entry:
         """Create a public queue of the queue manager whose mSMQConfiguration object this is."""

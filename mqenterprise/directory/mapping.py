@@ -16,9 +16,11 @@ from mqenterprise.directory.errors import ConstraintViolated
 from mqenterprise.directory.names import escape_filter
 from qmnode.directory.port import (
     DirectoryObject,
+    DistributionList,
     Enterprise,
     Filter,
     Queue,
+    QueueAlias,
     QueueManager,
     RoutingLink,
     Site,
@@ -233,6 +235,12 @@ USER: Final = ObjectMapping(
     computed={"name": ("sAMAccountName", "cn")},
 )
 
+_NAMED: Final = (*IDENTITY, Attribute("name", "cn", TEXT, "3.1.6.10", Changes.NEVER, required=True))
+
+QUEUE_ALIAS: Final = ObjectMapping(QueueAlias, "msMQ-Custom-Recipient", (*_NAMED, *_properties(Kind.QUEUE_ALIAS)))
+
+DISTRIBUTION_LIST: Final = ObjectMapping(DistributionList, "group", (*_NAMED, *_properties(Kind.DISTRIBUTION_LIST)))
+
 MAPPINGS: Final = {
     Kind.ENTERPRISE: ENTERPRISE,
     Kind.SITE: SITE,
@@ -240,6 +248,8 @@ MAPPINGS: Final = {
     Kind.MACHINE: QUEUE_MANAGER,
     Kind.ROUTING_LINK: ROUTING_LINK,
     Kind.QUEUE: QUEUE,
+    Kind.QUEUE_ALIAS: QUEUE_ALIAS,
+    Kind.DISTRIBUTION_LIST: DISTRIBUTION_LIST,
 }
 
 

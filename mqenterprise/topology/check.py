@@ -1,5 +1,6 @@
 """Check the declaration as a whole: duplicate names, dangling references, roles that do not fit."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,12 +100,17 @@ class _Checker:
             if name in self.sites:
                 self._say(("foreign_sites", position, "name"), "a site of this name is declared; give it another name")
         self.machines = self._unique("machines", (machine.name for machine in declared.machines), "machine")
-        self._unique("users", (user.name for user in declared.users), "user")
+        self.users = self._unique("users", (user.name for user in declared.users), "user")
         self._unique("bridges", (f"{bridge.machine}\\{bridge.name}" for bridge in declared.bridges), "bridge")
-        self._unique("queues", (f"{queue.machine}\\{queue.name}" for queue in declared.queues), "queue")
+        self.queues = self._unique("queues", (f"{queue.machine}\\{queue.name}" for queue in declared.queues), "queue")
+        self.aliases = self._unique("queue_aliases", (alias.name for alias in declared.queue_aliases), "queue alias")
+        self.lists = self._unique(
+            "distribution_lists", (each.name for each in declared.distribution_lists), "distribution list"
+        )
         self._links()
         self._machines()
         self._queues()
+        self._lists()
         self._bridges()
 
     def _say(self, path: Path, sentence: str) -> None:
@@ -278,6 +284,60 @@ class _Checker:
                     self._say((*here, "access", index), "neither allows nor denies anything; give allow or deny")
                 if trustees.setdefault(fold(entry.to), index) != index:
                     self._say((*here, "access", index, "to"), f"{entry.to!r} stands here twice; join the two entries")
+
+    def _lists(self) -> None:
+        declared = self.loaded.declaration
+        beside = {"user": self.users, "queue alias": self.aliases}
+        for section, named, others in (
+            ("queue_aliases", self.aliases, ["user"]),
+            ("distribution_lists", self.lists, ["user", "queue alias"]),
+        ):
+            for name, position in named.items():
+                if "\\" in name:
+                    self._say((section, position, "name"), f"{name!r} would be the path of a queue; leave \\ out")
+                for what in others:
+                    if name in beside[what]:
+                        self._say((section, position, "name"), f"a {what} has this name; give it another name")
+        for position, each in enumerate(declared.distribution_lists):
+            here: Path = ("distribution_lists", position, "members")
+            self._repeated(here, each.members)
+            for index, member in enumerate(each.members):
+                self._member((*here, index), member)
+        for position, each in enumerate(declared.distribution_lists):
+            if (way := self._way_back(each.name)) and self.lists.get(fold(each.name)) == position:
+                there = " which contains ".join(way)
+                self._say(("distribution_lists", position, "members"), f"the list contains itself, by {there}")
+
+    def _member(self, path: Path, member: str) -> None:
+        if re.match(r"(direct|public|private|dl)=", fold(member)) or "\\private$\\" in fold(member):
+            self._say(
+                path,
+                f"{member!r} is no public queue, and a list holds public queues, queue aliases and lists "
+                "(MS-MQMQ 2.1.5); declare a queue alias for it, and name that",
+            )
+        elif "\\" in member:
+            self._known(path, member, self.queues, self._queue_names, "queue")
+        else:
+            names = [each.name for each in self.loaded.declaration.queue_aliases]
+            names += [each.name for each in self.loaded.declaration.distribution_lists]
+            what = "queue alias or distribution list"
+            self._known(path, member, self.aliases | self.lists, lambda: [*names, *self._queue_names()], what)
+
+    def _queue_names(self) -> list[str]:
+        return [f"{queue.machine}\\{queue.name}" for queue in self.loaded.declaration.queues]
+
+    def _way_back(self, start: str) -> list[str]:
+        """Return the names of lists on a way from a list to itself, or nothing."""
+        ways, seen = [[start]], set[str]()
+        while ways:
+            way = ways.pop()
+            for member in self.loaded.declaration.distribution_lists[self.lists[fold(way[-1])]].members:
+                if fold(member) == fold(start):
+                    return [*way[1:], member]
+                if fold(member) in self.lists and fold(member) not in seen:
+                    seen.add(fold(member))
+                    ways.append([*way, member])
+        return []
 
     def _bridges(self) -> None:
         ledgers: dict[tuple[str, int, str, str], int] = {}

@@ -15,9 +15,24 @@ from pydantic_core import PydanticKnownError
 
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Property, Rows
-from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, ROUTING_LINK, SITE, USER
+from qmnode.objects.table import (
+    DISTRIBUTION_LIST,
+    ENTERPRISE,
+    MACHINE,
+    QUEUE,
+    QUEUE_ALIAS,
+    ROUTING_LINK,
+    SITE,
+    USER,
+)
 from qmnode.settings.bridges import BridgeName, BridgeSettings
 from qmnode.settings.sizes import quota_value
+from qmnode.structures.names import (
+    DirectFormatName,
+    PrivateFormatName,
+    PublicFormatName,
+    parse_format_name,
+)
 
 Role = Literal["routing_server", "supporting_server", "directory_server", "client", "connector"]
 Right = Literal[
@@ -70,7 +85,18 @@ def _dns_name(text: str) -> str:
     return text
 
 
+def _queue_format_name(text: str) -> str:
+    try:
+        name = parse_format_name(text)
+    except ValueError as error:
+        raise ValueError(f"no format name: {error}") from None
+    if not isinstance(name, PublicFormatName | PrivateFormatName | DirectFormatName):
+        raise ValueError("an alias stands for one queue: write a PUBLIC=, PRIVATE= or DIRECT= format name")
+    return text
+
+
 Address = Annotated[str, AfterValidator(_address)]
+QueueFormatName = Annotated[str, AfterValidator(_queue_format_name), Field(max_length=255)]
 DnsName = Annotated[str, AfterValidator(_dns_name)]
 Quota = Annotated[
     Annotated[int, Field(ge=0, le=NO_QUOTA)] | None,
@@ -218,6 +244,22 @@ class User(_Model):
     certificates: Annotated[tuple[str, ...], Field(max_length=64, strict=False)] | None = None
 
 
+@_properties(QUEUE_ALIAS)
+class QueueAlias(_Model):
+    """An object that stands for a queue, so that distribution lists can hold it (MS-MQDSSM 3.1.6.8)."""
+
+    name: CommonName
+    format_name: QueueFormatName
+
+
+@_properties(DISTRIBUTION_LIST)
+class DistributionList(_Model):
+    """Queues that each get the messages to the list (MS-MQMQ 2.1.5)."""
+
+    name: CommonName
+    members: Annotated[tuple[Label, ...], Field(strict=False)] = ()
+
+
 class Bridge(BridgeSettings):
     """A bridge between a queue of a machine and an AMQP 1.0 peer (docs/bridges.md). The directory does not hold it: the
     playbook ``rollout.yml`` brings it to the machine's node. Paths are of files on that machine.
@@ -242,6 +284,8 @@ class Declaration(_Model):
     machines: Annotated[tuple[Machine, ...], Field(strict=False)] = ()
     queues: Annotated[tuple[Queue, ...], Field(strict=False)] = ()
     users: Annotated[tuple[User, ...], Field(strict=False)] = ()
+    queue_aliases: Annotated[tuple[QueueAlias, ...], Field(strict=False)] = ()
+    distribution_lists: Annotated[tuple[DistributionList, ...], Field(strict=False)] = ()
     bridges: Annotated[tuple[Bridge, ...], Field(strict=False)] = ()
 
 
@@ -252,5 +296,7 @@ SECTIONS: Final[Mapping[str, tuple[type[BaseModel], Rows]]] = {
     "machines": (Machine, MACHINE),
     "queues": (Queue, QUEUE),
     "users": (User, USER),
+    "queue_aliases": (QueueAlias, QUEUE_ALIAS),
+    "distribution_lists": (DistributionList, DISTRIBUTION_LIST),
 }
 """The model and the rows of each section of a declaration whose objects are in the directory."""

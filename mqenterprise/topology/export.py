@@ -17,7 +17,10 @@ from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ROLES = ("routing_server", "supporting_server", "directory_server")
-_SECTIONS = ("sites", "foreign_sites", "routing_links", "machines", "users", "queues")
+_SECTIONS = (
+    *("sites", "foreign_sites", "routing_links", "machines", "users"),
+    *("queues", "queue_aliases", "distribution_lists"),
+)
 
 Item = dict[str, Any]
 
@@ -90,6 +93,12 @@ def declared_sections(table: Table, name: str) -> dict[str, Any]:
                     sections["users"].append(_user(row))
             case Kind.QUEUE:
                 sections["queues"].append(_queue(row))
+            case Kind.QUEUE_ALIAS:
+                alias = {"name": row.name[0], "format_name": row.values["format_name"]}
+                sections["queue_aliases"].append(alias)
+            case Kind.DISTRIBUTION_LIST:
+                changed = _changed(declaration.DistributionList, row.values)
+                sections["distribution_lists"].append({"name": row.name[0]} | changed)
     return {section: items for section, items in sections.items() if items}
 
 

@@ -115,6 +115,10 @@ class _Reader:
         self._each(Kind.USER, ("mSMQSignCertificates",), self._user, people)
         listed = (SECURITY,) if self._access else ()
         self._each(Kind.QUEUE, (guid, "mSMQQueueNameExt", *listed), self._queue)
+        self._each(Kind.QUEUE_ALIAS, (), self._alias)
+        lists: list[Entry] = []
+        self._each(Kind.DISTRIBUTION_LIST, ("member",), lists.append, ours)  # most groups are of people
+        self._lists(lists)
 
     def _each(self, kind: Kind, more: Iterable[str], read: Callable[[Entry], None], filter: str = "") -> None:
         """Read each entry of a kind with ``more`` attributes than its plain values."""
@@ -211,6 +215,23 @@ class _Reader:
         if self._access:
             values["access"] = self._trustees.lines(entry.first(SECURITY))
         self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), values, entry)
+
+    def _alias(self, entry: Entry) -> None:
+        self._put(Kind.QUEUE_ALIAS, (name_of(entry.dn),), _decode(Kind.QUEUE_ALIAS, entry), entry)
+
+    def _lists(self, entries: Collection[Entry]) -> None:
+        """Read distribution lists, with the names of their members, or what names a member that is none."""
+        if not entries:
+            return
+        names = {
+            normalized(self.index.places[row.kind, row.reference.key].dn): "\\".join(row.name)
+            for row in self.table
+            if row.kind in (Kind.QUEUE, Kind.QUEUE_ALIAS)
+        } | {normalized(entry.dn): name_of(entry.dn) for entry in entries}
+        for entry in entries:
+            members = (dn.decode("utf-8", "replace") for dn in entry.attributes.get("member", ()))
+            values: dict[str, Value] = {"members": _sorted(names.get(normalized(dn), dn) for dn in members)}
+            self._put(Kind.DISTRIBUTION_LIST, (name_of(entry.dn),), values, entry)
 
 
 def _decode(kind: Kind, entry: Entry) -> dict[str, Value]:

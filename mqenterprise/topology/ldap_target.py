@@ -25,7 +25,7 @@ from mqenterprise.directory.gateway import MARK, ROUTING, SECURITY, FencedWriter
 from mqenterprise.directory.names import child
 from mqenterprise.topology.ldap_reading import COMPUTER, ROUTERS, VALUES, Index, MachinePlace, Place, read_all
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import Action, Step, Values
+from mqenterprise.topology.plan import Action, Step, Values, recipients
 from mqenterprise.topology.resources import Kind, Value
 from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
 from mqenterprise.topology.trustees import Trustees
@@ -137,6 +137,12 @@ class LdapTarget:
             raise MovedOn(f"the machine {machine} is gone")
         return place.configuration
 
+    def _member(self, name: str) -> bytes:
+        for reference in recipients(name):
+            if (place := self._index.places.get((reference.kind, reference.key))) is not None:
+                return place.dn.encode()
+        raise MovedOn(f"the queue, alias or list {name} is gone")
+
     def _attributes(self, kind: Kind, values: Values) -> _Attributes:
         """Return the attributes of values, without those of a machine's computer."""
         plain = VALUES[kind].items()
@@ -145,6 +151,8 @@ class LdapTarget:
             found[ROUTERS[name]] = tuple(self._configuration(one).dn.encode() for one in _names(values[name]))
         if "sites" in values:
             found["mSMQSites"] = tuple(self._site(site).guid for site in _names(values["sites"]))
+        if "members" in values:
+            found["member"] = tuple(self._member(name) for name in _names(values["members"]))
         if "certificates" in values:
             found |= pack_certificates(_names(values["certificates"]))
         if isinstance(lines := values.get("access"), tuple):
@@ -180,6 +188,10 @@ class LdapTarget:
                 entry = self._gateway.create_link(writer, sites, attributes)
             case Kind.QUEUE:
                 entry = self._gateway.create_queue(writer, self._configuration(name[0]).dn, name[1], attributes)
+            case Kind.QUEUE_ALIAS:
+                entry = self._gateway.create_alias(writer, name[0], attributes)
+            case Kind.DISTRIBUTION_LIST:
+                entry = self._gateway.create_list(writer, name[0], account_name(name[0]), attributes)
             case _:
                 if not self._connection.dialect.gives_guid:  # nor a security identifier, by which lists name the user
                     attributes["objectSid"] = (self._trustees.new_identifier(),)

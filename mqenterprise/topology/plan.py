@@ -110,10 +110,11 @@ def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = Fal
     """Return the steps that turn ``actual`` into ``wanted``. Raises FixedError if a change needs a new object."""
     steps: list[Step] = []
     fixed: list[str] = []
+    depths = _depths(wanted)
     for row in wanted:
-        present = actual.get(row.reference)
+        present, rank = actual.get(row.reference), row.rank + depths.get(row.reference, 0)
         if present is None or present.partial:
-            steps.append(Step(Action.CREATE, row.reference, row.name, row.rank, {}, row.values))
+            steps.append(Step(Action.CREATE, row.reference, row.name, rank, {}, row.values))
             continue
         changed = [name for name, value in row.values.items() if not same(name, value, present.values.get(name))]
         if not changed:
@@ -124,7 +125,7 @@ def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = Fal
             changed.append("settings")  # settings objects repeat the services, even where the sites stay the same
         before = {name: present.values.get(name) for name in changed}
         after = {name: row.values[name] for name in changed}
-        steps.append(Step(Action.UPDATE, row.reference, present.name, row.rank, before, after))
+        steps.append(Step(Action.UPDATE, row.reference, present.name, rank, before, after))
     if fixed:
         raise FixedError("\n".join(fixed))
     deletions, remarks = _left_over(wanted, actual, prune)
@@ -134,6 +135,7 @@ def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = Fal
 def _left_over(wanted: Table, actual: Table, prune: bool) -> tuple[list[Step], list[Remark]]:
     left = [row for row in actual if row.reference not in wanted and row.kind is not Kind.ENTERPRISE]
     holding = _holders_of_others(wanted, left)
+    depths = _depths(actual)
     steps: list[Step] = []
     remarks: list[Remark] = []
     for row in left:
@@ -146,8 +148,24 @@ def _left_over(wanted: Table, actual: Table, prune: bool) -> tuple[list[Step], l
         elif not prune:
             remarks.append(Remark(Note.PRUNABLE, row.title))
         else:
-            steps.append(Step(Action.DELETE, row.reference, row.name, _HIGHEST - row.rank, row.values, {}))
+            rank = _HIGHEST - row.rank - depths.get(row.reference, 0)
+            steps.append(Step(Action.DELETE, row.reference, row.name, rank, row.values, {}))
     return steps, sorted(remarks, key=lambda remark: (remark.note.name, remark.title))
+
+
+def _depths(table: Table) -> dict[Reference, int]:
+    """Return how many lists are in each other below each list, as lists come after those that they contain."""
+    lists = {row.reference: row for row in table if row.kind is Kind.DISTRIBUTION_LIST}
+    depths = dict.fromkeys(lists, 0)
+    for _ in lists:
+        deeper = {
+            reference: 1 + max((depths[one] for one in needs(row) if one in depths), default=-1)
+            for reference, row in lists.items()
+        }
+        if deeper == depths:
+            break
+        depths = deeper
+    return depths
 
 
 def _holders_of_others(wanted: Table, left: Iterable[Resource]) -> set[Reference]:
@@ -169,11 +187,23 @@ def needs(row: Resource) -> Iterable[Reference]:
         case Kind.ROUTING_LINK:
             for site in row.reference.key:
                 yield Reference(Kind.SITE, (site,))
-    for name in NAMES:
+        case Kind.DISTRIBUTION_LIST:
+            members = row.values.get("members")
+            for member in members if isinstance(members, tuple) else ():
+                yield from recipients(member)
+    for name in NAMES - {"members"}:
         kind = Kind.SITE if name in ("sites", "settings") else Kind.MACHINE
         value = row.values.get(name)
         for target in value if isinstance(value, tuple) else ():
             yield Reference(kind, (fold(target),))
+
+
+def recipients(member: str) -> tuple[Reference, ...]:
+    """Return what a member of a distribution list can be: the queue of this path, or the alias or list of the name."""
+    machine, backslash, queue = member.partition("\\")
+    if backslash:
+        return (Reference(Kind.QUEUE, (fold(machine), fold(queue))),)
+    return tuple(Reference(kind, (fold(member),)) for kind in (Kind.QUEUE_ALIAS, Kind.DISTRIBUTION_LIST))
 
 
 def order(steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -34,8 +34,11 @@ _DECLARED_AS: Final[Mapping[tuple[Kind, str], tuple[str, ...]]] = {
     (Kind.SITE, "foreign"): ("name",),
 }
 """Properties that declarations write under other names. A site is foreign by its section."""
-_OF_ONE_NAME: Final = (Kind.MACHINE, Kind.ENTERPRISE, Kind.SITE, Kind.USER)
-FORMS: Final = "MACHINE.PROPERTY, MACHINE\\QUEUE.PROPERTY, SITE.PROPERTY, SITE|SITE.PROPERTY or USER.PROPERTY"
+_OF_ONE_NAME: Final = (Kind.MACHINE, Kind.ENTERPRISE, Kind.SITE, Kind.USER, Kind.QUEUE_ALIAS, Kind.DISTRIBUTION_LIST)
+FORMS: Final = (
+    "MACHINE.PROPERTY, MACHINE\\QUEUE.PROPERTY, SITE.PROPERTY, SITE|SITE.PROPERTY, USER.PROPERTY, ALIAS.PROPERTY or "
+    "LIST.PROPERTY"
+)
 
 
 class UnknownValue(ValueError):
@@ -126,7 +129,7 @@ def asked(text: str) -> Asked:
     if len(names) == 1 and name in INVENTORY:
         return Asked(Kind.MACHINE, names, name, None)
     known = [row.name for kind in kinds for row in ROWS[kind].at(Door.DECLARATION)]
-    what = f"a {kinds[0]}" if len(names) > 1 else "a machine, site, user or enterprise"
+    what = f"a {kinds[0]}" if len(names) > 1 else "a machine, site, user, alias, list or enterprise"
     hint = did_you_mean(name, known + ([] if len(names) > 1 else [*INVENTORY]))
     raise UnknownValue(f"{what} has no declared property {name!r}{hint}")
 

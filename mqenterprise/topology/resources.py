@@ -17,8 +17,8 @@ Value = str | int | bool | None | tuple[str, ...]
 Key = tuple[str, ...]
 
 RANK = {kind: 2 * rank for rank, kind in enumerate(Kind)}
-"""A machine refers to routing servers, a link to sites and machines, a queue's access list to users. Deletion goes the
-other way."""
+"""A machine refers to routing servers, a link to sites and machines, a queue's access list to users, a
+distribution list to queues. Deletion goes the other way."""
 
 
 def _types(row: Property) -> tuple[type, ...]:

@@ -24,6 +24,7 @@ _ACCEPTED: dict[str, Any] = {
     "cost": ROUTING_LINK["cost"].default,
     "direction": "out",
     "peer": "amqp://x",
+    "format_name": r"DIRECT=OS:x\x",
 }
 """For each required value, one that its model accepts."""
 
@@ -72,7 +73,7 @@ def _mended(section: str, position: int, given: object, fields: set[str], doubtf
         if name == "sites":  # no name can hold a NUL
             replaced[name] = (f"\0{section}/{position}/0", f"\0{section}/{position}/1")
             doubtful.update(replaced[name])
-        elif name != "cost":
+        elif name not in ("cost", "format_name"):
             replaced[name] = raw[name] if isinstance(raw.get(name), str) else f"\0{section}/{position}"
             doubtful.add(fold(replaced[name]))
     mended = model.model_validate(values)

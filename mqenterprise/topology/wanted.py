@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final, get_args
 from pydantic import BaseModel
 
 from mqenterprise.topology import access
-from mqenterprise.topology.declaration import Enterprise, ForeignSite, Machine, Queue, Role, RoutingLink, Site
+from mqenterprise.topology.declaration import (
+    Enterprise,
+    ForeignSite,
+    Machine,
+    Queue,
+    Role,
+    RoutingLink,
+    Site,
+)
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.resources import FIELDS, NAMES, Kind, Table, Value, resource
@@ -36,6 +44,10 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
         certificates = checked.certificates.get(fold(user.name))
         table.put(resource(Kind.USER, (user.name,), {} if certificates is None else {"certificates": certificates}))
     _queues(checked, canonical, table)
+    for alias in declared.queue_aliases:
+        table.put(resource(Kind.QUEUE_ALIAS, (alias.name,), {"format_name": alias.format_name}))
+    for each in declared.distribution_lists:
+        table.put(resource(Kind.DISTRIBUTION_LIST, (each.name,), {"members": _names(each.members)}))
     return table
 
 

@@ -160,6 +160,23 @@ class User(DirectoryObject):
     """The user's certificates as MQUSERSIGNCERTS (MS-MQMQ 2.2.21)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAlias(DirectoryObject):
+    """An object that stands for a queue (MS-MQDSSM 3.1.6.8)."""
+
+    name: str
+    format_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionList(DirectoryObject):
+    """A group of public queues, queue aliases and other lists (MS-MQMQ 2.1.5, MS-MQDSSM 3.1.6.9)."""
+
+    name: str
+    members: tuple[str, ...] = ()
+    """Their distinguished names in the directory."""
+
+
 AnyDirectoryObject = TypeVar("AnyDirectoryObject", bound=DirectoryObject)
 
 

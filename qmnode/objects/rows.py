@@ -24,6 +24,8 @@ class Kind(enum.StrEnum):
     MACHINE = "machine"
     ROUTING_LINK = "routing link"
     QUEUE = "queue"
+    QUEUE_ALIAS = "queue alias"
+    DISTRIBUTION_LIST = "distribution list"
     MESSAGE = "message"
 
 
@@ -190,6 +192,12 @@ def names(of: Kind, most: int | None = None) -> Form:
     """Names of other objects, which the directory compares without regard to case."""
     words = f"{'names' if most is None else f'at most {most} names'}, each of a {of}"
     return Form(words, lambda value: isinstance(value, tuple), tuple, most=most, unit="names")
+
+
+def recipients() -> Form:
+    """Names of public queues (``machine\\queue``), queue aliases and distribution lists, compared without case."""
+    words = "names of public queues, queue aliases and distribution lists"
+    return Form(words, lambda value: isinstance(value, tuple), tuple, unit="names")
 
 
 def octets(count: int | None = None) -> Form:

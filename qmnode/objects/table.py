@@ -24,6 +24,7 @@ from qmnode.objects.rows import (
     number,
     octets,
     of_list,
+    recipients,
     seconds,
     text,
 )
@@ -326,6 +327,31 @@ USER: Final = Rows(
     ),
 )
 
+QUEUE_ALIAS: Final = Rows(
+    Kind.QUEUE_ALIAS,
+    (
+        Property(
+            *("format_name", text(255), "", "Format name of the queue that it stands for", "MS-MQDSSM 3.1.6.8"),
+            *("msMQ-Recipient-FormatName", "3.1.6.8"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.directory.membership",
+        ),
+    ),
+)
+
+DISTRIBUTION_LIST: Final = Rows(
+    Kind.DISTRIBUTION_LIST,
+    (
+        Property(
+            *("members", recipients(), (), "Public queues, queue aliases and lists that get its messages"),
+            *("MS-MQMQ 2.1.5", "member", "3.1.6.9"),
+            doors=_ENTERPRISE,
+            obeyed_by="qmnode.directory.membership",
+        ),
+    ),
+)
+
 ROWS: Final[Mapping[Kind, Rows]] = {
-    rows.kind: rows for rows in (ENTERPRISE, SITE, ROUTING_LINK, MACHINE, QUEUE, USER, MESSAGE)
+    rows.kind: rows
+    for rows in (ENTERPRISE, SITE, ROUTING_LINK, MACHINE, QUEUE, USER, QUEUE_ALIAS, DISTRIBUTION_LIST, MESSAGE)
 }

@@ -123,6 +123,8 @@ PEERS: Final = (
 
 OPEN: Final = SecurityDescriptor(dacl=Acl.of(allow(EVERYONE, QueueAccess.MQSEC_QUEUE_GENERIC_ALL))).write()
 """A queue of a user whom the directory knows takes messages of nobody else by itself."""
+LISTED: Final = "listed-a", "listed-b"
+"""Queues that lists and aliases name."""
 DESTINATIONS: Final = "far", "far-gated", "mover", "named", "near", "alien", "outsider"
 
 
@@ -342,6 +344,14 @@ class Lab:
                 {"machine": "two", "name": "plain"},
                 {"machine": "two", "name": "journal_quota", "journal": True} | _given(journal_quota=now(8, 64)),
                 {"machine": "two", "name": "signed", "authenticate": True},
+                *({"machine": "two", "name": name} for name in LISTED),
+            ],
+            "queue_aliases": [
+                {"name": "moving", "format_name": rf"DIRECT=OS:two\{now(*LISTED, removed=LISTED[1])}"},
+            ],
+            "distribution_lists": [
+                {"name": "staff", "members": now([rf"two\{LISTED[0]}"], [rf"two\{LISTED[1]}"], removed=[])},
+                {"name": "aliased", "members": ["moving"]},
             ],
         }  # fmt: skip
 

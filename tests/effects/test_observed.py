@@ -19,14 +19,16 @@ from typer.testing import CliRunner
 
 import qmnode
 from mqenterprise.cli import app
+from mqenterprise.directory.names import child
 from mqenterprise.topology import drawing
 from mqenterprise.topology.plan import FixedError
 from qmnode.objects.rows import Door, Kind, Property
 from qmnode.objects.table import ROWS
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import guid_from_bytes, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
-from tests.effects.lab import FAST, LONG, Lab, Phase
+from tests.effects.lab import FAST, LISTED, LONG, Lab, Phase
 from tests.lab.waiting import until
 
 if TYPE_CHECKING:
@@ -388,6 +390,51 @@ async def who_is_not_on_the_list_is_refused(lab: Lab, phase: Phase) -> None:
 async def a_signature_is_verified_with_the_certificates_of_the_user(lab: Lab, phase: Phase) -> None:
     outcome = ARRIVED if phase is DECLARED else f"{NACK}BAD_SIGNATURE"
     await lab.becomes(outcome, "signed", authentication_level=AuthenticationLevel.SIG30)
+
+
+async def got_by_list(lab: Lab, name: str) -> list[str]:
+    """The queues of TWO that got a message that was sent to a distribution list."""
+    dn = child(name, lab.directory.connection.dialect.contexts.users)
+    entry = await asyncio.to_thread(lab.directory.connection.read, dn, ("objectGUID",))
+    identifier = guid_to_text(guid_from_bytes(entry.attributes["objectguid"][0]))
+    async with lab.two as two:
+        out = await two.open_queue(f"DL={identifier}", qmnode.Access.SEND)
+        await out.send(qmnode.Message(b"to all", label=name))
+        found = []
+        for queue in LISTED:
+            opened = await two.open_queue(rf"DIRECT=OS:.\{queue}")
+            with suppress(qmnode.MessageQueuingError):
+                while True:
+                    await opened.receive(timeout=0)
+                    found.append(queue)
+        return found
+
+
+@sees(Kind.DISTRIBUTION_LIST, "members")
+async def each_member_gets_a_message_to_the_list(lab: Lab, phase: Phase) -> None:
+    for name in LISTED:
+        await lab.at_two(name)
+    if phase is REMOVED:
+        with pytest.raises(qmnode.MessageQueuingError):
+            await got_by_list(lab, "staff")
+        return
+    expected = [LISTED[phase]]
+
+    async def is_so() -> bool:
+        return await got_by_list(lab, "staff") == expected
+
+    await until(is_so, f"{expected} gets it")
+
+
+@sees(Kind.QUEUE_ALIAS, "format_name")
+async def an_alias_leads_to_the_queue_that_it_names(lab: Lab, phase: Phase) -> None:
+    expected = [LISTED[0 if phase is DECLARED else 1]]
+    await lab.at_two(expected[0])
+
+    async def is_so() -> bool:
+        return await got_by_list(lab, "aliased") == expected
+
+    await until(is_so, f"{expected} gets it")
 
 
 @pytest.mark.parametrize("row", [row for _, row in EVERY], ids=[f"{kind}.{row.name}" for kind, row in EVERY])

@@ -80,6 +80,7 @@ def enterprises(draw, alike=False):
     sites, foreign = names[:cut], names[cut:]
     machines = draw(_machines(sites, foreign, _FEW_MACHINES if alike else _machine_names))
     users = draw(_unique(_FEW if alike else _names.filter(lambda name: fold(name) != "everyone"), 0, 3))
+    queues = draw(_queues(machines, ["Everyone", *users], _FEW if alike else _queue_names))
     return {
         "enterprise": {"name": "E", **draw(_values(ENTERPRISE, "access"))},
         "sites": [{"name": name, **draw(_values(SITE, "foreign", "access"))} for name in sites],
@@ -87,7 +88,24 @@ def enterprises(draw, alike=False):
         "routing_links": draw(_links(sites, foreign, machines)),
         "machines": machines,
         "users": [{"name": name, "certificates": draw(_certificates)} for name in users],
-        "queues": draw(_queues(machines, ["Everyone", *users], _FEW if alike else _queue_names)),
+        "queues": queues,
+        **draw(_recipients(queues)),
+    }
+
+
+@st.composite
+def _recipients(draw, queues):
+    """Aliases, and lists that hold queues, aliases and the lists before them."""
+    aliases = draw(_unique(st.sampled_from(["alias, 1", "Alias (2)"]), 0, 2))
+    lists, known = [], [*(f"{queue['machine']}\\{queue['name']}" for queue in queues), *aliases]
+    for name in draw(_unique(st.sampled_from(["list 1", "List+2", "list=3"]), 0, 3)):
+        members = draw(_unique(st.sampled_from(known), 0, 4)) if known else []
+        lists.append({"name": name, "members": members})
+        known.append(name)
+    targets = st.sampled_from([r"DIRECT=OS:one\orders", r"DIRECT=TCP:192.0.2.1\private$\orders"])
+    return {
+        "queue_aliases": [{"name": name, "format_name": draw(targets)} for name in aliases],
+        "distribution_lists": draw(st.permutations(lists)),
     }
 
 

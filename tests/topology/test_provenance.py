@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mqenterprise.topology.check import Checked
 
 UNASKED = "holds, unless node.yaml says otherwise: ask the node with --nodes"
-TEXT = """
+TEXT = r"""
 enterprise: {name: E, default_time_to_live: 60}
 sites: [{name: a}, {name: b, intra_site_replication_interval: 7}]
 foreign_sites: [{name: f}]
@@ -40,6 +40,8 @@ queues:
   - machine: m
     name: in.orders
     label: orders
+queue_aliases: [{name: q, format_name: 'DIRECT=OS:m\q'}]
+distribution_lists: [{name: l, members: [q]}]
 """
 
 
@@ -98,6 +100,8 @@ OBJECTS = {
     Kind.MACHINE: "m",
     Kind.ROUTING_LINK: "a|b",
     Kind.QUEUE: "m\\in.orders",
+    Kind.QUEUE_ALIAS: "q",
+    Kind.DISTRIBUTION_LIST: "l",
 }
 
 
@@ -163,7 +167,7 @@ def test_addresses_are_in_the_inventory_alone(checked: Checked) -> None:
         ("m.qouta", r"no declared property 'qouta' \(did you mean quota"),
         ("|b.cost", "write MACHINE.PROPERTY"),
         ("a|c.cost", "there is no routing link a|c in the directory or the declaration"),
-        ("a.replication", "a machine, site, user or enterprise has no declared property"),
+        ("a.replication", "a machine, site, user, alias, list or enterprise has no declared property"),
         ("m\\q.cost", "a queue has no declared property"),
         ("m\\q.duplicate_window", "a queue has no declared property"),
         ("nobody.quota", "there is no machine nobody in the directory or the declaration"),
