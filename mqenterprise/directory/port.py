@@ -167,12 +167,7 @@ class LdapPort:
             raise
         return _as(object_type, found)
 
-    async def read_directory_begin(
-        self,
-        object_type: type[DirectoryObject],
-        filters: Sequence[Filter] = (),
-        attributes: Collection[str] | None = None,
-    ) -> int:
+    async def read_directory_begin(self, object_type: type[DirectoryObject], filters: Sequence[Filter] = ()) -> int:
         """Read Directory Begin (3.1.7.1.21). Away from the directory: what this very search answered last."""
         if not self._offline:
             try:
@@ -203,9 +198,7 @@ class LdapPort:
 
     # Writing
 
-    async def create_directory_object(
-        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
-    ) -> Guid:
+    async def create_directory_object(self, directory_object: DirectoryObject) -> Guid:
         """Create Directory Object (3.1.7.1.18): the GUID that the directory gave."""
         created = await self._ask(partial(self._create, directory_object))
         assert created.identifier is not None

@@ -73,9 +73,7 @@ class FileDirectory(port.WorkgroupDirectory):
         self._searches: dict[int, list[DirectoryObject]] = {}
         self._handles = count(1)
 
-    async def create_directory_object(
-        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
-    ) -> Guid:
+    async def create_directory_object(self, directory_object: DirectoryObject) -> Guid:
         identifier = directory_object.identifier or new_guid()
         with self._writing() as objects:
             same = objects.setdefault(type(directory_object), [])
@@ -112,12 +110,7 @@ class FileDirectory(port.WorkgroupDirectory):
             return found
         raise _failure(DirectoryOperationResult.OBJECT_NOT_FOUND, f"no such {object_type.__name__} is in {self._path}")
 
-    async def read_directory_begin(
-        self,
-        object_type: type[DirectoryObject],
-        filters: Sequence[Filter] = (),
-        attributes: Collection[str] | None = None,
-    ) -> int:
+    async def read_directory_begin(self, object_type: type[DirectoryObject], filters: Sequence[Filter] = ()) -> int:
         handle = next(self._handles)
         self._searches[handle] = list(self._matching(object_type, filters))
         return handle

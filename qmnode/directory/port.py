@@ -204,9 +204,7 @@ class Directory(Protocol):
     def offline(self) -> bool:
         """QueueManager.DirectoryOffline: whether the node is without its directory at the moment."""
 
-    async def create_directory_object(
-        self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
-    ) -> Guid:
+    async def create_directory_object(self, directory_object: DirectoryObject) -> Guid:
         """Create Directory Object (3.1.7.1.18): return the GUID that the directory assigned."""
 
     async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
@@ -222,12 +220,7 @@ class Directory(Protocol):
     ) -> AnyDirectoryObject:
         """Read Directory (3.1.7.1.20): the first object that satisfies all filters."""
 
-    async def read_directory_begin(
-        self,
-        object_type: type[DirectoryObject],
-        filters: Sequence[Filter] = (),
-        attributes: Collection[str] | None = None,
-    ) -> int:
+    async def read_directory_begin(self, object_type: type[DirectoryObject], filters: Sequence[Filter] = ()) -> int:
         """Read Directory Begin (3.1.7.1.21): a handle for the two events that follow."""
 
     async def read_directory_next(self, handle: int) -> DirectoryObject:
@@ -289,10 +282,9 @@ async def search(
     directory: Directory,
     object_type: type[AnyDirectoryObject],
     filters: Sequence[Filter] = (),
-    attributes: Collection[str] | None = None,
 ) -> AsyncIterator[AnyDirectoryObject]:
     """All objects that satisfy the filters: Begin, Next until the end of data, and End in every case."""
-    handle = await directory.read_directory_begin(object_type, filters, attributes)
+    handle = await directory.read_directory_begin(object_type, filters)
     try:
         while True:
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +41,9 @@ class Counting(FileDirectory):
 
     searches = 0
 
-    async def read_directory_begin(
-        self,
-        object_type: type[DirectoryObject],
-        filters: Sequence[Filter] = (),
-        attributes: Collection[str] | None = None,
-    ) -> int:
+    async def read_directory_begin(self, object_type: type[DirectoryObject], filters: Sequence[Filter] = ()) -> int:
         self.searches += 1
-        return await super().read_directory_begin(object_type, filters, attributes)
+        return await super().read_directory_begin(object_type, filters)
 
 
 @dataclass
