@@ -43,6 +43,8 @@ NEVER: Final = float("-inf")
 OBJECTS_KEPT: Final = 100_000
 USERS_KEPT: Final = 4_096
 """Users whose groups are remembered."""
+LISTS_KEPT: Final = 4_096
+"""Distribution lists whose queues are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class DirectoryCache:
         self._absent: OrderedDict[str, float] = OrderedDict()
         self._groups: OrderedDict[bytes, tuple[tuple[bytes, ...], float]] = OrderedDict()
         self._changed_groups: set[bytes] = set()
+        self._lists: OrderedDict[Guid, tuple[str, ...]] = OrderedDict()
         self._file = None if path is None else _open(path)
         self._load()
 
@@ -129,6 +132,31 @@ class DirectoryCache:
             known = self._groups.get(security_identifier)
             changed = security_identifier in self._changed_groups
         return None if known is None else CachedGroups(known[0], self._clock() - known[1], changed)
+
+    def put_list(self, identifier: Guid, queues: Sequence[str]) -> None:
+        """Remember the format names to which a distribution list leads."""
+        evicted = []
+        with self._lock:
+            changed = self._lists.get(identifier) != tuple(queues)
+            self._lists[identifier] = tuple(queues)
+            self._lists.move_to_end(identifier)
+            while len(self._lists) > LISTS_KEPT:
+                evicted.append(self._lists.popitem(last=False)[0])
+        if changed:
+            row = (bytes(identifier), json.dumps(queues), self._clock())
+            self._write("INSERT OR REPLACE INTO lists VALUES (?, ?, ?)", [row])
+        self._write("DELETE FROM lists WHERE list = ?", [(bytes(gone),) for gone in evicted])
+
+    def list_of(self, identifier: Guid) -> tuple[str, ...] | None:
+        """The format names to which a distribution list led last, or nothing if it was never resolved."""
+        with self._lock:
+            return self._lists.get(identifier)
+
+    def forget_list(self, identifier: Guid) -> None:
+        """Forget a distribution list that is gone."""
+        with self._lock:
+            self._lists.pop(identifier, None)
+        self._write("DELETE FROM lists WHERE list = ?", [(bytes(identifier),)])
 
     def put_absent(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> None:
         """Remember for a moment that there is no such object."""
@@ -238,6 +266,8 @@ class DirectoryCache:
             self._answers[key] = (parts, at)
         for user, text, at in self._file.execute("SELECT user, groups, at FROM groups ORDER BY at"):
             self._groups[user] = tuple(map(bytes.fromhex, json.loads(text))), at
+        for each, text in self._file.execute("SELECT list, queues FROM lists ORDER BY at"):
+            self._lists[Guid(each)] = tuple(json.loads(text))
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -263,6 +293,7 @@ def _prepared(path: Path) -> sqlite3.Connection:
             f"PRAGMA user_version = {VERSION};"
         )
     file.execute("CREATE TABLE IF NOT EXISTS groups (user BLOB PRIMARY KEY, groups TEXT, at REAL)")
+    file.execute("CREATE TABLE IF NOT EXISTS lists (list BLOB PRIMARY KEY, queues TEXT, at REAL)")
     return file
 
 

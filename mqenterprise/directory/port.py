@@ -215,8 +215,24 @@ class LdapPort:
         await self._ask(partial(self._write, directory_object, attributes))
 
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
-        """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues."""
-        return await self._ask(partial(resolve_distribution_list, self._service.connection, identifier))
+        """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues.
+
+        The directory is asked each time, as members move; while it is away, they are those of the last answer.
+        """
+        known = self._cache.list_of(identifier)
+        if self._offline and known is not None:
+            return known
+        try:
+            found = await self._ask(partial(resolve_distribution_list, self._service.connection, identifier))
+        except DirectoryUnavailable:
+            if known is None:
+                raise
+            return known
+        except ObjectNotFound:
+            self._cache.forget_list(identifier)
+            raise
+        self._cache.put_list(identifier, found)
+        return found
 
     async def resolve_queue_alias(self, full_path: str) -> str:
         """Resolve Queue Alias (MS-MQDSSM 3.1.6.8): the format name of the queue."""

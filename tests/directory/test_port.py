@@ -36,7 +36,7 @@ from qmnode.directory.port import (
     search,
 )
 from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, Timer, settle_identity
-from qmnode.structures.guid import Guid, guid_from_bytes, guid_to_text, new_guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_bytes, guid_to_text, new_guid
 from tests.lab.directory_objects import change, create
 from tests.lab.silence import Relay, SilentServer
 
@@ -327,6 +327,41 @@ class TestDirectoryAway:
 
         assert await port.check_directory_online()
         assert not port.offline
+
+    async def test_a_distribution_list_leads_where_it_led_until_the_directory_is_back(
+        self,
+        port: LdapPort,
+        directory: EnterpriseDirectory,
+        directory_server: DirectoryServer,
+        node: QueueManager,
+        relay: Relay,
+        tmp_path: Path,
+        fresh_name: Named,
+    ) -> None:
+        one, other = (directory.queues.add(Queue(pathname=f"{node.computer_name}\\{name}")) for name in "ab")
+        made = new_list(directory, fresh_name("staff"), str(one.full_path))
+        identifier = guid_from_bytes(made.attributes["objectguid"][0])
+        before, after = (f"PUBLIC={guid_to_text(queue.identifier or ZERO_GUID)}" for queue in (one, other))
+        assert await port.resolve_distribution_list(identifier) == (before,)
+        relay.cut()
+        moved = Change(EntryChange.REPLACE, "member", (str(other.full_path).encode(),))
+        directory.connection.modify(made.dn, [moved])
+
+        assert await port.resolve_distribution_list(identifier) == (before,)
+        started = LdapPort(port_settings(directory_server, relay), DirectoryCache(tmp_path / "cache"))
+        assert await started.resolve_distribution_list(identifier) == (before,)
+        unknown = await refused(started.resolve_distribution_list(new_guid()))
+        assert unknown is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
+        await started.close()
+
+        relay.mend()
+        assert await port.check_directory_online()
+        assert await port.resolve_distribution_list(identifier) == (after,)
+        directory.connection.delete(made.dn)
+        assert await refused(port.resolve_distribution_list(identifier)) is DirectoryOperationResult.OBJECT_NOT_FOUND
+        relay.cut()
+        gone = await refused(port.resolve_distribution_list(identifier))
+        assert gone is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
 
     async def test_a_node_that_starts_meanwhile_knows_it_too(
         self,
