@@ -262,11 +262,27 @@ class Gateway:
     def delete_site(self, writer: Writer, dn: str) -> None:
         """Delete a site, after its containers and what an interruption left in them of deleted queue managers."""
         servers = child("Servers", dn)
+        for entry in list(self.connection.search(dn, "(objectClass=group)", ("1.1",), Scope.LEVEL)):
+            writer.discard(entry.dn)
         for entry in list(self.connection.search(servers, "(objectClass=server)", ("1.1",), Scope.LEVEL)):
             writer.remove_if_empty(entry.dn)
         writer.remove_if_empty(servers)
         writer.remove_if_empty(child(_SITE_SETTINGS, dn))
         writer.remove(dn, tree=True)
+
+    def keep_rights(self, writer: Writer, dn: str, holders: Mapping[str, Sequence[str]]) -> None:
+        """Keep a group beneath a site or the enterprise for each right, with those who have it or are refused it.
+
+        OpenLDAP's access rules look them up (:mod:`mqenterprise.directory.slapd_configuration`). A right that nobody
+        has needs no group.
+        """
+        for name, members in holders.items():
+            group = child(name, dn)
+            values = {"member": tuple(member.encode() for member in members)}
+            if not members:
+                writer.discard(group)
+            else:
+                writer.create(group, ("top", "group"), values, takes=True)
 
     def create_link(self, writer: Writer, sites: Iterable[Guid], attributes: Attributes) -> Entry:
         """Create a routing link between two sites."""

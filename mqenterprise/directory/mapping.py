@@ -174,7 +174,7 @@ def _properties(kind: Kind) -> tuple[Attribute, ...]:
 
 
 ENTERPRISE: Final = ObjectMapping(
-    Enterprise, "mSMQEnterpriseSettings", (*IDENTITY, *_properties(Kind.ENTERPRISE), SECURITY), context="enterprise"
+    Enterprise, "mSMQEnterpriseSettings", (*IDENTITY, *_properties(Kind.ENTERPRISE)), context="enterprise"
 )
 
 SITE: Final = ObjectMapping(
@@ -184,7 +184,6 @@ SITE: Final = ObjectMapping(
         *IDENTITY,
         Attribute("name", "cn", TEXT, "3.1.6.10.4", Changes.NEVER, required=True),
         *_properties(Kind.SITE),
-        SECURITY,
     ),
     context="sites",
 )

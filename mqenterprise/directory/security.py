@@ -13,7 +13,7 @@ from operator import or_
 from typing import Final
 
 from mqenterprise.directory.schema import load_schema
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SiteAccess
+from qmnode.structures.access_masks import EnterpriseAccess, QueueAccess, QueueManagerAccess, SiteAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.security_descriptor import (
@@ -111,6 +111,16 @@ SITE_RIGHTS: Final = RightsTable(
         CREATE_CHILD: SiteAccess.MQSEC_CREATE_FRS | SiteAccess.MQSEC_CREATE_BSC | SiteAccess.MQSEC_CREATE_MACHINE,
         READ_PROPERTY: SiteAccess.MQSEC_GET_SITE_PROPERTIES,
         WRITE_PROPERTY: SiteAccess.MQSEC_SET_SITE_PROPERTIES,
+    },
+)
+
+ENTERPRISE_RIGHTS: Final = RightsTable(
+    extended={},
+    plain={
+        # Only routing links are beneath the object, not users.
+        CREATE_CHILD: EnterpriseAccess.MQSEC_CREATE_SITE | EnterpriseAccess.MQSEC_CREATE_CN,
+        READ_PROPERTY: EnterpriseAccess.MQSEC_GET_ENTERPRISE_PROPERTIES,
+        WRITE_PROPERTY: EnterpriseAccess.MQSEC_SET_ENTERPRISE_PROPERTIES,
     },
 )
 

@@ -65,6 +65,19 @@ QUEUE_ATTRIBUTES: Final = (
 )
 """Properties of the public queues that it creates, changes and deletes."""
 
+# Users that an access list allows write these. Only administrators change the list itself.
+_NEW: Final = ("entry", "cn", "objectClass", "objectGUID", "adminDescription")
+SITE_ATTRIBUTES: Final = ("mSMQSiteForeign", "mSMQInterval1", "mSMQInterval2", "mSMQNt4Stub")
+SETTINGS_ATTRIBUTES: Final = (
+    "mSMQQMID",
+    "mSMQServices",
+    "mSMQRoutingService",
+    "mSMQDsService",
+    "mSMQDependentClientService",
+)
+ENTERPRISE_ATTRIBUTES: Final = ("mSMQNameStyle", "mSMQLongLived", "mSMQCSPName", "mSMQVersion")
+LINK_ATTRIBUTES: Final = ("mSMQSite1", "mSMQSite2", "mSMQCost", "mSMQSiteGates", "description")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlapdPaths:
@@ -274,6 +287,49 @@ olcUniqueURI: ldap:///{root}?objectSid?sub
 """
 
 
+def rights_groups(creates: str) -> tuple[str, ...]:
+    """The groups beneath a site, or the enterprise, by which the access rules decide; ``creates`` is its right to
+    create.
+    """
+    return tuple(f"{verb} {right}" for right in (creates, "set_properties") for verb in ("allow", "deny"))
+
+
+def _holders(right: str, level: str, of: str = "$1", style: str = "set.expand") -> str:
+    """The clauses for those who are refused a right, and for those who have it. Groups may be members of the groups.
+
+    The container of all users stands for everybody in it.
+    """
+    found = {verb: f'by {style}="[cn={verb} {right},{of}]/member* & (user | user/-1)"' for verb in ("deny", "allow")}
+    return f"{found['deny']} read {found['allow']} {level}"
+
+
+def _listed_rules(root: str, administrators: str, others: str) -> tuple[str, ...]:
+    """The access rules that enforce the access lists of sites and of the enterprise (MS-MQMQ 2.2.25, 2.2.26).
+
+    Everyone known reads all objects, and administrators may do everything, whatever a list says. The right to delete a
+    site, and those to its list and owner, are not enforced for others: only administrators have them.
+    """
+    site = f"(cn=[^,]+,cn=sites,cn=configuration,{re.escape(root.lower())})$"
+    enterprise = f"cn=MsmqServices,cn=Services,cn=Configuration,{root}"
+    added = "=arscxd"
+    machine = f"{administrators} {_holders('create_machine', added)} {others}"
+    link = f"{administrators} {_holders('create_routing_link', added, enterprise, 'set')} {others}"
+    changed = _holders("set_properties", "write", enterprise, "set")
+    return (
+        f'to dn.regex="^{site}" attrs={",".join(SITE_ATTRIBUTES)}'
+        f" {administrators} {_holders('set_properties', 'write')} {others}",
+        f'to dn.regex="^cn=servers,{site}" attrs=children {machine}',
+        f'to dn.regex="^cn=[^,]+,cn=servers,{site}" filter="(objectClass=server)"'
+        f" attrs=children,{','.join(_NEW)} {machine}",
+        f'to dn.regex="^cn=msmq settings,cn=[^,]+,cn=servers,{site}" filter="(objectClass=mSMQSettings)"'
+        f" attrs={','.join((*_NEW, *SETTINGS_ATTRIBUTES))} {machine}",
+        f'to dn.exact="{enterprise}" attrs={",".join(ENTERPRISE_ATTRIBUTES)} {administrators} {changed} {others}',
+        f'to dn.exact="{enterprise}" attrs=children {link}',
+        f'to dn.onelevel="{enterprise}" filter="(objectClass=mSMQSiteLink)"'
+        f" attrs={','.join((*_NEW, *LINK_ATTRIBUTES))} {link}",
+    )
+
+
 def access_rules(root: str) -> tuple[str, ...]:
     """The access rules: a queue manager writes named attributes of its own objects, everyone known reads the rest.
 
@@ -296,6 +352,7 @@ def access_rules(root: str) -> tuple[str, ...]:
         f"{queue} attrs=entry,{','.join(QUEUE_ATTRIBUTES)} {administrators} {node} write {others}",
         f'{queue} attrs=objectClass val.regex="^(top|mSMQQueue)$" {once}',
         f"{queue} attrs=cn,objectGUID {once}",
+        *_listed_rules(root, administrators, others),
         f"to * {administrators} {others}",
     )
 

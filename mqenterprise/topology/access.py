@@ -1,18 +1,22 @@
-"""Access lists of queues in a normal form: equal lists have equal texts, on every server.
+"""Access lists in a normal form: equal lists have equal texts, on every server.
 
 ``Everyone: allow get_permissions get_properties`` is one entry; an access list is the sorted tuple of its entries. The
-names of the rights are those of MS-MQMQ 2.2.24 without ``MQSEC_`` and ``_MESSAGE``.
+names of the rights are those of MS-MQMQ 2.2.24 to 2.2.26 without ``MQSEC_``, ``_MESSAGE`` and the kind of object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.security import ENTERPRISE_RIGHTS, SITE_RIGHTS
+from mqenterprise.topology.resources import Kind
+from qmnode.structures.access_masks import EnterpriseAccess as E
 from qmnode.structures.access_masks import QueueAccess as Q
+from qmnode.structures.access_masks import SiteAccess as S
 
 if TYPE_CHECKING:
-    from mqenterprise.topology.declaration import Access
+    from mqenterprise.topology.declaration import AnyAccess
 
 
 RIGHTS = {
@@ -32,28 +36,57 @@ RIGHTS = {
 }
 """The declaration's names. ``receive`` and ``receive_journal`` include ``peek``, as in the specification."""
 
+SITE_RIGHTS_BY_NAME: Final = {
+    "create_machine": S.MQSEC_CREATE_FRS | S.MQSEC_CREATE_BSC | S.MQSEC_CREATE_MACHINE,
+    "set_properties": S.MQSEC_SET_SITE_PROPERTIES,
+    "get_properties": S.MQSEC_GET_SITE_PROPERTIES,
+    "delete": S.MQSEC_DELETE_SITE,
+    "get_permissions": S.MQSEC_GET_SITE_PERMISSIONS,
+    "change_permissions": S.MQSEC_CHANGE_SITE_PERMISSIONS,
+    "take_ownership": S.MQSEC_TAKE_SITE_OWNERSHIP,
+    "generic_all": SITE_RIGHTS.all,
+}
+"""Those on a site. Directories have one right for all kinds of machines, and so has the declaration."""
+ENTERPRISE_RIGHTS_BY_NAME: Final = {
+    "create_routing_link": E.MQSEC_CREATE_SITE | E.MQSEC_CREATE_CN,
+    "set_properties": E.MQSEC_SET_ENTERPRISE_PROPERTIES,
+    "get_properties": E.MQSEC_GET_ENTERPRISE_PROPERTIES,
+    "delete": E.MQSEC_DELETE_ENTERPRISE,
+    "get_permissions": E.MQSEC_GET_ENTERPRISE_PERMISSIONS,
+    "change_permissions": E.MQSEC_CHANGE_ENTERPRISE_PERMISSIONS,
+    "take_ownership": E.MQSEC_TAKE_ENTERPRISE_OWNERSHIP,
+    "generic_all": ENTERPRISE_RIGHTS.all,
+}
+"""Those on the enterprise. Beneath its object are routing links only, so both bits of creation are for these."""
+BY_KIND: Final[Mapping[Kind, Mapping[str, int]]] = {
+    Kind.ENTERPRISE: ENTERPRISE_RIGHTS_BY_NAME,
+    Kind.SITE: SITE_RIGHTS_BY_NAME,
+    Kind.QUEUE: RIGHTS,
+}
+
 NOT_UNDERSTOOD = "(not understood: "
 """How the one line of a descriptor begins that cannot be decoded."""
 
-# Wide rights come first: receive and receive_journal include the bit of peek.
-_PLAIN = tuple(name for name in RIGHTS if not name.startswith("generic_"))
 
-
-def mask(rights: Iterable[str]) -> int:
+def mask(rights: Iterable[str], kind: Kind = Kind.QUEUE) -> int:
     value = 0
     for right in rights:
-        value |= int(RIGHTS[right])
+        value |= int(BY_KIND[kind][right])
     return value
 
 
-def named(value: int) -> tuple[str, ...]:
+def named(value: int, kind: Kind = Kind.QUEUE) -> tuple[str, ...]:
     """Return the fewest names whose mask is ``value``. Bits without a name are written in hexadecimal."""
-    if value == RIGHTS["generic_all"]:
+    known = BY_KIND[kind]
+    if value == known["generic_all"]:
         return ("generic_all",)
     names: list[str] = []
     left = value
-    for name in _PLAIN:
-        bits = int(RIGHTS[name])
+    # Wide rights come first: receive and receive_journal include the bit of peek.
+    for name, right in known.items():
+        bits = int(right)  # the inverse of a flag has no bits without a name
+        if name.startswith("generic_"):
+            continue
         if value & bits == bits and left & bits:
             names.append(name)
             left &= ~bits
@@ -62,12 +95,12 @@ def named(value: int) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def line(trustee: str, verb: str, value: int) -> str:
+def line(trustee: str, verb: str, value: int, kind: Kind = Kind.QUEUE) -> str:
     """Return one entry of a normal access list."""
-    return f"{trustee}: {verb} {' '.join(named(value))}"
+    return f"{trustee}: {verb} {' '.join(named(value, kind))}"
 
 
-def normal(entries: Iterable[Access], canonical: Callable[[str], str]) -> tuple[str, ...]:
+def normal(entries: Iterable[AnyAccess], canonical: Callable[[str], str], kind: Kind = Kind.QUEUE) -> tuple[str, ...]:
     """Return a declared access list in normal form. ``canonical`` returns the one name of a trustee."""
     masks: dict[tuple[str, str], int] = {}
     for entry in entries:
@@ -75,8 +108,8 @@ def normal(entries: Iterable[Access], canonical: Callable[[str], str]) -> tuple[
         for verb, rights in (("allow", entry.allow), ("deny", entry.deny)):
             if rights:
                 key = canonical(entry.to), verb
-                masks[key] = masks.get(key, 0) | mask(rights)
-    return tuple(sorted(line(trustee, verb, value) for (trustee, verb), value in masks.items()))
+                masks[key] = masks.get(key, 0) | mask(rights, kind)
+    return tuple(sorted(line(trustee, verb, value, kind) for (trustee, verb), value in masks.items()))
 
 
 def is_understood(lines: Iterable[str]) -> bool:
@@ -84,13 +117,13 @@ def is_understood(lines: Iterable[str]) -> bool:
     return not any(text.startswith(NOT_UNDERSTOOD) for text in lines)
 
 
-def parsed(text: str) -> tuple[str, str, int]:
+def parsed(text: str, kind: Kind = Kind.QUEUE) -> tuple[str, str, int]:
     """The trustee, the verb and the mask of one entry of a normal access list."""
     trustee, _, rest = text.rpartition(": ")
     verb, *rights = rest.split()
     value = 0
     for right in rights:
-        value |= int(right, 16) if right.startswith("0x") else int(RIGHTS[right])
+        value |= int(right, 16) if right.startswith("0x") else int(BY_KIND[kind][right])
     return trustee, verb, value
 
 
@@ -98,6 +131,7 @@ def declared(lines: Iterable[str]) -> list[dict[str, object]]:
     """A normal access list as the declaration writes it."""
     entries: dict[str, dict[str, object]] = {}
     for text in lines:
-        trustee, verb, value = parsed(text)
-        entries.setdefault(trustee, {"to": trustee})[verb] = list(named(value))
+        trustee, _, rest = text.rpartition(": ")
+        verb, *rights = rest.split()
+        entries.setdefault(trustee, {"to": trustee})[verb] = rights
     return list(entries.values())

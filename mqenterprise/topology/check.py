@@ -11,12 +11,15 @@ from pydantic import BaseModel
 
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
-from mqenterprise.topology.declaration import SECTIONS, Declaration, Machine, RoutingLink
+from mqenterprise.topology.declaration import SECTIONS, AnyAccess, Declaration, Machine, RoutingLink
 from mqenterprise.topology.loader import Loaded, Sources, load_models
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean, in_order
 from qmnode.objects.rows import Door, Property, Rows
 from qmnode.objects.table import ENTERPRISE
+
+_NODES = frozenset({"everyone", "authenticated users", "world"})
+"""Names of groups that all nodes are in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,12 @@ class _Checker:
         self.lists = self._unique(
             "distribution_lists", (each.name for each in declared.distribution_lists), "distribution list"
         )
+        self._access(("enterprise",), declared.enterprise.access)
+        self._read_by_nodes(("enterprise",), declared.enterprise.access)
+        for section, sites in (("sites", declared.sites), ("foreign_sites", declared.foreign_sites)):
+            for position, site in enumerate(sites):
+                self._access((section, position), site.access)
+                self._read_by_nodes((section, position), site.access)
         self._links()
         self._machines()
         self._queues()
@@ -278,12 +287,27 @@ class _Checker:
         for position, queue in enumerate(self.loaded.declaration.queues):
             here: Path = ("queues", position)
             self._known((*here, "machine"), queue.machine, self.machines, self._machine_names, "machine")
-            trustees: dict[str, int] = {}
-            for index, entry in enumerate(queue.access or ()):
-                if not entry.allow and not entry.deny:
-                    self._say((*here, "access", index), "neither allows nor denies anything; give allow or deny")
-                if trustees.setdefault(fold(entry.to), index) != index:
-                    self._say((*here, "access", index, "to"), f"{entry.to!r} stands here twice; join the two entries")
+            self._access(here, queue.access)
+
+    def _read_by_nodes(self, here: Path, entries: Sequence[AnyAccess] | None) -> None:
+        """Warn of a list that hides a site or the enterprise from nodes."""
+        if entries is not None and not any(
+            fold(entry.to) in _NODES and {"get_properties", "generic_all"}.intersection(entry.allow)
+            for entry in entries
+        ):
+            sentence = (
+                "nodes may not read it in Active Directory with this list, and then route by what they remember; add "
+                "{to: Everyone, allow: [get_properties, get_permissions]}"
+            )
+            self.warnings.append(self.loaded.sources.problem((*here, "access"), sentence))
+
+    def _access(self, here: Path, entries: Sequence[AnyAccess] | None) -> None:
+        trustees: dict[str, int] = {}
+        for index, entry in enumerate(entries or ()):
+            if not entry.allow and not entry.deny:
+                self._say((*here, "access", index), "neither allows nor denies anything; give allow or deny")
+            if trustees.setdefault(fold(entry.to), index) != index:
+                self._say((*here, "access", index, "to"), f"{entry.to!r} stands here twice; join the two entries")
 
     def _lists(self) -> None:
         declared = self.loaded.declaration

@@ -1,7 +1,7 @@
 """The declared enterprise as pydantic models: every value with its range, its default and its specification.
 
 An omitted value means the specification's default, not "leave as it is": the declaration describes the objects that it
-names completely. The exceptions are ``access`` of a queue and ``certificates`` of a user, which are left alone when
+names completely. The exceptions are access lists and ``certificates`` of a user, which are left alone when
 they are not declared.
 """
 
@@ -48,6 +48,26 @@ Right = Literal[
     "delete",
     "generic_read",
     "generic_write",
+    "generic_all",
+]
+SiteRight = Literal[
+    "create_machine",
+    "set_properties",
+    "get_properties",
+    "delete",
+    "get_permissions",
+    "change_permissions",
+    "take_ownership",
+    "generic_all",
+]
+EnterpriseRight = Literal[
+    "create_routing_link",
+    "set_properties",
+    "get_properties",
+    "delete",
+    "get_permissions",
+    "change_permissions",
+    "take_ownership",
     "generic_all",
 ]
 
@@ -165,11 +185,49 @@ class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+Trustee = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=256,
+        description="A user or group: its account, its name in the directory, Everyone, Anonymous, or S-1-...",
+    ),
+]
+
+
+class Access(_Model):
+    """One entry of a queue's access list (MS-MQMQ 2.2.24): rights that one user or group has, or is refused."""
+
+    to: Trustee
+    allow: Annotated[tuple[Right, ...], Field(strict=False)] = ()
+    deny: Annotated[tuple[Right, ...], Field(strict=False)] = ()
+
+
+class SiteAccess(_Model):
+    """One entry of a site's access list (MS-MQMQ 2.2.25): rights that one user or group has, or is refused."""
+
+    to: Trustee
+    allow: Annotated[tuple[SiteRight, ...], Field(strict=False)] = ()
+    deny: Annotated[tuple[SiteRight, ...], Field(strict=False)] = ()
+
+
+class EnterpriseAccess(_Model):
+    """One entry of the enterprise's access list (MS-MQMQ 2.2.26): rights that somebody has, or is refused."""
+
+    to: Trustee
+    allow: Annotated[tuple[EnterpriseRight, ...], Field(strict=False)] = ()
+    deny: Annotated[tuple[EnterpriseRight, ...], Field(strict=False)] = ()
+
+
+AnyAccess = Access | SiteAccess | EnterpriseAccess
+
+
 @_properties(ENTERPRISE)
 class Enterprise(_Model):
     """Settings of the whole enterprise (MS-MQDMPR 3.1.1.6, mSMQEnterpriseSettings of MS-MQDSSM 2.2.1)."""
 
     name: CommonName = Field(description="What the operators call the enterprise; not stored in the directory")
+    access: Annotated[tuple[EnterpriseAccess, ...], Field(strict=False)] | None = None
 
 
 @_properties(SITE, "foreign")
@@ -177,6 +235,7 @@ class Site(_Model):
     """A site: machines that reach each other directly (MS-MQDMPR 3.1.1.7)."""
 
     name: CommonName
+    access: Annotated[tuple[SiteAccess, ...], Field(strict=False)] | None = None
 
 
 class ForeignSite(Site):
@@ -214,16 +273,6 @@ class Machine(_Model):
     in_routing_servers: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
     quota: Quota = None
     foreign: bool = False
-
-
-class Access(_Model):
-    """One entry of a queue's access list (MS-MQMQ 2.2.24): rights that one user or group has, or is refused."""
-
-    to: Annotated[str, Field(min_length=1, max_length=256)] = Field(
-        description="A user or group: its account, its name in the directory, Everyone, Anonymous, or S-1-..."
-    )
-    allow: Annotated[tuple[Right, ...], Field(strict=False)] = ()
-    deny: Annotated[tuple[Right, ...], Field(strict=False)] = ()
 
 
 @_properties(QUEUE)

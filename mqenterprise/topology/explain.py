@@ -1,7 +1,7 @@
 """Turn pydantic's errors into sentences that say what is expected."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -28,6 +28,18 @@ _WANTED = {
     "model_type": "a mapping of names and values",
     "dict_type": "a mapping of names and values",
 }
+_RIGHTS = {
+    "enterprise": get_args(declaration.EnterpriseRight),
+    "sites": get_args(declaration.SiteRight),
+    "foreign_sites": get_args(declaration.SiteRight),
+    "queues": get_args(declaration.Right),
+}
+
+
+def choices(section: str) -> dict[str, Sequence[str]]:
+    """Return the words that properties of a section's objects may have."""
+    rights = _RIGHTS.get(section, ())
+    return {"roles": get_args(declaration.Role), "allow": rights, "deny": rights}
 
 
 def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[Path, str]:

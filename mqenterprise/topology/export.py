@@ -79,10 +79,11 @@ def declared_sections(table: Table, name: str) -> dict[str, Any]:
     for row in rows:
         match row.kind:
             case Kind.ENTERPRISE:
-                sections["enterprise"] |= _changed(declaration.Enterprise, row.values)
+                sections["enterprise"] |= _changed(declaration.Enterprise, row.values, "access") | _access(row)
             case Kind.SITE:
                 section = "foreign_sites" if row.values["foreign"] else "sites"
-                sections[section].append({"name": row.name[0]} | _changed(declaration.Site, row.values))
+                changed = _changed(declaration.Site, row.values, "access")
+                sections[section].append({"name": row.name[0]} | changed | _access(row))
             case Kind.ROUTING_LINK:
                 item = {"sites": list(row.name), "cost": row.values["cost"]}
                 sections["routing_links"].append(item | _changed(declaration.RoutingLink, row.values, "cost"))
@@ -138,9 +139,12 @@ def _user(row: Resource) -> Item:
 
 def _queue(row: Resource) -> Item:
     item: Item = {"machine": row.name[0], "name": row.name[1]}
-    item |= _changed(declaration.Queue, row.values, "access")
+    return item | _changed(declaration.Queue, row.values, "access") | _access(row)
+
+
+def _access(row: Resource) -> Item:
     lines = row.values.get("access")
     # A machine can write what no access list is. A declaration without one leaves it as it is.
     if isinstance(lines, tuple) and access.is_understood(lines):
-        item["access"] = access.declared(lines)
-    return item
+        return {"access": access.declared(lines)}
+    return {}

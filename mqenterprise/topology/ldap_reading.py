@@ -99,8 +99,9 @@ class _Reader:
         ours, guid, gates = f"({MARK}=mqenterprise *)", "objectGUID", ROUTERS["site_gates"]
         routers = [attribute for attribute in ROUTERS.values() if attribute != gates]
 
-        self._each(Kind.ENTERPRISE, (), self._enterprise)
-        self._each(Kind.SITE, (guid,), self._site)
+        listed = (SECURITY,) if self._access else ()
+        self._each(Kind.ENTERPRISE, listed, self._enterprise)
+        self._each(Kind.SITE, (guid, *listed), self._site)
         computers = search(contexts.domain, "(objectClass=computer)", ("cn", MARK, COMPUTER.row.name))
         self._over(computers, self._computer)
         self._each(Kind.MACHINE, (guid, "mSMQServiceType", "mSMQSites", *routers), self._configuration)
@@ -113,11 +114,12 @@ class _Reader:
         named = "".join(f"(cn={escape_filter(name)})" for name in users)
         people = f"(!(objectClass=computer))(|(mSMQSignCertificates=*){ours}{named})"
         self._each(Kind.USER, ("mSMQSignCertificates",), self._user, people)
-        listed = (SECURITY,) if self._access else ()
         self._each(Kind.QUEUE, (guid, "mSMQQueueNameExt", *listed), self._queue)
         self._each(Kind.QUEUE_ALIAS, (), self._alias)
         lists: list[Entry] = []
-        self._each(Kind.DISTRIBUTION_LIST, ("member",), lists.append, ours)  # most groups are of people
+        self._each(
+            Kind.DISTRIBUTION_LIST, ("member",), lists.append, f"{ours}(sAMAccountName=*)"
+        )  # most groups are of people or rights
         self._lists(lists)
 
     def _each(self, kind: Kind, more: Iterable[str], read: Callable[[Entry], None], filter: str = "") -> None:
@@ -141,12 +143,12 @@ class _Reader:
         self.table.put(row)
 
     def _enterprise(self, entry: Entry) -> None:
-        self._put(Kind.ENTERPRISE, (), _decode(Kind.ENTERPRISE, entry), entry)
+        self._put(Kind.ENTERPRISE, (), self._listed(Kind.ENTERPRISE, entry), entry)
 
     def _site(self, entry: Entry) -> None:
         name = name_of(entry.dn)
         self._site_names[entry.first("objectGUID") or b""] = name
-        self._put(Kind.SITE, (name,), _decode(Kind.SITE, entry), entry)
+        self._put(Kind.SITE, (name,), self._listed(Kind.SITE, entry), entry)
 
     def _computer(self, entry: Entry) -> None:
         self._computers[normalized(entry.dn)] = entry
@@ -211,10 +213,14 @@ class _Reader:
     def _queue(self, entry: Entry) -> None:
         extension = entry.first("mSMQQueueNameExt") or b""
         queue = join_queue_name(name_of(entry.dn), extension.decode("utf-8", "replace"))
-        values = _decode(Kind.QUEUE, entry)
+        self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), self._listed(Kind.QUEUE, entry), entry)
+
+    def _listed(self, kind: Kind, entry: Entry) -> dict[str, Value]:
+        """Return the plain values, and the access list if lists are read."""
+        values = _decode(kind, entry)
         if self._access:
-            values["access"] = self._trustees.lines(entry.first(SECURITY))
-        self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), values, entry)
+            values["access"] = self._trustees.lines(entry.first(SECURITY), kind)
+        return values
 
     def _alias(self, entry: Entry) -> None:
         self._put(Kind.QUEUE_ALIAS, (name_of(entry.dn),), _decode(Kind.QUEUE_ALIAS, entry), entry)

@@ -28,7 +28,7 @@ from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Step, Values, recipients
 from mqenterprise.topology.resources import Kind, Value
 from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
-from mqenterprise.topology.trustees import Trustees
+from mqenterprise.topology.trustees import RIGHTS_GROUPS, Trustees
 from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import guid_from_bytes
 
@@ -156,7 +156,7 @@ class LdapTarget:
         if "certificates" in values:
             found |= pack_certificates(_names(values["certificates"]))
         if isinstance(lines := values.get("access"), tuple):
-            found[SECURITY] = (self._trustees.descriptor(lines),)
+            found[SECURITY] = (self._trustees.descriptor(lines, kind),)
         return found
 
     def _change(self, dn: str, step: Step, writer: FencedWriter, more: _Attributes | None = None) -> None:
@@ -169,6 +169,13 @@ class LdapTarget:
                 what = step.name[0] if kind is Kind.MACHINE else dn
                 raise MovedOn(f"{name} of {what} is {value.decode(entry)!r} now")
         writer.change(dn, attributes, entry)
+        self._keep_rights(dn, kind, step.after, writer)
+
+    def _keep_rights(self, dn: str, kind: Kind, values: Values, writer: FencedWriter) -> None:
+        """Keep the groups by which OpenLDAP enforces the access list of a site or of the enterprise."""
+        lines = values.get("access")
+        if kind in RIGHTS_GROUPS and isinstance(lines, tuple) and not self._connection.dialect.gives_guid:
+            self._gateway.keep_rights(writer, dn, self._trustees.holders(lines, kind))
 
     # Objects
 
@@ -178,9 +185,11 @@ class LdapTarget:
         match kind:
             case Kind.ENTERPRISE:
                 writer.change(self._connection.dialect.contexts.enterprise, attributes)
+                self._keep_rights(self._connection.dialect.contexts.enterprise, kind, step.after, writer)
                 return
             case Kind.SITE:
                 entry = self._gateway.create_site(writer, name[0], attributes)
+                self._keep_rights(entry.dn, kind, step.after, writer)
             case Kind.ROUTING_LINK:
                 places = [self._site(site) for site in name]
                 attributes |= {"mSMQSite1": (places[0].dn.encode(),), "mSMQSite2": (places[1].dn.encode(),)}

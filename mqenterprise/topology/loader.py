@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from mqenterprise.topology import problems as faults
 from mqenterprise.topology.declaration import SECTIONS as MODELS
-from mqenterprise.topology.declaration import Declaration, Right, Role
-from mqenterprise.topology.explain import explain
+from mqenterprise.topology.declaration import Declaration
+from mqenterprise.topology.explain import choices, explain
 from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.reading import Unreadable, decoded, deepest_line, in_plain_words, unfolding_line
 from mqenterprise.topology.salvage import salvage
@@ -236,7 +236,7 @@ def load_models(start: Path) -> Loaded:
     else:
         return Loaded(declaration, sources, tuple(found), incomplete=incomplete, notes=notes)
     for detail in details:
-        path, sentence = explain(detail, {"roles": get_args(Role), "allow": get_args(Right), "deny": get_args(Right)})
+        path, sentence = explain(detail, choices(str(detail["loc"][0])))
         found.append(sources.problem(path, sentence))
     rest = salvage(joined, details)
     if rest is None:

@@ -16,9 +16,9 @@ from qmnode.objects.table import ROWS
 Value = str | int | bool | None | tuple[str, ...]
 Key = tuple[str, ...]
 
-RANK = {kind: 2 * rank for rank, kind in enumerate(Kind)}
-"""A machine refers to routing servers, a link to sites and machines, a queue's access list to users, a
-distribution list to queues. Deletion goes the other way."""
+RANK = {kind: 2 * rank for rank, kind in enumerate(sorted(Kind, key=lambda kind: kind is not Kind.USER))}
+"""Access lists refer to users, a machine to routing servers, a link to sites and machines, a distribution list to
+queues. Deletion goes the other way."""
 
 
 def _types(row: Property) -> tuple[type, ...]:

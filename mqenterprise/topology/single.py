@@ -7,7 +7,7 @@ must keep the rules of a whole declaration, and is carried out as a plan of one 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -15,7 +15,7 @@ from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology import access, declaration
 from mqenterprise.topology.check import contradictions
-from mqenterprise.topology.explain import explain
+from mqenterprise.topology.explain import choices, explain
 from mqenterprise.topology.export import declared_sections
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
@@ -31,11 +31,6 @@ Item = dict[str, Any]
 
 _MISSING: Final = "there is no"
 """The beginning of a sentence about a missing object."""
-_CHOICES: Final = {
-    "roles": get_args(declaration.Role),
-    "allow": get_args(declaration.Right),
-    "deny": get_args(declaration.Right),
-}
 Model = declaration.Site | declaration.Machine | declaration.RoutingLink | declaration.Queue
 _MODELS: Final[dict[str, type[Model]]] = {
     "sites": declaration.Site,
@@ -111,8 +106,8 @@ def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, for
     model = _validated(section, item)
     wrong = _contradicted(sections, place, section, model)
     values = values_of(model)
-    if isinstance(model, declaration.Queue) and model.access is not None:
-        values["access"] = _access(model, snapshot, wrong)
+    if isinstance(model, declaration.Site | declaration.Queue) and model.access is not None:
+        values["access"] = _access(model, kind, snapshot, wrong)
     if wrong and place is not None and place[0] != section:  # no earlier task can make the old one again
         become = "a foreign site" if foreign else "an ordinary site"
         raise NotPossible(f"{item['name']} cannot become {become} while others refer to it: {'; '.join(wrong)}")
@@ -223,7 +218,7 @@ def _validated(section: str, item: Item) -> Model:
     try:
         return _MODELS[section].model_validate(item)
     except ValidationError as error:
-        found = (explain(fault | {"loc": (section, 0, *fault["loc"])}, _CHOICES) for fault in error.errors())
+        found = (explain(fault | {"loc": (section, 0, *fault["loc"])}, choices(section)) for fault in error.errors())
         raise NotPossible("\n".join(_sentence(path[2:], sentence) for path, sentence in found)) from None
 
 
@@ -261,14 +256,14 @@ def _declaration(sections: Mapping[str, Any]) -> declaration.Declaration:
     return declaration.Declaration.model_construct(enterprise=enterprise, **sections)
 
 
-def _access(queue: declaration.Queue, snapshot: Snapshot, wrong: list[str]) -> Value:
+def _access(model: declaration.Site | declaration.Queue, kind: Kind, snapshot: Snapshot, wrong: list[str]) -> Value:
     def name(trustee: str) -> str:
         known = snapshot.canonical(trustee)
         if known is None:
             wrong.append(f"{_MISSING} user or group {trustee!r}; create it first")
         return known or trustee
 
-    return access.normal(queue.access or (), name)
+    return access.normal(model.access or (), name, kind)
 
 
 def _written(table: Table, kind: Kind, name: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,10 +13,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.names import escape_filter, name_of
-from mqenterprise.directory.security import QUEUE_RIGHTS, to_active_directory, to_message_queuing
+from mqenterprise.directory.security import (
+    ENTERPRISE_RIGHTS,
+    QUEUE_RIGHTS,
+    SITE_RIGHTS,
+    to_active_directory,
+    to_message_queuing,
+)
 from mqenterprise.directory.settings import ServerKind
+from mqenterprise.directory.slapd_configuration import rights_groups
 from mqenterprise.topology import access
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.resources import Kind
 from qmnode.structures import sid
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import AccessEntry, AceFlags, AceType, SecurityDescriptor, allow, deny
@@ -37,6 +45,13 @@ WELL_KNOWN: Final = {
 }
 _ALIASES: Final = {"anonymous logon": sid.ANONYMOUS, "local system": sid.LOCAL_SYSTEM, "world": sid.EVERYONE}
 _VERBS: Final = {AceType.ACCESS_ALLOWED: "allow", AceType.ACCESS_DENIED: "deny"}
+_RIGHTS: Final = {Kind.ENTERPRISE: ENTERPRISE_RIGHTS, Kind.SITE: SITE_RIGHTS, Kind.QUEUE: QUEUE_RIGHTS}
+RIGHTS_GROUPS: Final = {
+    Kind.ENTERPRISE: rights_groups("create_routing_link"),
+    Kind.SITE: rights_groups("create_machine"),
+}
+"""The groups beneath an object on OpenLDAP, by which the server decides."""
+_EVERYBODY: Final = frozenset({sid.EVERYONE.write(), sid.AUTHENTICATED_USERS.write()})
 _UNDERSTOOD_KEPT: Final = 4096
 
 
@@ -50,7 +65,7 @@ class Trustees:
     def forget(self) -> None:
         """Empty the cache, so that the directory is asked anew."""
         self._names: dict[bytes, str] = {known.write(): name for known, name in WELL_KNOWN.items()}
-        self._understood: dict[bytes, tuple[str, ...]] = {}
+        self._understood: dict[tuple[Kind, bytes], tuple[str, ...]] = {}
         self._identifiers: dict[str, bytes | None] = {fold(name): known for known, name in self._names.items()}
         self._identifiers |= {name: known.write() for name, known in _ALIASES.items()}
 
@@ -107,37 +122,62 @@ class Trustees:
     def _active(self) -> bool:
         return self._connection.dialect.kind is ServerKind.ACTIVE_DIRECTORY
 
-    def descriptor(self, lines: Iterable[str]) -> bytes:
+    def descriptor(self, lines: Iterable[str], kind: Kind = Kind.QUEUE) -> bytes:
         """Return the security descriptor of a normal access list. Raises :class:`LookupError` for an unknown name."""
         entries = []
         for line in lines:
-            trustee, verb, mask = access.parsed(line)
+            trustee, verb, mask = access.parsed(line, kind)
             identifier = self.identifier(trustee)
             if identifier is None:
                 raise LookupError(trustee)
-            entries.append((deny if verb == "deny" else allow)(Sid.parse(identifier), mask))
+            # In Active Directory servers are two levels beneath their site.
+            creates = kind is Kind.SITE and self._active and mask & access.BY_KIND[kind]["create_machine"]
+            flags = AceFlags.of(CONTAINER_INHERIT_ACE=1) if creates else 0
+            entries.append((deny if verb == "deny" else allow)(Sid.parse(identifier), mask, flags=flags))
         # Denials first: the canonical order (MS-DTYP 2.4.5).
         entries.sort(key=lambda entry: entry.ace_type != AceType.ACCESS_DENIED)
         written = SecurityDescriptor().with_dacl(*entries).write()
-        return to_active_directory(written, QUEUE_RIGHTS) if self._active else written
+        return to_active_directory(written, _RIGHTS[kind]) if self._active else written
 
-    def lines(self, descriptor: bytes | None) -> tuple[str, ...] | None:
+    def holders(self, lines: Iterable[str], kind: Kind) -> dict[str, tuple[str, ...]]:
+        """Return the distinguished names that OpenLDAP's access rules look up, by group (:data:`RIGHTS_GROUPS`).
+
+        Everyone is the containers of users and computers. Trustees without an entry, such as System, bind nowhere.
+        """
+        contexts = self._connection.dialect.contexts
+        found: dict[str, set[str]] = {}
+        for line in lines:
+            trustee, verb, mask = access.parsed(line, kind)
+            identifier = self.identifier(trustee)
+            if identifier is None:
+                raise LookupError(trustee)
+            if identifier in _EVERYBODY:
+                names = [contexts.users, contexts.computers]
+            else:
+                filter = f"(objectSid={escape_filter(identifier)})"
+                names = [entry.dn for entry in self._connection.search(contexts.domain, filter, ("1.1",))]
+            for right, bits in access.BY_KIND[kind].items():
+                if mask & bits == bits:
+                    found.setdefault(f"{verb} {right}", set()).update(names)
+        return {name: tuple(sorted(found.get(name, ()))) for name in RIGHTS_GROUPS[kind]}
+
+    def lines(self, descriptor: bytes | None, kind: Kind = Kind.QUEUE) -> tuple[str, ...] | None:
         """Return a descriptor as a normal access list: None without one, one line if it cannot be decoded."""
         if not descriptor:
             return None
         # The queues of an enterprise mostly share a few descriptors.
-        known = self._understood.get(descriptor)
+        known = self._understood.get((kind, descriptor))
         if known is None:
             try:
-                known = self._read(descriptor)
+                known = self._read(descriptor, kind)
             except (ValueError, PacketError) as error:
                 known = (f"{access.NOT_UNDERSTOOD}{error})",)
             if len(self._understood) < _UNDERSTOOD_KEPT:
-                self._understood[descriptor] = known
+                self._understood[kind, descriptor] = known
         return known
 
-    def _read(self, descriptor: bytes) -> tuple[str, ...]:
-        meant = to_message_queuing(descriptor, QUEUE_RIGHTS) if self._active else descriptor
+    def _read(self, descriptor: bytes, kind: Kind) -> tuple[str, ...]:
+        meant = to_message_queuing(descriptor, _RIGHTS[kind]) if self._active else descriptor
         dacl = SecurityDescriptor.parse(meant).dacl
         masks: dict[tuple[bytes, str], int] = {}
         for ace in dacl.aces if dacl else ():
@@ -145,4 +185,4 @@ class Trustees:
             if isinstance(ace.entry, AccessEntry) and ace.ace_type in _VERBS and not inherited and ace.entry.mask:
                 key = ace.entry.sid.write(), _VERBS[AceType(ace.ace_type)]
                 masks[key] = masks.get(key, 0) | ace.entry.mask
-        return tuple(sorted(access.line(self.name(who), verb, mask) for (who, verb), mask in masks.items()))
+        return tuple(sorted(access.line(self.name(who), verb, mask, kind) for (who, verb), mask in masks.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from mqenterprise.topology import access
 from mqenterprise.topology.declaration import (
+    AnyAccess,
     Enterprise,
     ForeignSite,
     Machine,
@@ -33,9 +34,13 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     with every access entry that names an unknown user or group.
     """
     declared, table = checked.declaration, Table()
-    table.put(resource(Kind.ENTERPRISE, (), _plain(Kind.ENTERPRISE, declared.enterprise)))
-    for site in (*declared.sites, *declared.foreign_sites):
-        table.put(resource(Kind.SITE, (site.name,), _site(site)))
+    lists = _Lists(checked, canonical)
+    enterprise = _plain(Kind.ENTERPRISE, declared.enterprise)
+    table.put(resource(Kind.ENTERPRISE, (), enterprise | lists.of(declared.enterprise, Kind.ENTERPRISE, "enterprise")))
+    for section, sites in (("sites", declared.sites), ("foreign_sites", declared.foreign_sites)):
+        for position, site in enumerate(sites):
+            values = _site(site) | lists.of(site, Kind.SITE, section, position)
+            table.put(resource(Kind.SITE, (site.name,), values))
     for machine in declared.machines:
         table.put(resource(Kind.MACHINE, (machine.name,), _machine(machine)))
     for link in declared.routing_links:
@@ -43,16 +48,21 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     for user in declared.users:
         certificates = checked.certificates.get(fold(user.name))
         table.put(resource(Kind.USER, (user.name,), {} if certificates is None else {"certificates": certificates}))
-    _queues(checked, canonical, table)
+    machines = {fold(machine.name): machine.name for machine in declared.machines}
+    for position, queue in enumerate(declared.queues):
+        values = _plain(Kind.QUEUE, queue) | lists.of(queue, Kind.QUEUE, "queues", position)
+        table.put(resource(Kind.QUEUE, (machines[fold(queue.machine)], queue.name), values))
     for alias in declared.queue_aliases:
         table.put(resource(Kind.QUEUE_ALIAS, (alias.name,), {"format_name": alias.format_name}))
     for each in declared.distribution_lists:
         table.put(resource(Kind.DISTRIBUTION_LIST, (each.name,), {"members": _names(each.members)}))
+    if lists.found:
+        raise DeclarationError(lists.found)
     return table
 
 
 def values_of(item: Site | Machine | RoutingLink | Queue) -> dict[str, Value]:
-    """Return the values of one declared object, without a queue's access list, whose names must be resolved."""
+    """Return the values of one declared object, without its access list, whose names must be resolved."""
     match item:
         case Machine():
             return _machine(item)
@@ -106,26 +116,29 @@ def _machine(machine: Machine) -> dict[str, Value]:
     return values
 
 
-def _queues(checked: Checked, canonical: Callable[[str], str | None], table: Table) -> None:
-    users = {fold(user.name): user.name for user in checked.declaration.users}
-    machines = {fold(machine.name): machine.name for machine in checked.declaration.machines}
-    found: list[Problem] = []
+class _Lists:
+    """Access lists in normal form, and the problems with their names."""
 
-    def name(trustee: str) -> str:
-        known = canonical(trustee) or users.get(fold(trustee))
+    def __init__(self, checked: Checked, canonical: Callable[[str], str | None]) -> None:
+        self._checked, self._canonical = checked, canonical
+        self._users = {fold(user.name): user.name for user in checked.declaration.users}
+        self.found: list[Problem] = []
+
+    def _name(self, trustee: str) -> str:
+        known = self._canonical(trustee) or self._users.get(fold(trustee))
         if known is None:
             raise LookupError(trustee)
         return known
 
-    for position, queue in enumerate(checked.declaration.queues):
-        values = _plain(Kind.QUEUE, queue)
-        if queue.access is not None:
-            try:
-                values["access"] = access.normal(queue.access, name)
-            except LookupError as error:
-                index = next(i for i, entry in enumerate(queue.access) if entry.to == error.args[0])
-                sentence = f"there is no user or group {error.args[0]!r}; declare the user, or create the group first"
-                found.append(checked.sources.problem(("queues", position, "access", index, "to"), sentence))
-        table.put(resource(Kind.QUEUE, (machines[fold(queue.machine)], queue.name), values))
-    if found:
-        raise DeclarationError(found)
+    def of(self, item: Enterprise | Site | Queue, kind: Kind, *place: str | int) -> dict[str, Value]:
+        """Return the access list of a declared object as a value; none if it is not declared."""
+        if item.access is None:
+            return {}
+        entries: Sequence[AnyAccess] = item.access
+        try:
+            return {"access": access.normal(entries, self._name, kind)}
+        except LookupError as error:
+            index = next(i for i, entry in enumerate(entries) if entry.to == error.args[0])
+            sentence = f"there is no user or group {error.args[0]!r}; declare the user, or create the group first"
+            self.found.append(self._checked.sources.problem((*place, "access", index, "to"), sentence))
+            return {}

@@ -216,6 +216,9 @@ def of_list(words: str) -> Form:
     return Form(words, lambda value: isinstance(value, tuple), tuple, nullable=True)
 
 
+ACCESS: Final = of_list("a list of entries")
+
+
 @dataclass(frozen=True, slots=True)
 class Property:
     """One property of one kind of object: the specification's name in snake_case, and what is known of it."""

@@ -9,6 +9,7 @@ from typing import Final, TypedDict
 
 from qmnode.objects.message_table import MESSAGE
 from qmnode.objects.rows import (
+    ACCESS,
     FLAG,
     GUID,
     MULTICAST,
@@ -79,6 +80,12 @@ ENTERPRISE: Final = Rows(
             doors=_ENTERPRISE,
             unobeyed="nodes use LDAP only, and MSMQ 1.0's directory has none",
         ),
+        Property(
+            *("access", ACCESS, None, "Who may change it and create routing links; left alone when it is not declared"),
+            *("MS-MQMQ 2.2.26", "nTSecurityDescriptor", "3.1.6.17", "security"),
+            doors=_ENTERPRISE,
+            obeyed_by="mqenterprise.directory.slapd_configuration",
+        ),
     ),
 )
 
@@ -109,6 +116,12 @@ SITE: Final = Rows(
             *("MS-MQMQ 2.3.3.10", "mSMQNt4Stub", "3.1.6.1.3.2"),
             doors=_ENTERPRISE,
             unobeyed="it matters during a migration from MSMQ 1.0 only",
+        ),
+        Property(
+            *("access", ACCESS, None, "Who may change it and add servers to it; left alone when it is not declared"),
+            *("MS-MQMQ 2.2.25", "nTSecurityDescriptor", "3.1.6.17", "security"),
+            doors=_ENTERPRISE,
+            obeyed_by="mqenterprise.directory.slapd_configuration",
         ),
     ),
 )
@@ -280,7 +293,7 @@ QUEUE: Final = Rows(
             obeyed_by="qmnode.delivery.queue_sender",
         ),
         Property(
-            *("access", of_list("a list of entries"), None, "Its access list; left alone when it is not declared"),
+            *("access", ACCESS, None, "Its access list; left alone when it is not declared"),
             *("MS-MQMQ 2.2.24", "nTSecurityDescriptor", "3.1.6.17", "security"),
             doors=Door.DECLARATION | Door.DIRECTORY,
             obeyed_by="qmnode.security",

@@ -36,6 +36,7 @@ from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import EVERYONE
+from tests.effects.binds import ANNE, BOB, Users
 from tests.forwarding.enterprise import HURRIED
 from tests.lab.addresses import free_alias
 from tests.lab.narrow import NarrowLink
@@ -135,6 +136,7 @@ class Lab:
         self.folder = folder
         self.directory = EnterpriseDirectory(slapd.client_settings())
         self.target = LdapTarget(self.directory)
+        self.users = Users(self.directory, self.directory.connection.settings)
         self.peers = Peers(PEERS)
         taken = list(self.peers.addresses.values())
         self.addresses = {"one": free_alias([PORT], taken)}
@@ -154,6 +156,7 @@ class Lab:
     def start(self) -> None:
         """Apply what is declared first, and let both nodes join."""
         self.enter(Phase.DECLARED)
+        self.users.let_in()
         certificate, key = write_certificate(self.folder)
         tokens = write_tokens(self.folder)
         for name in ("one", "two"):
@@ -308,9 +311,13 @@ class Lab:
         ]
         sites, foreign = ["a", "b", "c", "d"], ["mainframe"]
         now(foreign, sites, removed=sites).append("harbour")
+        listed = [{"to": "Everyone", "allow": ["get_properties"]}]
+        listed += now(
+            [{"to": ANNE, "allow": ["set_properties"]}], [{"to": BOB, "allow": ["set_properties"]}], removed=[]
+        )
         return {
-            "enterprise": {"name": "Observed"} | _given(default_time_to_live=now(1, 3600)),
-            "sites": [{"name": name} for name in sites],
+            "enterprise": {"name": "Observed", "access": listed} | _given(default_time_to_live=now(1, 3600)),
+            "sites": [{"name": name} | ({"access": listed} if name == "b" else {}) for name in sites],
             "foreign_sites": [{"name": name} for name in foreign],
             "routing_links": [
                 {"sites": ["a", "b"], "cost": now(5, 1, removed=1), "site_gates": ["one", "gate-b"]}
@@ -321,7 +328,10 @@ class Lab:
                 *({"sites": ["a", name], "cost": 1, "site_gates": ["one"]} for name in ("mainframe", "harbour")),
             ],
             "machines": machines,
-            "users": [{"name": ACCOUNT, "certificates": now([self.certificate(0)], [self.certificate(1)], removed=[])}],
+            "users": [
+                {"name": ACCOUNT, "certificates": now([self.certificate(0)], [self.certificate(1)], removed=[])},
+                *({"name": name} for name in (ANNE, BOB)),
+            ],
             "queues": [
                 *({"machine": name, "name": "orders"} for name in DESTINATIONS),
                 *(

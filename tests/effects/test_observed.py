@@ -28,6 +28,7 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from tests.effects.binds import ANNE, BOB
 from tests.effects.lab import FAST, LISTED, LONG, Lab, Phase
 from tests.lab.waiting import until
 
@@ -112,7 +113,20 @@ async def a_message_without_a_time_has_that_of_the_enterprise(lab: Lab, phase: P
         await until(lives, f"messages have {expected} s")
 
 
+@sees(Kind.ENTERPRISE, "access")
+async def who_is_on_the_list_changes_the_enterprise(lab: Lab, phase: Phase) -> None:
+    """Whose login the directory lets do it; on both servers in test_access_lists.py."""
+    expected = {DECLARED: [ANNE], CHANGED: [BOB], REMOVED: []}[phase]
+    assert await asyncio.to_thread(lab.users.changes_the_enterprise) == expected
+
+
 # Sites, links and machines: the way of a message
+
+
+@sees(Kind.SITE, "access")
+async def who_is_on_the_list_changes_a_site(lab: Lab, phase: Phase) -> None:
+    expected = {DECLARED: [ANNE], CHANGED: [BOB], REMOVED: []}[phase]
+    assert await asyncio.to_thread(lab.users.changes_a_site, "b") == expected
 
 
 @sees(Kind.SITE, "foreign")

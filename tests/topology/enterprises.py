@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import strategies as st
 
-from mqenterprise.topology.declaration import Right
+from mqenterprise.topology.declaration import EnterpriseRight, Right, SiteRight
 from mqenterprise.topology.names import fold
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Door
 from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, ROUTING_LINK, SITE
@@ -68,6 +68,8 @@ def _certificate(number):
 
 _certificates = st.lists(st.integers(1, 4), max_size=3, unique=True).map(lambda drawn: [*map(_certificate, drawn)])
 """Of a user; always declared, since omitted ones stay."""
+SEEN = {"to": "Everyone", "allow": ["get_properties", "get_permissions"]}
+"""What the tests after these need of the enterprise."""
 _FEW = st.sampled_from(["a", "B", "c", "D", "e, f"])
 _FEW_MACHINES = st.sampled_from(["r1", "R2", "m1", "M2", "m3"])
 
@@ -80,11 +82,23 @@ def enterprises(draw, alike=False):
     sites, foreign = names[:cut], names[cut:]
     machines = draw(_machines(sites, foreign, _FEW_MACHINES if alike else _machine_names))
     users = draw(_unique(_FEW if alike else _names.filter(lambda name: fold(name) != "everyone"), 0, 3))
+    trustees = ["Everyone", *users]
     queues = draw(_queues(machines, ["Everyone", *users], _FEW if alike else _queue_names))
     return {
-        "enterprise": {"name": "E", **draw(_values(ENTERPRISE, "access"))},
-        "sites": [{"name": name, **draw(_values(SITE, "foreign", "access"))} for name in sites],
-        "foreign_sites": [{"name": name} for name in foreign],
+        "enterprise": {
+            "name": "E",
+            **draw(_values(ENTERPRISE, "access")),
+            "access": [SEEN, *draw(_lists(users, EnterpriseRight))],
+        },
+        "sites": [
+            {
+                "name": name,
+                **draw(_values(SITE, "foreign", "access")),
+                "access": draw(_lists(trustees, SiteRight)),
+            }
+            for name in sites
+        ],
+        "foreign_sites": [{"name": name, "access": draw(_lists(trustees, SiteRight))} for name in foreign],
         "routing_links": draw(_links(sites, foreign, machines)),
         "machines": machines,
         "users": [{"name": name, "certificates": draw(_certificates)} for name in users],
@@ -158,14 +172,20 @@ def _links(draw, sites, foreign, machines):
 
 
 @st.composite
+def _lists(draw, trustees, rights):
+    """An access list; always declared, since an omitted one stays."""
+    chosen = st.lists(st.sampled_from(rights.__args__), min_size=1, max_size=4)
+    who = draw(_unique(st.sampled_from(trustees), 0, 2)) if trustees else []
+    return [{"to": to, "allow": draw(chosen)} for to in who]
+
+
+@st.composite
 def _queues(draw, machines, trustees, names):
     queues = []
-    rights = st.lists(st.sampled_from(Right.__args__), min_size=1, max_size=4)
     for machine in machines:
         for name in draw(_unique(names, 0, 3)):
             queue = {"machine": machine["name"], "name": name, **draw(_values(QUEUE, "transactional", "access"))}
             queue["transactional"] = fold(name) in ("a", "c")  # a queue cannot change it
-            who = draw(_unique(st.sampled_from(trustees), 0, 2))
-            queue["access"] = [{"to": to, "allow": draw(rights)} for to in who]
+            queue["access"] = draw(_lists(trustees, Right))
             queues.append(queue)
     return queues

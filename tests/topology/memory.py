@@ -15,6 +15,7 @@ ENTERPRISE = {
     "default_time_to_live": 345_600,
     "change_notification": True,
     "old_directory": False,
+    "access": None,
 }
 DEFAULTS = {
     Kind.SITE: {
@@ -22,6 +23,7 @@ DEFAULTS = {
         "intra_site_replication_interval": 2,
         "inter_site_replication_interval": 10,
         "migrated_from_msmq10": False,
+        "access": None,
     },
     Kind.USER: {"certificates": ()},
     Kind.MACHINE: {"dns_name": None},

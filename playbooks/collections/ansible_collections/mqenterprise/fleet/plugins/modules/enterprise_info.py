@@ -63,6 +63,11 @@ enterprise:
       description: Whether the directory is MSMQ 1.0's.
       type: bool
       returned: always
+    access:
+      description: The access list, an entry for each text; none where the directory has no list.
+      type: list
+      elements: str
+      returned: always
 declaration:
   description: The declaration that says the same, as YAML text.
   returned: success

@@ -37,6 +37,38 @@ options:
     description: The site came from MSMQ 1.0.
     type: bool
   # end of properties
+  access:
+    description:
+      - The whole access list. When it is not given, the access list is left as it is.
+    type: list
+    elements: dict
+    suboptions:
+      to:
+        description:
+          - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
+            C(S-1-...).
+        type: str
+        required: true
+      allow:
+        description: Rights that it has.
+        type: list
+        elements: str
+        default: []
+        choices: &rights
+          - create_machine
+          - set_properties
+          - get_properties
+          - delete
+          - get_permissions
+          - change_permissions
+          - take_ownership
+          - generic_all
+      deny:
+        description: Rights that it is refused.
+        type: list
+        elements: str
+        default: []
+        choices: *rights
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -98,6 +130,11 @@ site:
       type: bool
       returned: always
     # end of properties
+    access:
+      description: The access list, when it was given.
+      type: list
+      elements: dict
+      returned: when access was given
   sample:
     name: Amsterdam
     identifier: 3f0e9a4e-0c55-4a49-a0a1-0fd2a4a8f4b1
@@ -108,6 +145,17 @@ site:
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+
+RIGHTS = [
+    "create_machine",
+    "set_properties",
+    "get_properties",
+    "delete",
+    "get_permissions",
+    "change_permissions",
+    "take_ownership",
+    "generic_all",
+]
 
 
 class SiteModule(ObjectModule):
@@ -121,6 +169,15 @@ class SiteModule(ObjectModule):
         "inter_site_replication_interval": {"type": "int"},
         "migrated_from_msmq10": {"type": "bool"},
         # end of properties
+        "access": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "to": {"type": "str", "required": True},
+                "allow": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
+                "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
+            },
+        },
         **STATE,
     }
 

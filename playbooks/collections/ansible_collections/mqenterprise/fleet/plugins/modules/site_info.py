@@ -15,6 +15,10 @@ options:
   name:
     description: Only the site of this name; all when not given.
     type: str
+  access:
+    description: Also the access list of each site.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.reading
@@ -66,6 +70,11 @@ sites:
       type: bool
       returned: always
     # end of properties
+    access:
+      description: The access list, when it was asked for.
+      type: list
+      elements: dict
+      returned: when access was given
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectInfoModule
@@ -76,6 +85,7 @@ class SiteInfoModule(ObjectInfoModule):
     result = "sites"
     options = {
         "name": {"type": "str"},
+        "access": {"type": "bool", "default": False},
     }
 
 
