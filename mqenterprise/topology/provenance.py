@@ -137,10 +137,11 @@ def asked(text: str) -> Asked:
 def located(value: Asked, *tables: Table | None) -> Asked:
     """The value, of a site if machines have the property too and only a site has the name."""
     row = SITE.called(value.name)
-    if value.kind is Kind.MACHINE and row is not None:
+    if value.kind in (Kind.MACHINE, Kind.ENTERPRISE) and row is not None:
+        machine = resource(Kind.MACHINE, value.names, {}).reference
         site = Asked(Kind.SITE, value.names, row.name, row)
-        found = [(value.reference in table, site.reference in table) for table in tables if table is not None]
-        if not any(machine for machine, _ in found) and any(is_site for _, is_site in found):
+        found = [(machine in table, site.reference in table) for table in tables if table is not None]
+        if not any(has for has, _ in found) and any(is_site for _, is_site in found):
             return site
     return value
 
