@@ -1,4 +1,4 @@
-"""``mqenterprise queue publish|list|find|set|unpublish``: the public queues in the directory."""
+"""``mqenterprise queue publish|list|lists|find|set|unpublish``: the public queues in the directory."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -15,6 +15,7 @@ from mqenterprise.commands.opening import (
     opened,
     show,
 )
+from mqenterprise.directory.distribution import declared_lists, resolve_distribution_list
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
@@ -95,6 +96,23 @@ def list_(
         _show(found, as_json=as_json, empty="no public queues", wide=wide)
         for problem in directory.half_written():
             complain(problem.sentence)
+
+
+@app.command()
+def lists(directory_file: DirectoryFile = None, as_json: AsJson = False, wide: WideOption = False) -> None:
+    """List the declared distribution lists: their format names to send to, and those of their queues."""
+    with opened(directory_file) as directory:
+        rows: list[dict[str, Any]] = []
+        for name, identifier in sorted(declared_lists(directory.connection)):
+            row: dict[str, Any] = {"name": name, "format_name": f"DL={guid_to_text(identifier)}", "queues": []}
+            try:
+                row["queues"] = list(resolve_distribution_list(directory.connection, identifier))
+            except DirectoryError as problem:
+                complain(f"{name}: {problem.sentence}")
+            rows.append(row)
+        shown = rows if as_json else [row | {"queues": ", ".join(row["queues"])} for row in rows]
+        titles = {"name": "list", "format_name": "send to", "queues": "queues"}
+        show(shown, titles, as_json=as_json, empty="no distribution lists", whole=("send to",), wide=wide)
 
 
 @app.command()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
-from mqenterprise.directory.names import normalized
+from mqenterprise.directory.gateway import MARK
+from mqenterprise.directory.names import name_of, normalized
 from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes, guid_to_text
 
 if TYPE_CHECKING:
@@ -20,6 +22,14 @@ MOST_QUEUES: Final = 10_000
 def resolve_queue_alias(connection: LdapConnection, full_path: str) -> str:
     """The format name of an alias (3.1.6.8). Raises ``ObjectNotFound``, and ``HalfWritten`` for one without."""
     return _format_name(connection.read(full_path, ("msMQ-Recipient-FormatName",)))
+
+
+def declared_lists(connection: LdapConnection) -> Iterator[tuple[str, Guid]]:
+    """The names and GUIDs of the lists that declarations made: most groups of a directory are of people."""
+    filter = f"(&(objectClass=group)({MARK}=mqenterprise *))"
+    for entry in connection.search(connection.dialect.contexts.domain, filter, ("objectGUID",)):
+        if (value := entry.first("objectGUID")) is not None:
+            yield name_of(entry.dn), guid_from_bytes(value)
 
 
 def resolve_distribution_list(connection: LdapConnection, identifier: Guid) -> tuple[str, ...]:

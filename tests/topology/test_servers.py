@@ -36,6 +36,7 @@ from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Kind, resource
 from mqenterprise.topology.session import apply_plan
 from qmnode.directory.port import equals
+from qmnode.structures.guid import guid_to_text
 from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.lab.site_settings import site_settings
 from tests.lab.waiting import wait_until
@@ -135,6 +136,23 @@ def test_names_of_every_kind_are_escaped(bench):
     for queue in ODD["queues"]:
         row = table.get(resource(Kind.QUEUE, (queue["machine"], queue["name"]), {}).reference)
         assert (row.name, row.values["label"]) == ((queue["machine"], queue["name"]), queue["label"])
+
+
+def test_distribution_lists_are_shown_with_the_names_to_send_to(bench):
+    queues = [{"machine": "m", "name": "orders"}]
+    lists = [{"name": "inner", "members": ["moving", r"m\orders"]}, {"name": "all", "members": ["inner"]}]
+    aliases = [{"name": "moving", "format_name": r"DIRECT=OS:m\private$\new"}]
+    content = {"sites": [{"name": "A"}], "machines": [{"name": "m", "sites": ["A"]}], "queues": queues}
+    content |= {"queue_aliases": aliases, "distribution_lists": lists}
+    bench.apply(bench.declare({"enterprise": {"name": "E"}, **content}))
+
+    shown = json.loads(command(bench, "queue", "lists", "--json").stdout)
+
+    public = f"PUBLIC={guid_to_text(bench.directory.queues.find('m' + chr(92) + 'orders').identifier)}"
+    assert [row["name"] for row in shown] == ["all", "inner"]
+    assert all(set(row["queues"]) == {public, r"DIRECT=OS:m\private$\new"} for row in shown)
+    assert all(re.fullmatch(r"DL=[0-9a-f-]{36}", row["format_name"], re.IGNORECASE) for row in shown)
+    assert shown[0]["format_name"] in command(bench, "queue", "lists").stdout
 
 
 def test_an_export_has_an_empty_plan(bench, tmp_path):
