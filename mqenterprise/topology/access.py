@@ -11,30 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.security import ENTERPRISE_RIGHTS, SITE_RIGHTS
 from mqenterprise.topology.resources import Kind
+from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.access_masks import EnterpriseAccess as E
-from qmnode.structures.access_masks import QueueAccess as Q
 from qmnode.structures.access_masks import SiteAccess as S
 
 if TYPE_CHECKING:
     from mqenterprise.topology.declaration import AnyAccess
 
-
-RIGHTS = {
-    "receive": Q.MQSEC_RECEIVE_MESSAGE,
-    "receive_journal": Q.MQSEC_RECEIVE_JOURNAL_MESSAGE,
-    "peek": Q.MQSEC_PEEK_MESSAGE,
-    "send": Q.MQSEC_WRITE_MESSAGE,
-    "set_properties": Q.MQSEC_SET_QUEUE_PROPERTIES,
-    "get_properties": Q.MQSEC_GET_QUEUE_PROPERTIES,
-    "delete": Q.MQSEC_DELETE_QUEUE,
-    "get_permissions": Q.MQSEC_GET_QUEUE_PERMISSIONS,
-    "change_permissions": Q.MQSEC_CHANGE_QUEUE_PERMISSIONS,
-    "take_ownership": Q.MQSEC_TAKE_QUEUE_OWNERSHIP,
-    "generic_read": Q.MQSEC_QUEUE_GENERIC_READ,
-    "generic_write": Q.MQSEC_QUEUE_GENERIC_WRITE,
-    "generic_all": Q.MQSEC_QUEUE_GENERIC_ALL,
-}
-"""The declaration's names. ``receive`` and ``receive_journal`` include ``peek``, as in the specification."""
 
 SITE_RIGHTS_BY_NAME: Final = {
     "create_machine": S.MQSEC_CREATE_FRS | S.MQSEC_CREATE_BSC | S.MQSEC_CREATE_MACHINE,
@@ -61,7 +44,7 @@ ENTERPRISE_RIGHTS_BY_NAME: Final = {
 BY_KIND: Final[Mapping[Kind, Mapping[str, int]]] = {
     Kind.ENTERPRISE: ENTERPRISE_RIGHTS_BY_NAME,
     Kind.SITE: SITE_RIGHTS_BY_NAME,
-    Kind.QUEUE: RIGHTS,
+    Kind.QUEUE: QUEUE_RIGHTS,
 }
 
 NOT_UNDERSTOOD = "(not understood: "
@@ -75,29 +58,9 @@ def mask(rights: Iterable[str], kind: Kind = Kind.QUEUE) -> int:
     return value
 
 
-def named(value: int, kind: Kind = Kind.QUEUE) -> tuple[str, ...]:
-    """Return the fewest names whose mask is ``value``. Bits without a name are written in hexadecimal."""
-    known = BY_KIND[kind]
-    if value == known["generic_all"]:
-        return ("generic_all",)
-    names: list[str] = []
-    left = value
-    # Wide rights come first: receive and receive_journal include the bit of peek.
-    for name, right in known.items():
-        bits = int(right)  # the inverse of a flag has no bits without a name
-        if name.startswith("generic_"):
-            continue
-        if value & bits == bits and left & bits:
-            names.append(name)
-            left &= ~bits
-    if left:
-        names.append(hex(left))
-    return tuple(sorted(names))
-
-
 def line(trustee: str, verb: str, value: int, kind: Kind = Kind.QUEUE) -> str:
     """Return one entry of a normal access list."""
-    return f"{trustee}: {verb} {' '.join(named(value, kind))}"
+    return f"{trustee}: {verb} {' '.join(names_of_rights(value, BY_KIND[kind]))}"
 
 
 def normal(entries: Iterable[AnyAccess], canonical: Callable[[str], str], kind: Kind = Kind.QUEUE) -> tuple[str, ...]:

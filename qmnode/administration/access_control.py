@@ -229,7 +229,7 @@ def _named(rule: AccessRule, names: dict[str, str | None]) -> AccessRule:
     return rule if name is None else replace(rule, name=name or None, known=bool(name))
 
 
-async def _check_denied(manager: QueueManagerApi, who: str, sid: Sid) -> None:
+async def check_denied(manager: QueueManagerApi, who: str, sid: Sid) -> None:
     """Refuse the denial of an account that no caller can be. While the directory does not answer, nobody knows that."""
     if sid in _OF_WINDOWS:
         nobody = not (await manager.status()).directory
@@ -252,7 +252,7 @@ async def change_access(
     sid, mask = trustee(who), mask_of(rights)
     security = changed(await manager.queue_security(name), change, sid, mask)
     if change is Change.DENY:
-        await _check_denied(manager, who, sid)
+        await check_denied(manager, who, sid)
     await manager.set_queue(name, security=security)
     return await show_access(manager, name)
 

@@ -11,6 +11,7 @@ from qmnode.administration.failures import groups
 from qmnode.administration.history import STEP, History
 from qmnode.administration.imports import AT_ONCE, Imports
 from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
+from qmnode.administration.machine_documents import MachineDocuments
 from qmnode.administration.search import PAGE, search_page
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import whole_value
@@ -30,6 +31,7 @@ class Operations:
         self._manager = manager
         self._jobs = Jobs(manager, store)
         self._imports = Imports(manager, store)
+        self._documents = MachineDocuments(manager)
         self._history = History(manager, store.path / HISTORY_FILE)
         self._sampling: asyncio.Task[None] | None = None
 
@@ -180,6 +182,42 @@ class Operations:
         if action == "undo":
             return (await self._jobs.undo(asker, number)).describe()
         return (await self._jobs.control(asker, number, action)).describe()
+
+    async def apply_document(
+        self,
+        asker: Asker,
+        document: Mapping[str, Any],
+        *,
+        prune: bool = False,
+        with_messages: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Make the document of this machine true, and return what that changed, or would change. For administrators.
+
+        ``prune`` deletes queues that a document made and this one lacks; those with messages only ``with_messages``.
+        """
+        _require_administrator(asker, "apply_document")
+        if not all(isinstance(flag, bool) for flag in (prune, with_messages, dry_run)):
+            raise _bad("prune, with_messages and dry_run are true or false")
+        if with_messages and not prune:
+            raise _bad("with_messages is about what prune deletes: say prune, too")
+        return await self._documents.apply(
+            document, prune=prune, with_messages=with_messages, dry_run=dry_run, caller=asker.principal
+        )
+
+    async def show_document(self, asker: Asker, *, everything: bool = False) -> dict[str, Any]:
+        """The document of the queues that documents made, or of all private queues. For administrators."""
+        _require_administrator(asker, "show_document")
+        return await self._documents.show(everything=bool(everything))
+
+
+def _require_administrator(asker: Asker, operation: str) -> None:
+    if not asker.administers:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ACCESS_DENIED,
+            f"{operation} is for administrators (security.administrators: root and the user that the node runs as by "
+            f"default), and {asker.name} is none",
+        )
 
 
 def criteria_of(asker: Asker, given: object) -> Criteria:

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 CHANGES: Final = frozenset(
     {
+        "apply_document",
         "backup",
         "control_job",
         "create_queue",

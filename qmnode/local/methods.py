@@ -337,6 +337,8 @@ _OPERATION_METHODS: Final = frozenset(
         "show_job",
         "job_log",
         "control_job",
+        "apply_document",
+        "show_document",
     }
 )
 _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})

@@ -166,3 +166,26 @@ class RemoteOperations:
         """``pause``, ``resume`` or ``cancel`` a job; ``undo`` begins another job, which takes it back."""
         job: dict[str, Any] = await self._call("control_job", number, action)
         return job
+
+    async def apply_document(
+        self,
+        document: Mapping[str, Any],
+        *,
+        prune: bool = False,
+        with_messages: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Make the document of a machine true (``docs/machine-documents.md``): ``steps`` say what that changed.
+
+        ``prune`` deletes queues that a document made and this one lacks; those with messages only ``with_messages``.
+        With ``dry_run`` nothing changes. For administrators.
+        """
+        answer: dict[str, Any] = await self._call(
+            "apply_document", dict(document), prune=prune, with_messages=with_messages, dry_run=dry_run
+        )
+        return answer
+
+    async def show_document(self, *, everything: bool = False) -> dict[str, Any]:
+        """The document of the queues that documents made, or of all private queues. For administrators."""
+        answer: dict[str, Any] = await self._call("show_document", everything=everything)
+        return answer

@@ -15,6 +15,7 @@ from qmnode.management import (
     access_routes,
     console_routes,
     dead_letter_routes,
+    machine_document_routes,
     message_routes,
     node_routes,
     operation_routes,
@@ -85,6 +86,7 @@ def build_app(context: Context) -> FastAPI:
         node_routes,
         rotation_routes,
         console_routes,
+        machine_document_routes,
     ):
         app.include_router(module.router)
     install_handlers(app)

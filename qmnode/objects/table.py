@@ -311,6 +311,13 @@ QUEUE: Final = Rows(
             added=True,
             obeyed_by="qmnode.model.duplicates",
         ),
+        Property(
+            *("declared", FLAG, False, "A document of the machine made the queue, and may delete it again"),
+            *("an extension",),
+            doors=Door.NODE,
+            added=True,
+            obeyed_by="qmnode.administration.machine_documents",
+        ),
     ),
 )
 
@@ -319,12 +326,14 @@ class AddedProperties(TypedDict, total=False):
     """The types of those that came after the first release, for the typed interface (``qmnode.model.api``)."""
 
     duplicate_window: int
+    declared: bool
 
 
 class AddedAttributes:
     """The same as attributes, with their defaults."""
 
     duplicate_window: int = 0
+    declared: bool = False
 
 
 USER: Final = Rows(

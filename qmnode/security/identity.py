@@ -88,7 +88,7 @@ class SenderDirectory:
         """The certificates of users by digest: UserCertCache."""
         self._reads: SharedReads[UserCertKey, CachedUserCert] = SharedReads()
         self._forgotten = 0
-        """The count of forgotten users: an answer to an older question is not kept."""
+        """Counts the times that users were forgotten: an answer to an older question is not kept."""
 
     def known(self, claim: SenderClaim, now: float) -> Sender | None:
         """The sender, if the cache can confirm the claim: most messages need no more."""

@@ -41,7 +41,7 @@ def explained(path: Path | None, model: type[BaseModel], error: ValidationError 
         return f"{where}: {error}"
     root = _composed(path)
     return "\n".join(
-        f"{where}{_line(root, mistake['loc'])}: {'.'.join(map(str, mistake['loc'])) or 'settings'}: "
+        f"{where}{line_of(root, mistake['loc'])}: {'.'.join(map(str, mistake['loc'])) or 'settings'}: "
         f"{_sentence(model, mistake)}"
         for mistake in error.errors()
     )
@@ -51,7 +51,7 @@ def _composed(path: Path | None) -> Any:
     return None if path is None else yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
 
 
-def _line(node: Any, place: Place) -> str:
+def line_of(node: Any, place: Place) -> str:
     """``:7``, the line of a setting or of the nearest enclosing section; empty if it is not in the file."""
     line = None
     for step in place:

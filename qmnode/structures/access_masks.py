@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import IntFlag
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Final
 
 
 def _every(declared: Mapping[str, Any]) -> int:
@@ -129,3 +129,38 @@ class ConnectedNetworkAccess(IntFlag):
     MQSEC_CN_GENERIC_READ = MQSEC_GET_CN_PROPERTIES | MQSEC_GET_CN_PERMISSIONS
     # The specification's only name here without "MQ"; kept as printed.
     SEC_CN_GENERIC_ALL = _every(vars())
+
+
+QUEUE_RIGHTS: Final = {
+    "receive": QueueAccess.MQSEC_RECEIVE_MESSAGE,
+    "receive_journal": QueueAccess.MQSEC_RECEIVE_JOURNAL_MESSAGE,
+    "peek": QueueAccess.MQSEC_PEEK_MESSAGE,
+    "send": QueueAccess.MQSEC_WRITE_MESSAGE,
+    "set_properties": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    "get_properties": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
+    "delete": QueueAccess.MQSEC_DELETE_QUEUE,
+    "get_permissions": QueueAccess.MQSEC_GET_QUEUE_PERMISSIONS,
+    "change_permissions": QueueAccess.MQSEC_CHANGE_QUEUE_PERMISSIONS,
+    "take_ownership": QueueAccess.MQSEC_TAKE_QUEUE_OWNERSHIP,
+    "generic_read": QueueAccess.MQSEC_QUEUE_GENERIC_READ,
+    "generic_write": QueueAccess.MQSEC_QUEUE_GENERIC_WRITE,
+    "generic_all": QueueAccess.MQSEC_QUEUE_GENERIC_ALL,
+}
+"""The names of declarations and documents. ``receive`` and ``receive_journal`` include ``peek``, as in 2.2.24."""
+
+
+def names_of_rights(mask: int, known: Mapping[str, int] = QUEUE_RIGHTS) -> tuple[str, ...]:
+    """Return the fewest names whose mask this is. Bits without a name are in hexadecimal."""
+    if mask == known["generic_all"]:
+        return ("generic_all",)
+    names: list[str] = []
+    left = mask
+    # Wide rights come first: receive and receive_journal include the bit of peek.
+    for name, right in known.items():
+        bits = int(right)  # the inverse of a flag has no bits without a name
+        if not name.startswith("generic_") and mask & bits == bits and left & bits:
+            names.append(name)
+            left &= ~bits
+    if left:
+        names.append(hex(left))
+    return tuple(sorted(names))

@@ -146,6 +146,12 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     await ask("POST", "/v1/queues", json={"name": "new"})
     await ask("PATCH", "/v1/queues/{name}", json={"label": "all"})
     await ask("POST", "/v1/queues/{name}/access", json={"action": "reset"})
+    await ask("GET", "/v1/document", "?all=true")
+    endpoints = [
+        {"name": f"endpoint-{number}", "access": [{"to": "everyone", "allow": ["send"]}]} for number in range(300)
+    ]
+    await ask("PUT", "/v1/document", json={"queues": endpoints})
+    await ask("PUT", "/v1/document", "?prune=true", json={"queues": []})
     await ask("POST", "/v1/keys/reload")
     await ask("POST", "/v1/keys/rotation", json={"action": "start"})
     await ask("PUT", "/v1/node/online", json={"online": True})

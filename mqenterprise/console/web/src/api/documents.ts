@@ -215,6 +215,7 @@ export interface Queue {
   readonly multicast_address: string;
   readonly base_priority: number;
   readonly duplicate_window: number;
+  readonly declared: boolean;
   readonly create_time: string | null;
   readonly modify_time: string | null;
   readonly message_count: number;

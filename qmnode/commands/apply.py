@@ -1,0 +1,122 @@
+"""``qmnode apply`` and ``qmnode document``: the document of this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qmnode.commands.groups import Commands
+from qmnode.commands.output import counted, print_json, say
+from qmnode.commands.target import NODE, JsonOption, Node
+from qmnode.structures.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+apply_app = Commands()
+document_app = Commands()
+
+
+@apply_app.command(epilog="Example: qmnode apply machine.yml --check or: qmnode apply machine.yml --prune")
+def apply(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The document, YAML or JSON; - is standard input.")],
+    check: Annotated[bool, typer.Option("--check", help="Say what would change, and change nothing.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete queues that a document made and this one does not have.")
+    ] = False,
+    with_messages: Annotated[
+        bool, typer.Option("--with-messages", help="With --prune: also those that hold messages, which are lost.")
+    ] = False,
+    node: Node = NODE,
+    as_json: JsonOption = False,
+) -> None:
+    """Create and change private queues until the node is as a document says. A second time changes nothing.
+
+    Queues that no document made are never deleted. Properties that the document omits get their defaults; access lists
+    and owners that it omits stay as they are. For administrators.
+    """
+    if with_messages and not prune:
+        raise typer.BadParameter("it is about what --prune deletes", param_hint="--with-messages")
+    document = _read(file)
+    done = node.run(
+        lambda qm: qm.operations.apply_document(document, prune=prune, with_messages=with_messages, dry_run=check)
+    )
+    if as_json:
+        print_json(done)
+        return
+    for step in done["steps"]:
+        print("\n".join(_lines(step)))
+    changed = sum(step["action"] != "keep" for step in done["steps"])
+    kept = len(done["steps"]) - changed
+    say(f"{counted(changed, 'change')}{' to make' if check else ''}, {counted(done['unchanged'], 'queue')} as declared")
+    if kept:
+        say(f"{counted(kept, 'queue')} not deleted: receive the messages first, or say --with-messages")
+
+
+@document_app.command(epilog="Example: qmnode document --all > machine.yml")
+def document(
+    everything: Annotated[
+        bool, typer.Option("--all", help="All private queues, not only those that a document made.")
+    ] = False,
+    node: Node = NODE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the document of the private queues of the node as they are now, in YAML. For administrators."""
+    found = node.run(lambda qm: qm.operations.show_document(everything=everything))
+    if as_json:
+        print_json(found)
+        return
+    import yaml
+
+    print(yaml.safe_dump(found, sort_keys=False, width=120), end="")
+
+
+def _lines(step: Mapping[str, Any]) -> list[str]:
+    signs = {"create": "+", "change": "~", "delete": "-", "keep": "="}
+    why = f": {step['reason']}" if step["reason"] else ""
+    if step["action"] == "delete" and step["messages"]:
+        why = f": with {counted(step['messages'], 'message')}"
+    lines = [f"{signs[step['action']]} {step['queue']}{why}"]
+    for name, change in step["changes"].items():
+        before, after = _text(change["from"]), _text(change["to"])
+        lines.append(f"    {name}: {after}" if step["action"] == "create" else f"    {name}: {before} -> {after}")
+    return [printable(line) for line in lines]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):  # an access list
+        entries = [f"{one['to']}: {verb} {' '.join(one[verb])}" for one in value for verb in one if verb != "to"]
+        return "; ".join(entries) or "nobody"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The document, after a look at it here, where its lines are known."""
+    import yaml
+
+    from qmnode.administration.machine_documents import DocumentFault, read_document
+    from qmnode.errors import ConfigurationError
+    from qmnode.settings.mistakes import line_of, unreadable
+    from qmnode.settings.yaml_text import read_yaml
+
+    name = Path("standard input") if str(file) == "-" else file
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        plain = read_yaml(text)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{file} does not exist") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(unreadable(name, error)) from None
+    plain = {} if plain is None else plain
+    try:
+        read_document(plain)
+    except DocumentFault as fault:
+        place = ".".join(map(str, fault.place))
+        where = line_of(yaml.compose(text, yaml.SafeLoader), fault.place)
+        raise ConfigurationError(f"{name}{where}: {place or 'the document'}: {fault.sentence_alone}") from None
+    return dict(plain)

@@ -1,0 +1,63 @@
+"""The document of the machine: the private queues that it should have."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Query, Request
+from pydantic import Field
+
+from qmnode.management.context import Node, note, require_administer
+from qmnode.management.documents import Document
+from qmnode.management.large_requests import InSteps
+from qmnode.management.operation_routes import asker_of, operations_of
+from qmnode.management.problems import about
+
+router = APIRouter(route_class=InSteps)
+
+_WHAT = "the document of the machine"
+
+
+class DocumentStep(Document):
+    """The change of one queue, done or planned."""
+
+    action: Literal["create", "change", "delete", "keep"] = Field(description="`keep`: it holds messages")
+    queue: str
+    changes: dict[str, dict[str, Any]] = Field(description="By property, the values `from` and `to`")
+    messages: int = Field(description="Messages that the queue holds, where it is deleted or kept")
+    reason: str | None = Field(description="Why it is kept")
+
+
+class DocumentChanges(Document):
+    """The changes that make a document true, done or planned."""
+
+    steps: list[DocumentStep]
+    unchanged: int = Field(description="Queues that are as declared")
+    dry_run: bool
+
+
+@router.get("/v1/document", **about("queues", "Show the document of the machine"))
+async def show_document(
+    request: Request,
+    node: Node,
+    everything: Annotated[bool, Query(alias="all", description="Also queues that no document made")] = False,
+) -> dict[str, Any]:
+    """The private queues that documents made, as they are now. For the role `administer`."""
+    require_administer(request, _WHAT)
+    return await operations_of(node).show_document(asker_of(request, node), everything=everything)
+
+
+@router.put("/v1/document", **about("queues", "Make the document of the machine true", 413))
+async def apply_document(
+    request: Request,
+    node: Node,
+    document: Annotated[dict[str, Any], Body(examples=[{"queues": [{"name": "orders", "transactional": True}]}])],
+    prune: Annotated[bool, Query(description="Delete queues that a document made and this one lacks")] = False,
+    with_messages: Annotated[bool, Query(description="With prune: also those that hold messages")] = False,
+    dry_run: bool = False,
+) -> DocumentChanges:
+    """Create and change private queues until they are as declared. For the role `administer`."""
+    note(request, dry_run=dry_run, prune=prune, with_messages=with_messages)
+    require_administer(request, _WHAT)
+    done = await operations_of(node).apply_document(
+        asker_of(request, node), document, prune=prune, with_messages=with_messages, dry_run=dry_run
+    )
+    return DocumentChanges(**done)

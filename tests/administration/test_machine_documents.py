@@ -1,0 +1,255 @@
+"""The document of a machine: what it makes, changes and deletes, and what it leaves alone, at the queues themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import qmnode
+from qmnode.administration.asker import Asker
+from qmnode.administration.machine_documents import PROPERTIES, DocumentFault, read_document
+from qmnode.errors import MessageQueuingError
+from qmnode.model.message import Message
+from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Property
+from qmnode.structures.access_masks import QUEUE_RIGHTS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+NODE = Asker("the node")
+ACCESS = [{"to": "anonymous", "deny": ["send"]}, {"to": "everyone", "allow": ["get_properties", "send"]}]
+SND = {"to": "everyone", "allow": ["snd"]}
+ORDERS = {"name": "orders", "label": "Orders", "transactional": True, "quota": "100MB", "access": ACCESS}
+
+
+@pytest.fixture
+async def qm(tmp_path: Path) -> AsyncIterator[qmnode.QueueManager]:
+    async with qmnode.QueueManager.open(tmp_path / "store") as manager:
+        yield manager
+
+
+async def apply(qm: qmnode.QueueManager, *queues: dict[str, Any], **options: bool) -> list[tuple[str, str]]:
+    """What it did, to which queue."""
+    done = await qm.operations.apply_document(NODE, {"queues": list(queues)}, **options)
+    return [(step["action"], step["queue"]) for step in done["steps"]]
+
+
+async def names(qm: qmnode.QueueManager) -> set[str]:
+    return {queue.pathname.rpartition("\\")[2] for queue in await qm.queues([qmnode.QueueType.PRIVATE])}
+
+
+async def send(qm: qmnode.QueueManager, name: str) -> None:
+    async with await qm.open_queue(rf"DIRECT=OS:.\private$\{name}", qmnode.Access.SEND) as queue:
+        await queue.send_many([Message(b"7", recoverable=True)])
+
+
+async def test_a_queue_is_made_as_declared_and_a_second_time_changes_nothing(qm: qmnode.QueueManager) -> None:
+    assert await apply(qm, ORDERS, dry_run=True) == [("create", "orders")]
+    assert await names(qm) == set()
+    assert await apply(qm, ORDERS) == [("create", "orders")]
+    made = await qm.queue(r".\private$\orders")
+    assert (made.label, made.transactional, made.quota, made.declared) == ("Orders", True, 102_400, True)
+    assert await apply(qm, ORDERS) == []
+
+
+async def test_the_access_list_is_the_declared_one_and_counts(qm: qmnode.QueueManager) -> None:
+    from qmnode.security.queue_policy import parsed
+    from qmnode.structures.sid import ANONYMOUS, EVERYONE
+
+    await apply(qm, ORDERS)
+    descriptor = parsed(await qm.queue_security(r".\private$\orders"))
+    assert descriptor is not None and descriptor.dacl is not None
+    entries = [(ace.entry.sid, ace.entry.mask) for ace in descriptor.dacl.aces]  # type: ignore[union-attr]
+    send, see = int(QUEUE_RIGHTS["send"]), int(QUEUE_RIGHTS["get_properties"])
+    assert entries == [(ANONYMOUS, send), (EVERYONE, send | see)]
+
+
+async def test_what_was_changed_by_hand_is_found_and_put_back(qm: qmnode.QueueManager) -> None:
+    await apply(qm, ORDERS)
+    before = await qm.queue_security(r".\private$\orders")
+    await qm.set_queue(r".\private$\orders", label="Mine", quota=5)
+    await qm.set_queue(r".\private$\orders", security=b"")
+    done = await qm.operations.apply_document(NODE, {"queues": [ORDERS]}, dry_run=True)
+    (drift,) = done["steps"]
+    assert drift["changes"]["label"] == {"from": "Mine", "to": "Orders"}
+    assert drift["changes"]["quota"] == {"from": 5, "to": 102_400}
+    assert await apply(qm, ORDERS) == [("change", "orders")]
+    assert (await qm.queue(r".\private$\orders")).label == "Orders"
+    assert await qm.queue_security(r".\private$\orders") == before
+    assert await apply(qm, ORDERS) == []
+
+
+async def test_an_omitted_property_has_its_default_and_an_omitted_access_list_stays(qm: qmnode.QueueManager) -> None:
+    await apply(qm, ORDERS)
+    before = await qm.queue_security(r".\private$\orders")
+    await apply(qm, {"name": "orders", "transactional": True})
+    now = await qm.queue(r".\private$\orders")
+    assert (now.label, now.quota) == ("", 0xFFFFFFFF)
+    assert await qm.queue_security(r".\private$\orders") == before
+
+
+async def test_only_what_a_document_made_is_deleted_and_only_by_prune(qm: qmnode.QueueManager) -> None:
+    await qm.create_queue(r".\private$\own")
+    await qm.create_queue(r".\private$\taken")
+    await apply(qm, {"name": "made"}, {"name": "taken", "label": "declared since"})
+    assert await apply(qm) == []
+    assert await names(qm) == {"own", "taken", "made"}
+    assert await apply(qm, prune=True) == [("delete", "made")]
+    assert await names(qm) == {"own", "taken"}
+
+
+async def test_a_queue_with_messages_is_deleted_only_with_the_word_for_it(qm: qmnode.QueueManager) -> None:
+    await apply(qm, {"name": "full"}, {"name": "aside"}, {"name": "read", "journaling": True}, {"name": "empty"})
+    await send(qm, "full")
+    await send(qm, "aside")
+    await qm.create_queue(r".\private$\aside;later")
+    job = await qm.operations.start_job(NODE, "move", ["aside"], target="aside;later")
+    async with asyncio.timeout(60):
+        while (await qm.operations.show_job(NODE, job["job"]))["state"] == "running":
+            await asyncio.sleep(0.01)
+    await send(qm, "read")
+    async with await qm.open_queue(r"DIRECT=OS:.\private$\read") as queue:
+        await queue.receive()
+    kept = [("keep", "aside"), ("delete", "empty"), ("keep", "full"), ("keep", "read")]
+    assert await apply(qm, prune=True, dry_run=True) == kept
+    assert await apply(qm, prune=True) == kept
+    assert await names(qm) == {"full", "aside", "read", "aside;later"}
+    assert await apply(qm, prune=True, with_messages=True) == [("delete", one) for one in ("aside", "full", "read")]
+    assert await names(qm) == set()
+
+
+async def test_a_restored_older_store_is_made_true_again(tmp_path: Path) -> None:
+    async with qmnode.QueueManager.open(tmp_path / "store") as manager:
+        await apply(manager, {"name": "first"})
+        await manager.backup(tmp_path / "copy")
+        await apply(manager, {"name": "second"}, prune=True)
+    async with qmnode.QueueManager.open(tmp_path / "copy") as manager:
+        assert await names(manager) == {"first"}
+        assert await apply(manager, {"name": "second"}, prune=True) == [("create", "second"), ("delete", "first")]
+
+
+async def test_nothing_is_begun_where_one_queue_cannot_be_as_declared(qm: qmnode.QueueManager) -> None:
+    await qm.create_queue(r".\private$\plain")
+    with pytest.raises(MessageQueuingError, match="transactional is False and cannot change"):
+        await apply(qm, {"name": "new"}, {"name": "plain", "transactional": True})
+    with pytest.raises(MessageQueuingError, match="would deny nobody"):
+        await apply(qm, {"name": "new", "access": [{"to": "S-1-5-21-1-2-3-4", "deny": ["send"]}]})
+    assert await names(qm) == {"plain"}
+
+
+async def test_a_document_without_queues_does_not_prune_all(qm: qmnode.QueueManager) -> None:
+    await apply(qm, {"name": "made"})
+    for nothing in ({}, {"queues": None}):
+        with pytest.raises(MessageQueuingError, match=r"write queues: \[\]"):
+            await qm.operations.apply_document(NODE, nothing, prune=True)
+    assert await names(qm) == {"made"}
+
+
+async def test_three_hundred_queues_with_access_lists(qm: qmnode.QueueManager) -> None:
+    many = [{"name": f"endpoint-{number}", "transactional": True, "access": ACCESS} for number in range(300)]
+    assert len(await apply(qm, *many)) == 300
+    assert await apply(qm, *many) == []
+    assert await apply(qm, *many[:-1], prune=True) == [("delete", "endpoint-299")]
+
+
+@pytest.mark.parametrize(
+    ("queue", "place", "words"),
+    [
+        ({}, ("queues", 0), "needs its name"),
+        ({"name": "a;b"}, ("queues", 0, "name"), "subqueue"),
+        ({"name": r"private$\a"}, ("queues", 0, "name"), "write 'a'"),
+        ({"name": ""}, ("queues", 0, "name"), ""),
+        ({"name": 3}, ("queues", 0, "name"), "no text"),
+        ({"name": "a", "lable": "x"}, ("queues", 0, "lable"), "did you mean label"),
+        ({"name": "a", "journal": True}, ("queues", 0, "journal"), "its name is journaling"),
+        ({"name": "a", "declared": True}, ("queues", 0, "declared"), "unknown"),
+        ({"name": "a", "base_priority": 3}, ("queues", 0, "base_priority"), "only public queues"),
+        ({"name": "a", "quota": "10XB"}, ("queues", 0, "quota"), "no size such as 10MB"),
+        ({"name": "a", "quota": True}, ("queues", 0, "quota"), "expected KB"),
+        ({"name": "a", "quota": -1}, ("queues", 0, "quota"), "expected KB"),
+        ({"name": "a", "transactional": "yes"}, ("queues", 0, "transactional"), "expected True or False"),
+        ({"name": "a", "label": "x" * 125}, ("queues", 0, "label"), "124 UTF-16 units"),
+        ({"name": "a", "privacy_level": "optinal"}, ("queues", 0, "privacy_level"), "did you mean optional"),
+        ({"name": "a", "type": "orders"}, ("queues", 0, "type"), "'orders'"),
+        ({"name": "a", "access": "everyone"}, ("queues", 0, "access"), "expected a list"),
+        ({"name": "a", "access": [{"to": "bob"}]}, ("queues", 0, "access", 0, "to"), "user:alice"),
+        ({"name": "a", "access": [SND]}, ("queues", 0, "access", 0, "allow", "snd"), "did you mean send"),
+        ({"name": "a", "access": [{"to": "everyone", "may": []}]}, ("queues", 0, "access", 0, "may"), "unknown"),
+        ({"name": "a", "owner": "nobody-such"}, ("queues", 0, "owner"), "has no user"),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_place_and_what_to_write(queue: Any, place: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(DocumentFault) as caught:
+        read_document({"queues": [queue]})
+    assert caught.value.place == place and words in caught.value.sentence_alone
+
+
+async def test_who_is_no_administrator_applies_and_sees_nothing(qm: qmnode.QueueManager) -> None:
+    somebody = Asker("uid:1000", principal=object())
+    with pytest.raises(MessageQueuingError, match="is for administrators"):
+        await qm.operations.apply_document(somebody, {"queues": [ORDERS]}, dry_run=True)
+    with pytest.raises(MessageQueuingError, match="is for administrators"):
+        await qm.operations.show_document(somebody)
+
+
+def test_two_queues_of_one_name_are_refused() -> None:
+    with pytest.raises(DocumentFault, match="there already"):
+        read_document({"queues": [{"name": "orders"}, {"name": "ORDERS"}]})
+
+
+def written(row: Property) -> st.SearchStrategy[Any]:
+    form = row.form
+    if form is FLAG:
+        return st.booleans()
+    if form is QUOTA:
+        return st.none() | st.just("none") | st.integers(0, form.most) | st.just("3MB")
+    if form is GUID:
+        return st.none() | st.uuids().map(str)
+    if form is MULTICAST:
+        return st.none() | st.just("234.1.1.1:8001")
+    if form.choices:
+        return st.sampled_from(sorted(form.choices))
+    if form.type is int:
+        return st.integers(form.least, form.most)
+    return st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
+
+
+QUEUES = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.from_regex(r"[a-z][a-z0-9 .-]{0,20}[a-z]", fullmatch=True)},
+        optional={name: written(row) for name, row in PROPERTIES.items()}
+        | {
+            "access": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "to": st.sampled_from(["everyone", "anonymous", "network", "S-1-5-21-1-2-3-1104"]),
+                        "allow": st.lists(st.sampled_from(sorted(QUEUE_RIGHTS)), max_size=3),
+                    }
+                ),
+                max_size=3,
+            )
+        },
+    ),
+    max_size=4,
+    unique_by=lambda queue: queue["name"],
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(queues=QUEUES)
+async def test_a_node_has_the_document_that_made_it(tmp_path_factory: pytest.TempPathFactory, queues: Any) -> None:
+    """Document, node, document: applied to another node, what a node shows makes the same."""
+    async with qmnode.QueueManager.open(tmp_path_factory.mktemp("one") / "store") as one:
+        await apply(one, *queues)
+        assert await apply(one, *queues) == []
+        shown = await one.operations.show_document(NODE)
+        assert await apply(one, *shown["queues"]) == []
+    async with qmnode.QueueManager.open(tmp_path_factory.mktemp("two") / "store") as two:
+        await apply(two, *shown["queues"])
+        assert await two.operations.show_document(NODE) == shown
+        assert await apply(two, *queues) == []
