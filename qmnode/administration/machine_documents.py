@@ -290,8 +290,7 @@ class MachineDocuments:
         async with self._lock:
             steps = await self._plan(wanted, prune=prune, with_messages=with_messages)
             if not dry_run:
-                for step in steps:
-                    await self._do(step, caller)
+                steps = [await self._do(step, caller, with_messages=with_messages) for step in steps]
         unchanged = len(wanted) - sum(step.action in ("create", "change") for step in steps)
         return {"steps": [step.plain() for step in steps], "unchanged": unchanged, "dry_run": dry_run}
 
@@ -347,14 +346,7 @@ class MachineDocuments:
         for queue in present.values():
             if not queue.declared:
                 continue
-            journal = queue.journal_queue
-            held = queue.message_count + (0 if journal is None else journal.message_count)
-            held += sum(one.message_count for one in queue.subqueues.values())
-            if held and not with_messages:
-                reason = f"it holds {held} messages" if held != 1 else "it holds 1 message"
-                steps.append(_Step("keep", _own_name(queue), {}, {}, reason, held))
-            else:
-                steps.append(_Step("delete", _own_name(queue), {}, {}, messages=held))
+            steps.append(_deletion(queue, with_messages=with_messages))
         return steps
 
     def _created(self, one: WantedQueue, names: Mapping[str, str | None]) -> _Step:
@@ -398,14 +390,32 @@ class MachineDocuments:
             settings["security"] = _security(one, security)
         return _Step("change", one.name, changes, settings) if changes else None
 
-    async def _do(self, step: _Step, caller: object) -> None:
+    async def _do(self, step: _Step, caller: object, *, with_messages: bool) -> _Step:
+        """Take a step, and return what was done: a queue to delete may have got messages since the plan."""
         name = f".\\private$\\{step.name}"
         if step.action == "create":
             await self._manager.create_queue(name, caller=caller, **step.settings)
         elif step.action == "change":
             await self._manager.set_queue(name, **step.settings)
         elif step.action == "delete":
-            await self._manager.delete_queue(name)
+            queue = next((one for one in self._private_queues() if _own_name(one) == step.name), None)
+            if queue is None:
+                return step
+            step = _deletion(queue, with_messages=with_messages)
+            if step.action == "delete":
+                await self._manager.delete_queue(name)
+        return step
+
+
+def _deletion(queue: Queue, *, with_messages: bool) -> _Step:
+    """The step for a queue that is wanted no more."""
+    journal = queue.journal_queue
+    held = queue.message_count + (0 if journal is None else journal.message_count)
+    held += sum(one.message_count for one in queue.subqueues.values())
+    if not held or with_messages:
+        return _Step("delete", _own_name(queue), {}, {}, messages=held)
+    reason = f"it holds {held} messages" if held != 1 else "it holds 1 message"
+    return _Step("keep", _own_name(queue), {}, {}, reason, held)
 
 
 def _own_name(queue: Queue) -> str:

@@ -14,6 +14,7 @@ from qmnode.administration.asker import Asker
 from qmnode.administration.machine_documents import PROPERTIES, DocumentFault, read_document
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
+from qmnode.model.queue_manager import QueueManager as ModelManager
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Property
 from qmnode.structures.access_masks import QUEUE_RIGHTS
 
@@ -121,6 +122,23 @@ async def test_a_queue_with_messages_is_deleted_only_with_the_word_for_it(qm: qm
     assert await names(qm) == {"full", "aside", "read", "aside;later"}
     assert await apply(qm, prune=True, with_messages=True) == [("delete", one) for one in ("aside", "full", "read")]
     assert await names(qm) == set()
+
+
+async def test_a_message_that_comes_after_the_plan_keeps_its_queue(
+    qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await apply(qm, {"name": "old"})
+    create = ModelManager.create_queue
+
+    async def create_late(manager: ModelManager, *args: Any, **settings: Any) -> Any:
+        await send(qm, "old")
+        return await create(manager, *args, **settings)
+
+    monkeypatch.setattr(ModelManager, "create_queue", create_late)
+    assert await apply(qm, {"name": "new"}, prune=True) == [("create", "new"), ("keep", "old")]
+    assert await names(qm) == {"old", "new"}
+    async with await qm.open_queue(r"DIRECT=OS:.\private$\old") as queue:
+        assert (await queue.receive()).body == b"7"
 
 
 async def test_a_restored_older_store_is_made_true_again(tmp_path: Path) -> None:
