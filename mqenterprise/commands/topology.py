@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -31,6 +32,8 @@ from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save
 from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.machine_documents import machine_document
+from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import FixedError, Plan, PlanFileError, from_json
 from mqenterprise.topology.problems import DeclarationError, Problem
 from mqenterprise.topology.render import done_summary, plan_lines, summary
@@ -41,7 +44,7 @@ from qmnode.commands.complaint import complain
 from qmnode.commands.output import counted
 from qmnode.commands.target import YesOption, at_a_terminal
 from qmnode.directory.port import DirectoryOperationError
-from qmnode.structures.text import printable_json, printable_lines
+from qmnode.structures.text import nearest, printable_json, printable_lines
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -97,8 +100,19 @@ def _print_lines(lines: Iterable[Text]) -> None:
         out.print(line)
 
 
+def _tell_private_queues(checked: Checked) -> None:
+    """Say that the directory is not all that is declared."""
+    count = sum(queue.private for queue in checked.declaration.queues)
+    if count:
+        typer.echo(
+            f"note: {counted(count, 'private queue')} not in the directory: rollout.yml, or 'mqenterprise document', "
+            "brings each to its machine",
+            err=True,
+        )
+
+
 def _needs_access(checked: Checked) -> bool:
-    return any(queue.access is not None for queue in checked.declaration.queues)
+    return any(queue.access is not None for queue in checked.declaration.public_queues)
 
 
 @app.command()
@@ -175,6 +189,7 @@ def _tell_plan(
 ) -> None:
     with _explained():
         checked = load(declared)
+    _tell_private_queues(checked)
     with _target(directory, access=_needs_access(checked)) as target:
         made = plan_declared(checked, target, prune=prune)
         if save_to is not None:
@@ -184,6 +199,27 @@ def _tell_plan(
     else:
         _print_lines(plan_lines(made, full=full))
     raise typer.Exit(SOMETHING_TO_DO if made.steps else 0)
+
+
+@app.command(epilog="Example: mqenterprise document contoso.yaml SHOP > machine.yml")
+def document(
+    declared: Declared,
+    machine: Annotated[str, typer.Argument(help="The name of the machine.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the document of a machine: its private queues, which its node makes with 'qmnode apply'."""
+    with _explained():
+        declaration = load(declared).declaration
+    known = {fold(one.name): one.name for one in declaration.machines}
+    if fold(machine) not in known:
+        near = nearest(machine, known.values())
+        complain(f"{machine} is no declared machine" + (f": did you mean {near}?" if near else ""))
+        raise typer.Exit(FAILED)
+    found = machine_document(declaration, machine)
+    if as_json:
+        print_document(found)
+    else:
+        typer.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
 @app.command()
@@ -205,6 +241,8 @@ def apply(
     with _explained():
         saved = _saved_plan(declared)
         checked = load(declared) if saved is None else None
+    if checked is not None:
+        _tell_private_queues(checked)
     with _target(directory, access=checked is None or _needs_access(checked)) as target, _Shown() as shown:
         if checked is not None:
             done = apply_declared(checked, target, shown, prune=prune, patience=wait, workers=workers, agree=agree)

@@ -248,7 +248,7 @@ class DirectoryEnterprise:
 
     def _made_plan(self, declared: Path) -> dict[str, Any]:
         checked = load(declared)
-        needs_access = any(queue.access is not None for queue in checked.declaration.queues)
+        needs_access = any(queue.access is not None for queue in checked.declaration.public_queues)
         with EnterpriseDirectory(self._directory()) as directory:
             return to_json(plan_declared(checked, LdapTarget(directory, access=needs_access)))
 

@@ -11,12 +11,13 @@ from pydantic import BaseModel
 
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
-from mqenterprise.topology.declaration import SECTIONS, AnyAccess, Declaration, Machine, RoutingLink
+from mqenterprise.topology.declaration import SECTIONS, AnyAccess, Declaration, Machine, Queue, RoutingLink
 from mqenterprise.topology.loader import Loaded, Sources, load_models
+from mqenterprise.topology.machine_documents import is_known_to_nodes, path_of
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean, in_order
 from qmnode.objects.rows import Door, Property, Rows
-from qmnode.objects.table import ENTERPRISE
+from qmnode.objects.table import ENTERPRISE, QUEUE
 
 _NODES = frozenset({"everyone", "authenticated users", "world"})
 """Names of groups that all nodes are in."""
@@ -105,7 +106,7 @@ class _Checker:
         self.machines = self._unique("machines", (machine.name for machine in declared.machines), "machine")
         self.users = self._unique("users", (user.name for user in declared.users), "user")
         self._unique("bridges", (f"{bridge.machine}\\{bridge.name}" for bridge in declared.bridges), "bridge")
-        self.queues = self._unique("queues", (f"{queue.machine}\\{queue.name}" for queue in declared.queues), "queue")
+        self.queues = self._unique("queues", map(path_of, declared.queues), "queue")
         self.aliases = self._unique("queue_aliases", (alias.name for alias in declared.queue_aliases), "queue alias")
         self.lists = self._unique(
             "distribution_lists", (each.name for each in declared.distribution_lists), "distribution list"
@@ -288,6 +289,24 @@ class _Checker:
             here: Path = ("queues", position)
             self._known((*here, "machine"), queue.machine, self.machines, self._machine_names, "machine")
             self._access(here, queue.access)
+            if queue.private:
+                self._private_queue(here, queue)
+
+    def _private_queue(self, here: Path, queue: Queue) -> None:
+        """Check what the directory would check of a public queue."""
+        if fold(queue.machine) in self.machines and self._machine(queue.machine).foreign:
+            self._say((*here, "machine"), f"{queue.machine} is a foreign system; only a node has private queues")
+        for name, row in QUEUE.items():
+            if row.public and getattr(queue, name) != row.default:
+                self._say((*here, name), "only a public queue has it; leave it out")
+        for index, entry in enumerate(queue.access or ()):
+            if not is_known_to_nodes(entry.to):
+                self._say(
+                    (*here, "access", index, "to"),
+                    f"the node of {queue.machine} keeps this list, and does not know {entry.to!r}; write its SID "
+                    "(S-1-5-21-...), an account of the machine (user:alice, group:ops), or everyone, anonymous, "
+                    "authenticated-users",
+                )
 
     def _read_by_nodes(self, here: Path, entries: Sequence[AnyAccess] | None) -> None:
         """Warn of a list that hides a site or the enterprise from nodes."""
@@ -348,7 +367,7 @@ class _Checker:
             self._known(path, member, self.aliases | self.lists, lambda: [*names, *self._queue_names()], what)
 
     def _queue_names(self) -> list[str]:
-        return [f"{queue.machine}\\{queue.name}" for queue in self.loaded.declaration.queues]
+        return [path_of(queue) for queue in self.loaded.declaration.public_queues]
 
     def _way_back(self, start: str) -> list[str]:
         """Return the names of lists on a way from a list to itself, or nothing."""

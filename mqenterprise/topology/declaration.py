@@ -277,10 +277,15 @@ class Machine(_Model):
 
 @_properties(QUEUE)
 class Queue(_Model):
-    """A public queue (MS-MQDMPR 3.1.1.2; defaults of 3.1.7.1.33)."""
+    """A queue (MS-MQDMPR 3.1.1.2; defaults of 3.1.7.1.33)."""
 
     machine: MachineName = Field(description="The machine that holds the queue")
     name: QueueName
+    private: bool = Field(
+        default=False,
+        description="The queue is private: no directory holds it, but the document of its machine "
+        "(docs/machine-documents.md)",
+    )
     quota: Quota = None
     access: Annotated[tuple[Access, ...], Field(strict=False)] | None = None
 
@@ -325,6 +330,11 @@ class Bridge(BridgeSettings):
 
 class Declaration(_Model):
     """The enterprise as an operator declares it, in one YAML file or a directory of them."""
+
+    @property
+    def public_queues(self) -> tuple[Queue, ...]:
+        """The queues that the directory holds."""
+        return tuple(queue for queue in self.queues if not queue.private)
 
     enterprise: Enterprise
     sites: Annotated[tuple[Site, ...], Field(strict=False)] = ()

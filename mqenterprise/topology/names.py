@@ -75,11 +75,11 @@ def _queue_name(name: str) -> str:
     _printable(name, "a queue name")
     if not 1 <= utf16_length(name) <= MAXIMUM_QUEUE_NAME:
         raise ValueError(f"a queue name has 1 to {MAXIMUM_QUEUE_NAME} UTF-16 units, this one has {utf16_length(name)}")
+    if fold(name).startswith("private$"):
+        raise ValueError(f"a private queue is declared with private: true and the name {name[8:].lstrip(chr(92))!r}")
     refused = sorted({"\\", ";"}.intersection(name))
     if refused:
         raise ValueError(f"a queue name cannot hold {' '.join(refused)} (MS-MQMQ 2.1.1)")
-    if fold(name).startswith("private$"):
-        raise ValueError("a private queue is not in the directory; declare public queues only")
     return name
 
 

@@ -50,6 +50,8 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
         table.put(resource(Kind.USER, (user.name,), {} if certificates is None else {"certificates": certificates}))
     machines = {fold(machine.name): machine.name for machine in declared.machines}
     for position, queue in enumerate(declared.queues):
+        if queue.private:
+            continue
         values = _plain(Kind.QUEUE, queue) | lists.of(queue, Kind.QUEUE, "queues", position)
         table.put(resource(Kind.QUEUE, (machines[fold(queue.machine)], queue.name), values))
     for alias in declared.queue_aliases:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 SMALL = ("ams-router", "ams-shop")
+BILLING = {
+    "machine": "ams-shop", "name": "billing", "private": True, "label": "Billing", "transactional": True,
+    "access": [{"to": "everyone", "allow": ["send", "get_properties"]}],
+}  # fmt: skip
+"""A private queue, which the roll-out brings to its node."""
 
 
 def sample(*machines: str) -> dict[str, Any]:
@@ -57,7 +62,9 @@ def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterato
 @pytest.fixture(scope="module")
 def small() -> Iterator[LabEnterprise]:
     """One site: a routing server and a client, which is to have an AMQP door. Nothing is rolled out yet."""
-    enterprise = LabEnterprise(sample(*SMALL))
+    declared = sample(*SMALL)
+    declared["queues"] = [*declared["queues"], BILLING]
+    enterprise = LabEnterprise(declared)
     try:
         enterprise.start()
         variables = enterprise.host_variables(SMALL[1])

@@ -92,6 +92,20 @@ class TestRollOut:
             found = await node.queue(r"ams-shop\orders")
         assert str(qmnode_guid(found.identifier)) == queues[r"ams-shop\orders"]
 
+    async def test_a_node_has_its_private_queues_and_what_was_changed_by_hand_is_put_back(
+        self, small: LabEnterprise
+    ) -> None:
+        assert "billing" not in small.command("queue", "list", "--json").stdout
+        async with qmnode.connect(small.socket(SHOP)) as node:
+            found = await node.queue(r".\private$\billing")
+            assert (found.label, found.transactional, found.declared) == ("Billing", True, True)
+            await node.set_queue(r".\private$\billing", label="Mine")
+            foretold = small.play("rollout", "--check", "--diff", "--limit", SHOP).ok()
+            assert (await node.queue(r".\private$\billing")).label == "Mine"
+            done = small.play("rollout", "--limit", SHOP).ok()
+            assert (await node.queue(r".\private$\billing")).label == "Billing"
+        assert (foretold.changed, done.changed) == (1, 1)
+
     def test_secrets_are_for_the_node_alone(self, small: LabEnterprise) -> None:
         for name in ("key.pem", "directory.password", "directory.yaml"):
             mode = small.hosts.path(SHOP, f"/etc/qmnode/{name}").stat().st_mode

@@ -225,7 +225,7 @@ def test_two_queues_of_one_name_are_refused_whatever_their_case(problems):
         ("queues:\n  - {machine: a1, name: x, journaling: 'yes'}\n", "'yes' is a text, true or false is wanted"),
         ("queues:\n  - {machine: a1, name: 'a\\b'}\n", "a queue name cannot hold \\"),
         ("queues:\n  - {machine: a1, name: 'a;b'}\n", "a queue name cannot hold ;"),
-        ("queues:\n  - {machine: a1, name: 'private$\u0078'}\n", "a private queue is not in the directory"),
+        ("queues:\n  - {machine: a1, name: 'private$\u0078'}\n", "is declared with private: true"),
         ("queues:\n  - {machine: a1, name: x, type: 12}\n", "12 is a number, a text is wanted"),
         ("queues:\n  - {machine: a1, name: x, type: '12'}\n", "a GUID looks like"),
         ("queues:\n  - {machine: a1, name: x, multicast_address: '10.0.0.1:1'}\n", "from 224.0.0.0 to 239"),

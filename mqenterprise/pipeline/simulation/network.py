@@ -100,7 +100,7 @@ class Network:
         machine, _, name = path.partition("\\")
         number = self.machine(machine)
         identifier = str(uuid5(NAMESPACE_DNS, f"{seed}/queue/{fold(path)}"))
-        for queue in self.declaration.queues:
+        for queue in self.declaration.public_queues:
             if (fold(queue.machine), fold(queue.name)) == (fold(machine), fold(name)):
                 quota = None if queue.quota is None else queue.quota * _KILOBYTE
                 return SimulatedQueue(f"{self.names[number]}\\{queue.name}", number, identifier, quota)

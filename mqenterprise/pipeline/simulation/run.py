@@ -61,7 +61,7 @@ def simulate(declaration: Declaration, traffic: Traffic) -> Outcome:
     """Run it. ConfigurationError if the traffic does not fit the enterprise."""
     random = np.random.default_rng(traffic.seed)
     network = Network(declaration, traffic)
-    loads = traffic.loads or tuple(Load(queue=rf"{queue.machine}\{queue.name}") for queue in declaration.queues)
+    loads = traffic.loads or tuple(Load(queue=rf"{queue.machine}\{queue.name}") for queue in declaration.public_queues)
     if not loads:
         raise ConfigurationError("there is nothing to send to: declare queues, or loads in the traffic")
     queues = tuple(network.queue(load.queue, traffic.seed) for load in loads)

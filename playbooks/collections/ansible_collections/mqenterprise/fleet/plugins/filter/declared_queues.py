@@ -56,7 +56,9 @@ def declared_queues(declared):
         declaration = load(Path(str(declared))).declaration
     except DeclarationError as error:
         raise AnsibleFilterError(str(error)) from error
-    return [queue.model_dump(mode="json", exclude_unset=True) for queue in declaration.queues]
+    return [
+        queue.model_dump(mode="json", exclude_unset=True, exclude={"private"}) for queue in declaration.public_queues
+    ]
 
 
 class FilterModule:

@@ -15,7 +15,8 @@ description:
   - The file of this inventory ends with C(.msmq.yaml) or C(.msmq.yml).
   - Each host has the variables C(msmq_computer), C(msmq_identifier), C(msmq_dns_name), C(msmq_sites), C(msmq_roles),
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
-    C(msmq_is_gate), C(msmq_bridges), which are its declared bridges by name, and C(ansible_host), which is the first
+    C(msmq_is_gate), C(msmq_bridges), which are its declared bridges by name, C(msmq_private_queues), which are its
+    declared private queues, and C(ansible_host), which is the first
     declared address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates."
   - Names and other values of the directory are data. A template among them is never evaluated; a machine whose name
@@ -47,8 +48,8 @@ options:
     type: dict
   declared:
     description:
-      - The declaration, relative to this inventory. It gives the hosts' addresses and bridges, which the directory does
-        not hold.
+      - The declaration, relative to this inventory. It gives the addresses, bridges and private queues of hosts, which
+        the directory does not hold.
     type: str
   site:
     description: Only the hosts of this site.
@@ -97,6 +98,7 @@ try:
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.topology.check import load
     from mqenterprise.topology.ldap_target import LdapTarget
+    from mqenterprise.topology.machine_documents import machine_document
     from mqenterprise.topology.names import fold
     from mqenterprise.topology.problems import DeclarationError
     from mqenterprise.topology.resources import Kind
@@ -162,6 +164,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         except (DirectoryOperationError, TargetError, DeclarationError) as error:
             raise AnsibleParserError(f"{path}: {error}") from None  # Ansible would say it again for each cause
         addresses = {fold(each.name): list(each.addresses) for each in declared.machines} if declared else {}
+        self._documents = {
+            fold(each.name): machine_document(declared, each.name) for each in (declared.machines if declared else ())
+        }
         self._bridges = {}
         for bridge in declared.bridges if declared else ():
             self._bridges.setdefault(fold(bridge.machine), {})[bridge.name] = bridge.settings
@@ -244,6 +249,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             "msmq_addresses": addresses.get(known, []),
             "msmq_is_gate": is_gate,
             "msmq_bridges": self._bridges.get(known, {}),
+            "msmq_private_queues": self._documents.get(known, {}).get("queues", []),
         }
         reached = next(iter(variables["msmq_addresses"]), None) or machine["dns_name"]
         if reached and NO_HOST.search(reached):

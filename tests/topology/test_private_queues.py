@@ -1,0 +1,89 @@
+"""Private queues of a declaration: never in the directory, and whole in the document of their machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from mqenterprise.cli import app
+from mqenterprise.topology.check import load
+from mqenterprise.topology.machine_documents import machine_document
+from mqenterprise.topology.problems import DeclarationError
+from mqenterprise.topology.resources import Kind
+from mqenterprise.topology.wanted import wanted
+from qmnode.administration.machine_documents import read_document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOP = {"name": "shop", "sites": ["Bremen"]}
+BILLS = {
+    "machine": "SHOP", "name": "bills", "private": True, "label": "Bills", "quota": "3MB", "journaling": True,
+    "access": [{"to": "Everyone", "allow": ["send"]}, {"to": "user:alice", "allow": ["receive"], "deny": ["delete"]}],
+}  # fmt: skip
+
+
+def declared(folder: Path, *queues: dict[str, Any], **more: Any) -> Path:
+    path = folder / "enterprise.yaml"
+    sections = {"enterprise": {"name": "Lab"}, "sites": [{"name": "Bremen"}], "machines": [SHOP], "queues": [*queues]}
+    path.write_text(yaml.safe_dump(sections | more))
+    return path
+
+
+def sentences(path: Path) -> str:
+    with pytest.raises(DeclarationError) as caught:
+        load(path)
+    return "\n".join(map(str, caught.value.problems))
+
+
+def test_the_directory_gets_public_queues_alone(tmp_path: Path) -> None:
+    checked = load(declared(tmp_path, BILLS, {"machine": "shop", "name": "orders"}))
+    names = [one.name for one in wanted(checked, str) if one.kind is Kind.QUEUE]
+    assert names == [("shop", "orders")]
+
+
+def test_the_document_has_all_that_was_declared_and_a_node_understands_it(tmp_path: Path) -> None:
+    document = machine_document(load(declared(tmp_path, BILLS, {"machine": "shop", "name": "o"})).declaration, "Shop")
+    assert document == {"queues": [{name: BILLS[name] for name in BILLS if name not in ("machine", "private")}
+                                   | {"quota": 3072}]}  # fmt: skip
+    access = document["queues"][0].pop("access")
+    access[1]["to"] = "S-1-5-21-1-2-3-4"  # this machine has no alice
+    (queue,) = read_document({"queues": [document["queues"][0] | {"access": access}]})
+    assert (queue.name, queue.properties["quota"], queue.properties["journaling"]) == ("bills", 3072, True)
+
+
+def test_a_private_queue_may_have_the_name_of_a_public_one(tmp_path: Path) -> None:
+    load(declared(tmp_path, BILLS, {"machine": "shop", "name": "bills"}))
+    assert "BILLS' is declared at" in sentences(declared(tmp_path, BILLS, BILLS | {"name": "BILLS"}))
+
+
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        ({"machine": "shop", "name": r"private$\orders"}, "private: true and the name 'orders'"),
+        (BILLS | {"base_priority": 3}, "only a public queue has it"),
+        (BILLS | {"access": [{"to": "CN=Alice", "allow": ["send"]}]}, "does not know 'CN=Alice'"),
+        (BILLS | {"machine": "shpo"}, "did you mean"),
+        (BILLS | {"name": "a;b"}, "cannot hold ;"),
+        (BILLS | {"privat": True}, "privat"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, queue: dict[str, Any], words: str) -> None:
+    told = sentences(declared(tmp_path, queue))
+    assert words in told and "enterprise.yaml:" in told
+
+
+def test_a_list_holds_no_private_queue(tmp_path: Path) -> None:
+    path = declared(tmp_path, BILLS, distribution_lists=[{"name": "all", "members": [r"shop\private$\bills"]}])
+    assert "no public queue" in sentences(path)
+
+
+def test_the_command_prints_the_document_of_a_machine(tmp_path: Path) -> None:
+    path = declared(tmp_path, BILLS)
+    printed = CliRunner().invoke(app, ["document", str(path), "SHOP"])
+    assert printed.exit_code == 0 and yaml.safe_load(printed.stdout)["queues"][0]["name"] == "bills"
+    misspelt = CliRunner().invoke(app, ["document", str(path), "shpo"])
+    assert misspelt.exit_code == 1 and "did you mean shop?" in misspelt.stderr
