@@ -294,6 +294,7 @@ def serialize(
     if message.__dict__.keys() <= _PLAIN:
         return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last)
     if message.__dict__.keys() <= _NEARLY_PLAIN:
+        check_values(message.__dict__)
         names = _other_names(message, destination)
         return _plain_value(body, get("recoverable"), destination, identifier, now, transaction, first, last, names)
     check_values(message.__dict__)
@@ -577,6 +578,8 @@ def _label_bytes(label: str) -> bytes:
         encoded: bytes = utf_16_le_encode(label)[0] + b"\0\0"
     except UnicodeEncodeError:
         raise _bad_value("the label has half of a surrogate pair, which is no text") from None
+    except TypeError:
+        raise TypeError(f"label={label!r:.80}: expected a text, not {type(label).__name__}") from None
     if len(encoded) > 2 * (MAXIMUM_LABEL + 1):
         raise _bad_value(f"a label of {len(encoded) // 2 - 1}: a label has at most {MAXIMUM_LABEL} UTF-16 units")
     return encoded

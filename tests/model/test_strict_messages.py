@@ -1,6 +1,8 @@
 """A misspelt property of a message is refused: a typo must not cost durability."""
 
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +79,23 @@ def test_every_property_of_a_sender_can_be_given_set_copied_and_pickled(name: st
 
 def test_everything_that_a_class_says_of_a_message_has_a_default() -> None:
     assert qmnode.Message.__annotations__.keys() == DEFAULTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("label", 3, "label=3: expected a text, not int"),
+        ("extension", "x", "extension='x': expected bytes, not str"),
+        ("response_queue_format_name", 3, "response_queue_format_name=3: expected a text, not int"),
+        ("administration_multi_queue_format_name", ["a"], "expected a text, not list"),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"label": "l", "app_specific": 7}, {"priority": 4}])
+async def test_a_value_of_a_wrong_type_is_refused_with_its_name(
+    tmp_path: Path, name: str, value: Any, words: str, more: dict[str, Any]
+) -> None:
+    async with qmnode.QueueManager.open(tmp_path / "store") as manager:
+        await manager.create_queue(r".\private$\a")
+        async with await manager.open_queue(r"DIRECT=OS:.\private$\a", qmnode.Access.SEND) as queue:
+            with pytest.raises(TypeError, match=re.escape(words)):
+                await queue.send(qmnode.Message(b"x", **(more | {name: value})))

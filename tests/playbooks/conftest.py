@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 SMALL = ("ams-router", "ams-shop")
 BILLING = {
     "machine": "ams-shop", "name": "billing", "private": True, "label": "Billing", "transactional": True,
-    "access": [{"to": "everyone", "allow": ["send", "get_properties"]}],
+    "access": [
+        {"to": "everyone", "allow": ["send", "get_properties"]}, {"to": "administrators", "allow": ["generic_all"]},
+    ],
 }  # fmt: skip
 """A private queue, which the roll-out brings to its node."""
 
