@@ -18,6 +18,7 @@ from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
+    DOCUMENT,
     INVENTORY,
     ROUTING,
     SHOWN_BY_NODES,
@@ -82,7 +83,7 @@ def explain(
 def _tables(about: Asked, checked: Checked | None, access: Access) -> tuple[Table, Table | None]:
     """Read the table of the directory and that of the declaration."""
     with ExitStack() as stack:
-        if about.row is None:
+        if about.row is None or about.is_private:
             return Table(), None
         directory = stack.enter_context(opened(access.directory_file))
         snapshot = LdapTarget(directory, access=about.name == "access").snapshot()
@@ -138,7 +139,10 @@ def _of_routing(found: Mapping[str, Any], name: str) -> NodeAnswer:
 
 
 def _show(about: Asked, found: tuple[Standing, ...], node: NodeAnswer, as_json: bool) -> None:
-    road = INVENTORY.get(about.name, "") if about.row is None else f"the directory: {about.row.attribute}"
+    if about.row is None:
+        road = INVENTORY.get(about.name, "")
+    else:
+        road = DOCUMENT if about.is_private else f"the directory: {about.row.attribute}"
     if as_json:
         now: dict[str, Any] = {"value": node.value, "source": node.source or None, "unknown": node.unknown or None}
         print_document({"value": about.title, "road": road, "standings": [asdict(one) for one in found], "node": now})

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from mqenterprise.topology.check import Checked
 from mqenterprise.topology.declaration import SECTIONS, Queue, RoutingLink
+from mqenterprise.topology.machine_documents import path_of
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
 from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
-from qmnode.objects.rows import Door, Property
+from qmnode.objects.rows import QUOTA, Door, Property
 from qmnode.objects.table import ROWS, SITE
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -27,6 +28,8 @@ INVENTORY: Final[Mapping[str, str]] = {
     "bridges": "the inventory (msmq_bridges) and the role queue_manager, into node.yaml: rollout.yml",
 }
 """Declared values of a machine that the directory does not hold, with their road."""
+DOCUMENT: Final = "the document of its machine, which rollout.yml or qmnode apply makes true"
+"""The road of private queues."""
 _UNASKED: Final = "holds, unless node.yaml says otherwise: ask the node with --nodes"
 _DECLARED_AS: Final[Mapping[tuple[Kind, str], tuple[str, ...]]] = {
     **{(Kind.MACHINE, role): ("roles",) for role in ("routing_server", "supporting_server", "directory_server")},
@@ -74,6 +77,11 @@ class Asked:
     def queue(self) -> str | None:
         """The name of the queue without its machine."""
         return self.names[1] if self.kind is Kind.QUEUE else None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it is a private queue, which no directory holds."""
+        return self.queue is not None and fold(self.queue).startswith("private$\\")
 
     @property
     def title(self) -> str:
@@ -155,6 +163,8 @@ def standings(
     """
     if value.row is None:
         return _of_inventory(value, checked)
+    if value.is_private:
+        return _of_document(value, value.row, checked, node)
     row = value.row
     reference = value.reference
     object_, wanted = present.get(reference), None if declared is None else declared.get(reference)
@@ -248,6 +258,35 @@ def _names_of(item: Any) -> tuple[str, ...]:
     if isinstance(item, RoutingLink):
         return item.sites
     return (item.machine, item.name) if isinstance(item, Queue) else (item.name,)
+
+
+def _of_document(value: Asked, row: Property, checked: Checked | None, node: NodeAnswer) -> tuple[Standing, ...]:
+    default = row.form.write(row.default) if row.default is not None else None
+    nothing = Standing(From.DEFAULT, default, row.section, "holds")
+    if checked is None:
+        return (nothing,)
+    path = fold("\\".join(value.names))
+    private = [(at, queue) for at, queue in enumerate(checked.declaration.queues) if queue.private]
+    for at, queue in private:
+        if fold(path_of(queue)) != path:
+            continue
+        names = queue.model_fields_set.intersection((row.name, *row.aliases))
+        if not names:
+            return (nothing,)
+        place = checked.sources.problem(("queues", at, *names), "")
+        written = queue.model_dump(mode="json")[row.name]
+        if row.form is QUOTA and written == "none":
+            written = None
+        fate = "holds once the document was applied: ask the node with --nodes"
+        if not node.unknown:
+            fate = "applied" if _same(written, node.value) else "not applied: rollout.yml --check shows the change"
+        found = Standing(From.DECLARATION, written, f"{place.file}:{place.line}", fate)
+        return (found, Standing(From.DEFAULT, default, row.section, "not used"))
+    known = [path_of(queue) for _, queue in private]
+    raise UnknownValue(
+        f"there is no private queue {value.title.rpartition('.')[0]} in the declaration"
+        + did_you_mean("\\".join(value.names), known)
+    )
 
 
 def _of_inventory(value: Asked, checked: Checked | None) -> tuple[Standing, ...]:

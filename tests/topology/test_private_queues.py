@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,3 +88,19 @@ def test_the_command_prints_the_document_of_a_machine(tmp_path: Path) -> None:
     assert printed.exit_code == 0 and yaml.safe_load(printed.stdout)["queues"][0]["name"] == "bills"
     misspelt = CliRunner().invoke(app, ["document", str(path), "shpo"])
     assert misspelt.exit_code == 1 and "did you mean shop?" in misspelt.stderr
+
+
+def test_explain_names_the_road_and_the_line(tmp_path: Path) -> None:
+    path = declared(tmp_path, BILLS, {"machine": "shop", "name": "bills", "label": "Public"})
+    line = next(at for at, text in enumerate(path.read_text().splitlines(), 1) if "label: Bills" in text)
+    told = CliRunner().invoke(app, ["explain", r"shop\private$\bills.label", "--declared", str(path), "--json"])
+    found = json.loads(told.stdout)
+    assert "the document of its machine" in found["road"]
+    first = found["standings"][0]
+    assert (first["value"], first["place"]) == ("Bills", f"{path}:{line}")
+    for value, words in (
+        (r"shop\private$\bils.label", r"did you mean SHOP\private$\bills"),
+        (r"a\private$\b.lable", "label"),
+    ):
+        wrong = CliRunner().invoke(app, ["explain", value, "--declared", str(path)])
+        assert wrong.exit_code == 1 and words in wrong.stderr
