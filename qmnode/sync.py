@@ -251,6 +251,8 @@ class Operations(_Face):
     job = _blocking(RemoteOperations.job)
     job_log = _iterating(RemoteOperations.job_log)
     control_job = _blocking(RemoteOperations.control_job)
+    apply_document = _blocking(RemoteOperations.apply_document)
+    show_document = _blocking(RemoteOperations.show_document)
 
 
 class QueueManager(_Closing):

@@ -112,7 +112,7 @@ def _tell_private_queues(checked: Checked) -> None:
 
 
 def _needs_access(checked: Checked) -> bool:
-    return any(queue.access is not None for queue in checked.declaration.public_queues)
+    return checked.declaration.has_access_lists
 
 
 @app.command()

@@ -248,9 +248,8 @@ class DirectoryEnterprise:
 
     def _made_plan(self, declared: Path) -> dict[str, Any]:
         checked = load(declared)
-        needs_access = any(queue.access is not None for queue in checked.declaration.public_queues)
         with EnterpriseDirectory(self._directory()) as directory:
-            return to_json(plan_declared(checked, LdapTarget(directory, access=needs_access)))
+            return to_json(plan_declared(checked, LdapTarget(directory, access=checked.declaration.has_access_lists)))
 
 
 _NOTHING: Final = NamedTopology(snapshot_of((), (), ()))

@@ -28,6 +28,8 @@ def declared_lists(connection: LdapConnection) -> Iterator[tuple[str, Guid]]:
     """The names and GUIDs of the lists that declarations made: most groups of a directory are of people."""
     filter = f"(&(objectClass=group)({MARK}=mqenterprise *))"
     for entry in connection.search(connection.dialect.contexts.domain, filter, ("objectGUID",)):
+        if not normalized(entry.dn).partition(",")[2].startswith("cn=users,"):
+            continue  # the access list of a site or the enterprise, in OpenLDAP
         if (value := entry.first("objectGUID")) is not None:
             yield name_of(entry.dn), guid_from_bytes(value)
 

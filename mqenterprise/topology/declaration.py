@@ -336,6 +336,12 @@ class Declaration(_Model):
         """The queues that the directory holds."""
         return tuple(queue for queue in self.queues if not queue.private)
 
+    @property
+    def has_access_lists(self) -> bool:
+        """Whether an object of the directory has an access list: then those that are there have to be read."""
+        objects: tuple[Any, ...] = (self.enterprise, *self.sites, *self.foreign_sites, *self.public_queues)
+        return any(one.access is not None for one in objects)
+
     enterprise: Enterprise
     sites: Annotated[tuple[Site, ...], Field(strict=False)] = ()
     foreign_sites: Annotated[tuple[ForeignSite, ...], Field(strict=False)] = ()

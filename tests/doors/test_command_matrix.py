@@ -101,6 +101,8 @@ MACHINE: dict[str, tuple[frozenset[str], str]] = {
     "transaction list": (EVERYBODY, ""),
     "sequence list": (EVERYBODY, ""),
     "sequence reset": (ADMINISTRATORS, "01234567-89ab-cdef-0123-456789abcdef --yes"),
+    "apply": (ADMINISTRATORS, "/dev/null --check"),
+    "document": (ADMINISTRATORS, "--all"),
     "backup": (ADMINISTRATORS, "{folder}/backup-by-{who}"),
 }
 NO_DOOR = {

@@ -200,6 +200,8 @@ MACHINE: dict[str, tuple[frozenset[str], str, Callable[[], object]]] = {
     "GET /v1/dead-letters/export": (ADMINISTRATORS - {"watcher"}, "/v1/dead-letters/export", lambda: None),
     "GET /v1/keys": (EVERYBODY, "/v1/keys", lambda: None),
     "POST /v1/keys/reload": (ADMINISTRATORS, "/v1/keys/reload", lambda: None),
+    "GET /v1/document": (frozenset({"auditor", "root"}), "/v1/document", lambda: None),
+    "PUT /v1/document": (frozenset({"auditor", "root"}), "/v1/document?dry_run=true", lambda: {"queues": []}),
     "GET /v1/keys/rotation": (frozenset({"auditor", "root"}), "/v1/keys/rotation", lambda: None),
     "POST /v1/keys/rotation": (
         frozenset({"auditor", "root"}), "/v1/keys/rotation", lambda: {"action": "rotate", "version": 0},

@@ -131,9 +131,7 @@ class WholeModule(EnterpriseModule):
 
     def work(self, directory):
         checked = self._checked()
-        target = self.target(
-            directory, access=any(queue.access is not None for queue in checked.declaration.public_queues)
-        )
+        target = self.target(directory, access=checked.declaration.has_access_lists)
         prune = self.given["prune"]
         if self.module.check_mode:
             return told(plan_declared(checked, target, prune=prune))
