@@ -103,7 +103,11 @@ def _memory(text: str) -> str:
 @app.command()
 def analyze(
     job: Annotated[
-        str, typer.Argument(help="message-life, routes, service-levels, dead-letters, link-costs, keys, capacity; all.")
+        str,
+        typer.Argument(
+            help="message-life, routes, service-levels, dead-letters, journals-and-traces, link-costs, keys, "
+            "capacity; all."
+        ),
     ],
     sources: Annotated[
         list[str], typer.Option("--from", help="Where segments are: directories or s3://bucket/prefix.")

@@ -6,6 +6,7 @@ killed at any point. The next run continues from the tables: one that is behind 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -127,7 +128,7 @@ class Analysis:
         for summary in catalogue.SUMMARIES:
             if summary.name in wanted:
                 self._sum_up(summary, summed)
-        summed.aside = self._set_aside(strays)
+        summed.aside = self._set_aside(strays, summed.lost)
         return summed
 
     def _as_of(self, wanted: set[str]) -> datetime:
@@ -155,15 +156,16 @@ class Analysis:
             one for one in strays if not one.path.startswith(own)
         ]
 
-    def _set_aside(self, strays: Sequence[Stray]) -> list[Record]:
-        """Return the unreadable segments that still exist. Repaired ones leave the list."""
+    def _set_aside(self, strays: Sequence[Stray], lost: set[str]) -> list[Record]:
+        """Return the unreadable segments that still exist, or that this run lost. Repaired ones leave the list."""
         present = {one.path: one.signature for one in self._listed()[0]}
         quarantine = self.quarantine
         kept = []
         for path, record in quarantine.records().items():
-            if present.get(path) == record.signature:
+            exists = present.get(path) == record.signature
+            if exists or path in lost:
                 kept.append(record)
-            else:
+            if not exists:
                 quarantine.discard(path)
         return sorted([*kept, *(stray.record() for stray in strays)], key=lambda record: record.path)
 
@@ -182,13 +184,23 @@ class Analysis:
                 last = self._take(gathering, pieces, last, _Window(since, begins), lambda: progress, summed)
         elif last is not None:
             since = None
-        pieces = pieces_of(segments, progress.wanted(segments))
-        if self.most:
-            pieces = sorted(pieces, key=lambda piece: (piece.copies[0].modified, piece.copies[0].path))[: self.most]
-        if pieces or last is None:
-            last = self._take(gathering, pieces, last, _Window(since), lambda: self._after(progress, pieces), summed)
+        while (pieces := self._next(segments, progress)) or last is None:
+            after = functools.partial(self._after, progress, pieces)
+            last = self._take(gathering, pieces, last, _Window(since), after, summed)
+            progress = Progress.of(last.state["progress"])
+            if len(self._readable(pieces)) == len(pieces):
+                break  # otherwise other segments may have some events of the broken ones
         if names is not None and last.state.get("names") != names.digest:
             self._rename(table, last, names, summed)
+
+    def _next(self, segments: Sequence[Segment], progress: Progress) -> list[Piece]:
+        """Return the pieces of the next commit, without segments that were set aside."""
+        known = self.quarantine.records()
+        good = [one for one in segments if not _is_known(known.get(one.path), one)]
+        pieces = pieces_of(good, progress.wanted(good))
+        if not self.most:
+            return pieces
+        return sorted(pieces, key=lambda piece: (piece.copies[0].modified, piece.copies[0].path))[: self.most]
 
     def _names(self) -> _Names:
         """Return the names of queues as they are known now."""

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.commands.pipeline import _cause
+from mqenterprise.pipeline.catalogue import JOBS
 from mqenterprise.pipeline.simulation.run import simulate
 from mqenterprise.pipeline.simulation.writing import write
 from mqenterprise.pipeline.tables import Tables
@@ -169,6 +170,11 @@ def test_traffic_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
     assert done.exit_code == 1
     assert "no.yaml" in done.output
+
+
+def test_the_help_names_every_job() -> None:
+    page = (PROJECT / "man" / "mqenterprise-analyze.1").read_text().replace("\\-", "-")
+    assert [job for job in JOBS if not re.search(f"{job}[,;]", page)] == []
 
 
 def test_help_does_not_load_spark() -> None:
