@@ -18,6 +18,7 @@ from mqenterprise.directory.gateway import CONFIGURATION, MARK, ROUTING, SECURIT
 from mqenterprise.directory.mapping import (
     ENTERPRISE,
     QUEUE,
+    QUEUE_ALIAS,
     QUEUE_MANAGER,
     ROUTING_LINK,
     SITE,
@@ -47,6 +48,7 @@ from qmnode.directory.port import (
     Enterprise,
     Filter,
     Queue,
+    QueueAlias,
     QueueManager,
     RoutingLink,
     Site,
@@ -372,6 +374,12 @@ class QueueRepository(WrittenRepository[Queue]):
         extension = entry.first("mSMQQueueNameExt") or b""
         queue = join_queue_name(name_of(entry.dn), extension.decode())
         return {"pathname": f"{name_of(entry.dn, 2)}\\{queue}".lower()}  # 3.1.6.11.2.1
+
+
+class QueueAliasRepository(Repository[QueueAlias]):
+    """Queue aliases, wherever they are."""
+
+    mapping = QUEUE_ALIAS
 
 
 class UserRepository(Repository[User]):

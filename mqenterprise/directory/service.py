@@ -15,6 +15,7 @@ from mqenterprise.directory.names import name_of, split_dn
 from mqenterprise.directory.references import References
 from mqenterprise.directory.repositories import (
     EnterpriseRepository,
+    QueueAliasRepository,
     QueueManagerRepository,
     QueueRepository,
     Repository,
@@ -45,6 +46,7 @@ class EnterpriseDirectory:
         self.queue_managers = QueueManagerRepository(self.gateway, references)
         self.queues = QueueRepository(self.gateway, references)
         self.users = UserRepository(self.gateway, references)
+        self.queue_aliases = QueueAliasRepository(self.gateway, references)
         self._enterprises = EnterpriseRepository(self.gateway, references)
 
     def __enter__(self) -> Self:
@@ -91,6 +93,7 @@ class EnterpriseDirectory:
             self.queue_managers,
             self.queues,
             self.users,
+            self.queue_aliases,
         )
         return tuple(problem for repository in repositories for problem in repository.half_written)
 

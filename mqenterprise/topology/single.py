@@ -31,20 +31,33 @@ Item = dict[str, Any]
 
 _MISSING: Final = "there is no"
 """The beginning of a sentence about a missing object."""
-Model = declaration.Site | declaration.Machine | declaration.RoutingLink | declaration.Queue
+Model = (
+    declaration.Site
+    | declaration.Machine
+    | declaration.RoutingLink
+    | declaration.Queue
+    | declaration.QueueAlias
+    | declaration.DistributionList
+)
 _MODELS: Final[dict[str, type[Model]]] = {
     "sites": declaration.Site,
     "foreign_sites": declaration.ForeignSite,
     "routing_links": declaration.RoutingLink,
     "machines": declaration.Machine,
     "queues": declaration.Queue,
+    "queue_aliases": declaration.QueueAlias,
+    "distribution_lists": declaration.DistributionList,
 }
 _SECTIONS: Final = {
     Kind.SITE: ("sites", "foreign_sites"),
     Kind.ROUTING_LINK: ("routing_links",),
     Kind.MACHINE: ("machines",),
     Kind.QUEUE: ("queues",),
+    Kind.QUEUE_ALIAS: ("queue_aliases",),
+    Kind.DISTRIBUTION_LIST: ("distribution_lists",),
 }
+_LISTED: Final = ("queues", "queue_aliases", "distribution_lists")
+"""Sections whose objects lists may contain. No rule about the other sections depends on them."""
 
 
 class NotPossible(ValueError):
@@ -173,11 +186,12 @@ def _owned(target: LdapTarget, reference: Reference) -> bool:
 
 
 def _delete(service: EnterpriseDirectory, step: Step) -> None:
-    """Delete, on request, an object that someone else made: a queue, a link, a queue manager without queues."""
+    """Delete, on request, an object that others made: a queue, a link, an alias, a queue manager without queues."""
     repositories: dict[Kind, tuple[Any, str]] = {
         Kind.QUEUE: (service.queues, "\\"),
         Kind.ROUTING_LINK: (service.routing_links, "|"),
         Kind.MACHINE: (service.queue_managers, ""),
+        Kind.QUEUE_ALIAS: (service.queue_aliases, ""),
     }
     repository, joint = repositories[step.reference.kind]
     found = repository.find(joint.join(step.name))
@@ -230,7 +244,8 @@ def _contradicted(
     sections: Mapping[str, list[Item]], place: tuple[str, int] | None, section: str, model: Model
 ) -> list[str]:
     """Return a sentence for each rule of the whole enterprise that the change would break."""
-    before = {name: [_unchecked(name, each) for each in sections.get(name, ())] for name in _MODELS}
+    before: dict[str, Any] = {name: [_unchecked(name, each) for each in sections.get(name, ())] for name in _MODELS}
+    before["users"] = [declaration.User.model_construct(name=each["name"]) for each in sections.get("users", ())]
     after = {name: list(models) for name, models in before.items()}
     if place is not None and place[0] == section:
         after[section][place[1]] = model
@@ -238,8 +253,9 @@ def _contradicted(
         after[section].append(model)
         if place is not None:
             del after[place[0]][place[1]]
-    if section != "queues":
-        before["queues"] = after["queues"] = []  # no rule about the other sections depends on queues
+    if section not in _LISTED:
+        for name in _LISTED:
+            before[name] = after[name] = []
     told = Counter(problem.sentence for problem in contradictions(_declaration(before)))
     # Older faults of the directory are not this object's faults, but it may share a fault with another object.
     found = Counter(problem.sentence for problem in contradictions(_declaration(after)))

@@ -11,10 +11,12 @@ from pydantic import BaseModel
 from mqenterprise.topology import access
 from mqenterprise.topology.declaration import (
     AnyAccess,
+    DistributionList,
     Enterprise,
     ForeignSite,
     Machine,
     Queue,
+    QueueAlias,
     Role,
     RoutingLink,
     Site,
@@ -55,15 +57,15 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
         values = _plain(Kind.QUEUE, queue) | lists.of(queue, Kind.QUEUE, "queues", position)
         table.put(resource(Kind.QUEUE, (machines[fold(queue.machine)], queue.name), values))
     for alias in declared.queue_aliases:
-        table.put(resource(Kind.QUEUE_ALIAS, (alias.name,), {"format_name": alias.format_name}))
+        table.put(resource(Kind.QUEUE_ALIAS, (alias.name,), values_of(alias)))
     for each in declared.distribution_lists:
-        table.put(resource(Kind.DISTRIBUTION_LIST, (each.name,), {"members": _names(each.members)}))
+        table.put(resource(Kind.DISTRIBUTION_LIST, (each.name,), values_of(each)))
     if lists.found:
         raise DeclarationError(lists.found)
     return table
 
 
-def values_of(item: Site | Machine | RoutingLink | Queue) -> dict[str, Value]:
+def values_of(item: Site | Machine | RoutingLink | Queue | QueueAlias | DistributionList) -> dict[str, Value]:
     """Return the values of one declared object, without its access list, whose names must be resolved."""
     match item:
         case Machine():
@@ -72,6 +74,10 @@ def values_of(item: Site | Machine | RoutingLink | Queue) -> dict[str, Value]:
             return _plain(Kind.ROUTING_LINK, item)
         case Queue():
             return _plain(Kind.QUEUE, item)
+        case QueueAlias():
+            return {"format_name": item.format_name}
+        case DistributionList():
+            return {"members": _names(item.members)}
     return _site(item)
 
 

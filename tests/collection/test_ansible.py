@@ -79,9 +79,9 @@ class TestPlaybook:
         answer = run("ansible-playbook", *arguments, "--check", "--diff")
         checked = answer.stdout
         assert f'+  "name": "{prefix}A"' in checked
-        assert RECAP.search(checked)[1] == "3"  # type: ignore[index]
+        assert RECAP.search(checked)[1] == "4"  # type: ignore[index]
         assert f"there is no site '{prefix}A'" in " ".join(answer.stderr.split())
-        assert RECAP.search(run("ansible-playbook", *arguments).stdout)[1] == "3"  # type: ignore[index]
+        assert RECAP.search(run("ansible-playbook", *arguments).stdout)[1] == "4"  # type: ignore[index]
         assert RECAP.search(run("ansible-playbook", *arguments).stdout)[1] == "0"  # type: ignore[index]
 
     def test_hosts_sites_and_roles_come_from_the_directory(

@@ -32,6 +32,8 @@ MODULES = (
     "routing_link_info",
     "queue_manager_info",
     "queue_info",
+    "queue_alias_info",
+    "distribution_list_info",
     "user_certificate_info",
 )
 

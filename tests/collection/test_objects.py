@@ -1,4 +1,4 @@
-"""The modules for sites, routing links, queue managers and queues, against both directory servers."""
+"""The modules for the objects of a directory, against both directory servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mqenterprise.directory.distribution import resolve_distribution_list
 from qmnode.directory.port import Queue, QueueManager, Site
+from qmnode.structures.guid import guid_from_text
 from tests.collection.conftest import ModuleFailed
 from tests.lab.directory_objects import create
 
@@ -237,6 +239,71 @@ class TestQueue:
         foreseen = modules.run("queue", machine=machine, name="orders", check=True)
         assert foreseen["changed"]
         assert f"there is no machine '{machine}'" in json.dumps(foreseen["warnings"])
+
+
+class TestLists:
+    @pytest.fixture
+    def queue(self, modules: Modules, site: str, fresh_name: Names) -> str:
+        machine = fresh_name("shop")
+        modules.run("queue_manager", name=machine, sites=[site])
+        modules.run("queue", machine=machine, name="prices")
+        return f"{machine}\\prices"
+
+    def test_they_come_change_and_go(
+        self, modules: Modules, directory: EnterpriseDirectory, queue: str, fresh_name: Names
+    ) -> None:
+        """What messages to the list are sent to, follows."""
+        alias, inner, outer = fresh_name("alias"), fresh_name("inner"), fresh_name("outer")
+        modules.settle("queue_alias", name=alias, format_name=r"DIRECT=OS:old\private$\prices")
+        modules.settle("distribution_list", name=inner, members=[alias.upper()])
+        made = modules.settle("distribution_list", name=outer, members=[queue, inner])["distribution_list"]
+
+        modules.settle("queue_alias", name=alias, format_name=r"DIRECT=OS:new\private$\prices")
+        (found,) = modules.run("distribution_list_info", name=outer.upper())["distribution_lists"]
+        (seen,) = modules.run("queue_alias_info", name=alias)["queue_aliases"]
+        published = modules.run("queue_info", name="prices", machine=queue.partition("\\")[0])["queues"]
+
+        assert found["identifier"] == made["identifier"] is not None
+        assert sorted(found["members"]) == sorted([queue, inner])
+        assert seen["format_name"] == r"DIRECT=OS:new\private$\prices" and seen["identifier"]
+        sent_to = resolve_distribution_list(directory.connection, guid_from_text(made["identifier"]))
+        assert set(sent_to) == {f"PUBLIC={published[0]['identifier']}", seen["format_name"]}
+        with pytest.raises(ModuleFailed, match=f"needed by distribution list {inner}"):
+            modules.run("queue_alias", name=alias, state="absent")
+        with pytest.raises(ModuleFailed, match=f"needed by distribution list {outer}"):
+            modules.run("queue", machine=queue.partition("\\")[0], name="prices", state="absent")
+        modules.settle("distribution_list", name=outer, members=[])
+        for name in (outer, inner):
+            modules.settle("distribution_list", name=name, state="absent")
+        assert modules.settle("queue_alias", name=alias, state="absent")["queue_alias"] is None
+
+    def test_what_no_list_can_have_is_refused_with_a_remedy(
+        self, modules: Modules, queue: str, fresh_name: Names
+    ) -> None:
+        name, alias = fresh_name("list"), fresh_name("alias")
+        with pytest.raises(ModuleFailed, match="'format_name' is missing"):
+            modules.run("queue_alias", name=alias)
+        modules.run("queue_alias", name=alias, format_name=r"DIRECT=OS:other\prices")
+        modules.run("distribution_list", name=name, members=[alias])
+        for module, options, sentence in (
+            ("distribution_list", {"members": [f"{queue}s"]}, f"did you mean {queue}?"),
+            ("distribution_list", {"members": [f"{alias}s"]}, f"did you mean {alias}?"),
+            ("distribution_list", {"members": [name]}, "the list contains itself"),
+            ("distribution_list", {"members": [r"DIRECT=OS:a\b"]}, "declare a queue alias"),
+            ("distribution_list", {"name": alias}, "a queue alias has this name"),
+            ("queue_alias", {"name": fresh_name("new"), "format_name": queue}, "no format name"),
+        ):
+            with pytest.raises(ModuleFailed, match=re.escape(sentence)):
+                modules.run(module, **{"name": name} | options)
+        assert modules.run("distribution_list_info", name=name)["distribution_lists"][0]["members"] == [alias]
+        modules.run("distribution_list", name=name, state="absent")
+        modules.run("queue_alias", name=alias, state="absent")
+
+    def test_members_that_an_earlier_task_would_create_are_foreseen(self, modules: Modules, fresh_name: Names) -> None:
+        foreseen = modules.run("distribution_list", name=fresh_name("list"), members=["later"], check=True)
+
+        assert foreseen["changed"]
+        assert "there is no queue alias or distribution list 'later'" in json.dumps(foreseen["warnings"])
 
 
 def test_results_are_plain_and_hold_no_secret(modules: Modules, directory_file: object, site: str) -> None:

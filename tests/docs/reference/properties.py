@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Changes, Door, Property, Rows
-from qmnode.objects.table import MACHINE, QUEUE, ROUTING_LINK, SITE
+from qmnode.objects.table import DISTRIBUTION_LIST, MACHINE, QUEUE, QUEUE_ALIAS, ROUTING_LINK, SITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,8 @@ _MODULES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {
     "site": (SITE, ("access",)),
     "routing_link": (ROUTING_LINK, ()),
     "queue_manager": (MACHINE, ("routing_server", "supporting_server", "directory_server")),
+    "queue_alias": (QUEUE_ALIAS, ()),
+    "distribution_list": (DISTRIBUTION_LIST, ()),
 }
 """The rows of each module, but for those that it describes itself."""
 _SENTENCES: Final = (

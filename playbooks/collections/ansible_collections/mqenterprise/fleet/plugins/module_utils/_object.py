@@ -10,6 +10,7 @@ import json
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import EnterpriseModule
 
 try:
+    from mqenterprise.directory.distribution import declared_lists
     from mqenterprise.topology.names import fold
     from mqenterprise.topology.resources import Kind, resource
     from mqenterprise.topology.single import carry_out, items, names_in, plan_absent, plan_present
@@ -23,6 +24,12 @@ STATE = {"state": {"type": "str", "choices": ["present", "absent"], "default": "
 def identifiers(directory, kind):
     """The GUIDs of all objects of a kind, in the directory's own form of their names."""
     match kind:
+        case Kind.DISTRIBUTION_LIST:
+            lists = declared_lists(directory.connection)
+            return {resource(kind, (name,), {}).reference.key: guid_to_text(guid) for name, guid in lists}
+        case Kind.QUEUE_ALIAS:
+            aliases = directory.queue_aliases.list(attributes=("name", "identifier"))
+            found = {(alias.name,): alias for alias in aliases}
         case Kind.SITE:
             found = {(site.name,): site for site in directory.sites.list(attributes=("name", "identifier"))}
         case Kind.MACHINE:
