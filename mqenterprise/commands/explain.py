@@ -64,7 +64,8 @@ def explain(
     """
     try:
         about = asked(value)
-        checked = None if declared is None else load(declared)
+        in_directory = about.row is not None and not about.is_private
+        checked = None if declared is None else load(declared, for_directory=in_directory)
         present, table = _tables(about, checked, access)
         about = located(about, present, table)
         node = _ask(about, access)

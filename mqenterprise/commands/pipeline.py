@@ -234,7 +234,7 @@ def simulate(
 
     with _explained():
         try:
-            declaration = load(declared).declaration
+            declaration = load(declared, for_directory=True).declaration
         except DeclarationError as error:
             raise ConfigurationError("\n".join(map(str, error.problems))) from None
         chosen = Traffic.read(traffic) if traffic is not None else Traffic()

@@ -133,7 +133,7 @@ def simulate_command(
 def _topology(declared: Path | None, directory: Path | None) -> Iterator[NamedTopology]:
     try:
         if declared is not None:
-            yield of_declaration(load(declared).declaration)
+            yield of_declaration(load(declared, for_directory=True).declaration)
             return
         with opened(directory) as service:
             topology = of_directory(service)

@@ -35,7 +35,7 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import FixedError, Plan, PlanFileError, from_json
-from mqenterprise.topology.problems import DeclarationError, Problem
+from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Problem
 from mqenterprise.topology.render import done_summary, plan_lines, summary
 from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
@@ -73,7 +73,8 @@ def _explained() -> Iterator[None]:
         for problem in error.problems:
             complain(str(problem))
         count = len(error.problems)
-        complain(f"{count} problem{'s' if count != 1 else ''} in the declaration")
+        if not isinstance(error, NoDirectoryError):
+            complain(f"{count} problem{'s' if count != 1 else ''} in the declaration")
     except (ApplyError, FixedError, PlanFileError, TargetError, DirectoryOperationError, OSError) as error:
         complain(str(error))
     else:
@@ -143,6 +144,8 @@ def validate(declared: Declared, as_json: AsJson = False) -> None:
             "queue": len(declaration.queues),
             "user": len(declaration.users),
         }
+        if declaration.is_workgroup:
+            counts = {what: count for what, count in counts.items() if count}
         words = [counted(count, what) for what, count in counts.items()]
         if aliases := len(declaration.queue_aliases):
             words.append("1 queue alias" if aliases == 1 else f"{aliases:,} queue aliases")
@@ -188,7 +191,7 @@ def _tell_plan(
     directory: Path | None,
 ) -> None:
     with _explained():
-        checked = load(declared)
+        checked = load(declared, for_directory=True)
     _tell_private_queues(checked)
     with _target(directory, access=_needs_access(checked)) as target:
         made = plan_declared(checked, target, prune=prune)
@@ -240,7 +243,7 @@ def apply(
     agree = _agreement(yes or as_json)
     with _explained():
         saved = _saved_plan(declared)
-        checked = load(declared) if saved is None else None
+        checked = load(declared, for_directory=True) if saved is None else None
     if checked is not None:
         _tell_private_queues(checked)
     with _target(directory, access=checked is None or _needs_access(checked)) as target, _Shown() as shown:
@@ -339,7 +342,7 @@ def show(
     """Draw the sites and routing links, in the terminal or as SVG."""
     if declared is not None:
         with _explained():
-            checked = load(declared)
+            checked = load(declared, for_directory=True)
             table, title = wanted(checked, lambda trustee: trustee), checked.declaration.enterprise.name
     else:
         with _target(directory, access=False) as target:

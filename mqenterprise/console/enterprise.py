@@ -247,7 +247,7 @@ class DirectoryEnterprise:
             raise HTTPException(503, f"the directory cannot be read: {error}") from None
 
     def _made_plan(self, declared: Path) -> dict[str, Any]:
-        checked = load(declared)
+        checked = load(declared, for_directory=True)
         with EnterpriseDirectory(self._directory()) as directory:
             return to_json(plan_declared(checked, LdapTarget(directory, access=checked.declaration.has_access_lists)))
 

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from mqenterprise.directory.embedded import EmbeddedDirectory
-from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.errors import INSTEAD, DirectoryError
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
 from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
 from qmnode.structures.text import nearest
@@ -47,6 +47,8 @@ def load_settings(file: Path | None = None) -> DirectorySettings:
         content = read_yaml(file.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise DirectoryError(f"{file} should be a mapping of settings: servers, user, password_file, ca_file ...")
+        if content.get("directory") == "none":
+            raise DirectoryError(f"{file} declares an enterprise without a directory; {INSTEAD}")
         return _relative_to(file.parent, settings_from(content, str(file)))
     except OSError as error:
         raise DirectoryError(f"{file} cannot be read: {error.strerror}") from error

@@ -1,6 +1,13 @@
 """Errors of directory servers, each with its DirectoryOperationResult (MS-MQDSSM 2.2.6)."""
 
+from typing import Final
+
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
+
+INSTEAD: Final = (
+    "'mqenterprise document FILE MACHINE' prints what each machine has, and the playbook rollout.yml brings it there"
+)
+"""The advice for enterprises without a directory."""
 
 
 class DirectoryError(DirectoryOperationError):

@@ -9,13 +9,15 @@ from pathlib import Path as FilePath
 
 from pydantic import BaseModel
 
+from mqenterprise.directory.errors import INSTEAD
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
 from mqenterprise.topology.declaration import SECTIONS, AnyAccess, Declaration, Machine, Queue, RoutingLink
 from mqenterprise.topology.loader import Loaded, Sources, load_models
 from mqenterprise.topology.machine_documents import is_known_to_nodes, path_of
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.problems import DeclarationError, Path, Problem, did_you_mean, in_order
+from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Path, Problem, did_you_mean, in_order
+from mqenterprise.topology.workgroup import refusals
 from qmnode.objects.rows import Door, Property, Rows
 from qmnode.objects.table import ENTERPRISE, QUEUE
 
@@ -38,8 +40,11 @@ class Checked:
     """Properties that nothing obeys, and names of earlier releases."""
 
 
-def load(start: FilePath) -> Checked:
-    """Read and check a declaration. Raises :class:`DeclarationError` with every problem of it."""
+def load(start: FilePath, *, for_directory: bool = False) -> Checked:
+    """Read and check a declaration. Raises :class:`DeclarationError` with every problem of it.
+
+    ``for_directory``: raises :class:`NoDirectoryError` if the enterprise has none.
+    """
     with paused_collector():
         loaded = load_models(start)
         checker = _Checker(loaded)
@@ -47,6 +52,9 @@ def load(start: FilePath) -> Checked:
     certificates = read_certificates(loaded, checker.found)
     if checker.found:
         raise DeclarationError(checker.found, checker.warnings)
+    if for_directory and loaded.declaration.is_workgroup:
+        sentence = f"{loaded.declaration.enterprise.name} has no directory; {INSTEAD}"
+        raise NoDirectoryError([loaded.sources.problem(("directory",), sentence)])
     notes = (*loaded.notes, *_unobeyed(loaded))
     return Checked(loaded.declaration, loaded.sources, certificates, in_order(checker.warnings), notes)
 
@@ -66,9 +74,9 @@ def _unobeyed(loaded: Loaded) -> Iterator[Problem]:
             here = path if path == ("enterprise",) else (*path, found[0])
             role = f"{row.name}: " if row.name not in type(items[0]).model_fields else ""
             others = f" (here and in {len(found) - 1} more of the {path[0]})" if len(found) > 1 else ""
+            effect = "has no effect" if declared.is_workgroup else "is written to the directory and has no effect"
             yield loaded.sources.note(
-                (*here, "roles" if role else row.name),
-                f"{role}{row.unobeyed}; it is written to the directory and has no effect{others}",
+                (*here, "roles" if role else row.name), f"{role}{row.unobeyed}; it {effect}{others}"
             )
 
 
@@ -111,6 +119,13 @@ class _Checker:
         self.lists = self._unique(
             "distribution_lists", (each.name for each in declared.distribution_lists), "distribution list"
         )
+        if declared.is_workgroup:
+            for path, sentence in refusals(declared):
+                self._say(path, sentence)
+            self._machines()
+            self._queues()
+            self._bridges()
+            return
         self._access(("enterprise",), declared.enterprise.access)
         self._read_by_nodes(("enterprise",), declared.enterprise.access)
         for section, sites in (("sites", declared.sites), ("foreign_sites", declared.foreign_sites)):
@@ -238,6 +253,9 @@ class _Checker:
             here: Path = ("machines", position)
             for index, name in enumerate(machine.sites):
                 self._known((*here, "sites", index), name, self.sites, self._plain_site_names, "site")
+            if self.loaded.declaration.is_workgroup:
+                self._repeated((*here, "sites"), machine.sites)
+                continue
             for index, name in enumerate(machine.foreign_sites):
                 self._known((*here, "foreign_sites", index), name, self.foreign, self._foreign_names, "foreign site")
             for section in ("sites", "foreign_sites", "roles", "out_routing_servers", "in_routing_servers"):

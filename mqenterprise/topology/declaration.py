@@ -332,6 +332,11 @@ class Declaration(_Model):
     """The enterprise as an operator declares it, in one YAML file or a directory of them."""
 
     @property
+    def is_workgroup(self) -> bool:
+        """Whether the enterprise has no directory."""
+        return self.directory == "none"
+
+    @property
     def public_queues(self) -> tuple[Queue, ...]:
         """The queues that the directory holds."""
         return tuple(queue for queue in self.queues if not queue.private)
@@ -343,6 +348,11 @@ class Declaration(_Model):
         return any(one.access is not None for one in objects)
 
     enterprise: Enterprise
+    directory: Literal["ldap", "none"] = Field(
+        default="ldap",
+        description="none: the enterprise has no directory, and its machines are a workgroup (MS-MQMQ 1.1) with "
+        "private queues and direct names",
+    )
     sites: Annotated[tuple[Site, ...], Field(strict=False)] = ()
     foreign_sites: Annotated[tuple[ForeignSite, ...], Field(strict=False)] = ()
     routing_links: Annotated[tuple[RoutingLink, ...], Field(strict=False)] = ()

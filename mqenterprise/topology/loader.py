@@ -37,8 +37,8 @@ _ADVICE: dict[type[OSError], str] = {
     FileNotFoundError: "; name a YAML file or a folder of them",
     PermissionError: "; run this as a user who may read it",
 }
-SECTIONS = tuple(name for name in Declaration.model_fields if name != "enterprise")
-_TOP_LEVEL = ("enterprise", "include", *SECTIONS)
+SECTIONS = tuple(name for name in Declaration.model_fields if name not in ("enterprise", "directory"))
+_TOP_LEVEL = ("enterprise", "directory", "include", *SECTIONS)
 _Base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -395,6 +395,12 @@ def _join(file: Path, data: dict[str, Any], joined: dict[str, Any], sources: Sou
                 found.append(Problem(str(file), sources.line(file, (key,)), str(key), sentence))
                 continue
             sources.enterprise, joined["enterprise"] = file, value
+        elif key == "directory":
+            if key in joined:
+                sentence = f"'directory' stands in {sources.origins[key][0][1]} already; it belongs in one file"
+                found.append(Problem(str(file), sources.line(file, (key,)), key, sentence))
+                continue
+            sources.origins[key], joined[key] = [(0, file, 0)], value
         elif key not in SECTIONS:
             sentence = f"there is no section {key!r}" + faults.did_you_mean(str(key), _TOP_LEVEL)
             found.append(Problem(str(file), sources.line(file, (str(key),)), str(key), sentence))

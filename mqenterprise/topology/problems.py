@@ -39,6 +39,10 @@ class DeclarationError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class NoDirectoryError(DeclarationError):
+    """The declared enterprise has no directory, and only a directory could do what was asked."""
+
+
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return problems sorted by file and line."""
     return tuple(sorted(problems, key=lambda p: (p.file, p.line, p.where)))

@@ -43,6 +43,8 @@ def salvage(
         match error["loc"]:
             case ("enterprise", *_):
                 sections["enterprise"] = declaration.Enterprise(name="x")
+            case ("directory",):
+                del sections["directory"]
             case (str(section), int(position), *rest) if section in _MODELS:
                 wrong.setdefault((section, position), set()).update(str(step) for step in rest[:1])
             case _:

@@ -42,8 +42,8 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     "bell": (f"{GOOD}a: '\x07'\n", ["8: the control character U+0007 cannot be in a file; take it out"]),
     "empty": ("", ["1: the file is empty, or there is no 'enterprise' section"]),
     "a comment": ("# later\n", ["1: the file is empty, or there is no 'enterprise' section"]),
-    "a list": ("- a\n", ["1: a declaration is a mapping with enterprise, include, sites"]),
-    "a text": ("hello\n", ["1: a declaration is a mapping with enterprise, include, sites"]),
+    "a list": ("- a\n", ["1: a declaration is a mapping with enterprise, directory, include, sites"]),
+    "a text": ("hello\n", ["1: a declaration is a mapping with enterprise, directory, include, sites"]),
     # YAML
     "alias bomb": (BOMB, ["14: its aliases unfold to more than a declaration can hold"]),
     "alias in itself": (f"{GOOD}queues: &q [*q]\n", ["8: an alias stands inside the value that it names"]),

@@ -53,7 +53,7 @@ def declared_queues(declared):
             f"mqenterprise is missing: pip install 'qmnode[enterprise]' on the controller ({MISSING})"
         )
     try:
-        declaration = load(Path(str(declared))).declaration
+        declaration = load(Path(str(declared)), for_directory=True).declaration
     except DeclarationError as error:
         raise AnsibleFilterError(str(error)) from error
     return [

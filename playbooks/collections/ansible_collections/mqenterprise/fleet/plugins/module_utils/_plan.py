@@ -21,7 +21,7 @@ def loaded(start):
         raise DeclarationError(
             [Problem(str(start), 0, "", "there is no such file or directory on the host of the task")]
         )
-    return load(start)
+    return load(start, for_directory=True)
 
 
 def told(plan):
