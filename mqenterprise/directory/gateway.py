@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import ConditionFailed, ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
-from mqenterprise.directory.names import child, name_of, normalized, parent_of, split_queue_name
+from mqenterprise.directory.names import child, escape_filter, name_of, normalized, parent_of, split_queue_name
 from mqenterprise.directory.new_descriptors import NewDescriptors
 from mqenterprise.directory.settings import ServerKind
 from qmnode.structures.guid import Guid, guid_to_text
@@ -88,19 +88,28 @@ class Writer:
         try:
             return self._connection.add(dn, classes, marked)
         except ObjectAlreadyExists:
+            if not takes and not companion:
+                raise
+            present = self._taken(dn, classes)
             if takes:
                 self.change(dn, attributes)
-            elif not companion:
-                raise
-            return self.read(dn, ("objectGUID",))
+            return present
 
     def ensure(self, dn: str, classes: Sequence[str]) -> None:
         """Create a container unless it exists, ours or not. A node may look at those that it may not create."""
         try:
-            self._connection.read(dn, ("1.1",))
+            self._taken(dn, classes)
         except ObjectNotFound:
-            with contextlib.suppress(ObjectAlreadyExists):
-                self._connection.add(dn, classes, {MARK: (self._mark,)})
+            self.create(dn, classes, {}, companion=True)
+
+    def _taken(self, dn: str, classes: Sequence[str], attributes: Iterable[str] = ()) -> Entry:
+        """Read an entry that is to be used. Raises ``ObjectAlreadyExists`` if it is of another class: not to be."""
+        entry = self.read(dn, ("objectClass", "objectGUID", *attributes))
+        kinds = [kind.decode("utf-8", "replace") for kind in entry.attributes.get("objectclass", ())]
+        if classes[-1].lower() not in map(str.lower, kinds):
+            sentence = f"{dn} has the class {' '.join(kinds[-1:])} instead of {classes[-1]}: delete or rename it"
+            raise ObjectAlreadyExists(sentence)
+        return entry
 
     def read(self, dn: str, attributes: Collection[str]) -> Entry:
         """Read an entry. Raises ``ObjectNotFound``."""
@@ -162,7 +171,7 @@ class FencedWriter(Writer):
         try:
             return self._connection.add(dn, classes, {**attributes, MARK: (self._mark,)})
         except ObjectAlreadyExists:
-            present = self.read(dn, ("objectGUID", *attributes))
+            present = self._taken(dn, classes, attributes)
             if not takes and not self.is_ours(present):
                 raise ConditionFailed(f"someone else made {dn}") from None
             self.change(dn, attributes, present)
@@ -170,8 +179,10 @@ class FencedWriter(Writer):
 
     def ensure(self, dn: str, classes: Sequence[str]) -> None:
         # Most do not exist, so a look first would only be one more round trip.
-        with contextlib.suppress(ObjectAlreadyExists):
+        try:
             self._connection.add(dn, classes, {MARK: (self._mark,)})
+        except ObjectAlreadyExists:
+            self._taken(dn, classes)
 
     def read(self, dn: str, attributes: Collection[str]) -> Entry:
         """Read an entry with its mark."""
@@ -274,15 +285,28 @@ class Gateway:
         """Keep a group beneath a site or the enterprise for each right, with those who have it or are refused it.
 
         OpenLDAP's access rules look them up (:mod:`mqenterprise.directory.slapd_configuration`). A right that nobody
-        has needs no group.
+        has needs no group. Rights are taken away first, and given last: once the first are written, no interruption
+        leaves more than is declared. A right with a new denial is nobody's until all groups are written.
         """
-        for name, members in holders.items():
-            group = child(name, dn)
-            values = {"member": tuple(member.encode() for member in members)}
-            if not members:
-                writer.discard(group)
+        filter = f"(&(objectClass=group)(|{''.join(f'(cn={escape_filter(name)})' for name in holders)}))"
+        found = self.connection.search(dn, filter, ("member",), Scope.LEVEL)
+        present = {name_of(group.dn): set(group.attributes.get("member", ())) for group in found}
+        wanted = {name: {member.encode() for member in members} for name, members in holders.items()}
+        left = {}
+        for name in wanted:
+            verb, _, right = name.partition(" ")
+            if verb == "allow":
+                denied = f"deny {right}"
+                is_kept = wanted[denied] <= present.get(denied, set())
+                left[name] = wanted[name] & present.get(name, set()) if is_kept else set()
+        for name, members in (*left.items(), *sorted(wanted.items(), reverse=True)):  # denials, then what is allowed
+            if members == present.get(name, set()):
+                continue
+            present[name] = members
+            if members:
+                writer.create(child(name, dn), ("top", "group"), {"member": tuple(sorted(members))}, takes=True)
             else:
-                writer.create(group, ("top", "group"), values, takes=True)
+                writer.discard(child(name, dn))
 
     def create_link(self, writer: Writer, sites: Iterable[Guid], attributes: Attributes) -> Entry:
         """Create a routing link between two sites."""

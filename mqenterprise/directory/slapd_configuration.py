@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.gateway import CREATED_MARK, MARK, SETTINGS
 from mqenterprise.directory.passwords import hashed
 from mqenterprise.directory.schema import openldap_ldif
 
@@ -66,15 +67,12 @@ QUEUE_ATTRIBUTES: Final = (
 """Properties of the public queues that it creates, changes and deletes."""
 
 # Users that an access list allows write these. Only administrators change the list itself.
-_NEW: Final = ("entry", "cn", "objectClass", "objectGUID", "adminDescription")
+_ADDED: Final = "=arscxd"
+"""Access that reads and adds, and neither replaces nor deletes."""
+_MACHINE: Final = "[a-z0-9._-]+"
+"""A machine's name in the access rules, without what a URL or a set would read as its own."""
+_NEW: Final = ("entry", "cn", "objectClass", "objectGUID")
 SITE_ATTRIBUTES: Final = ("mSMQSiteForeign", "mSMQInterval1", "mSMQInterval2", "mSMQNt4Stub")
-SETTINGS_ATTRIBUTES: Final = (
-    "mSMQQMID",
-    "mSMQServices",
-    "mSMQRoutingService",
-    "mSMQDsService",
-    "mSMQDependentClientService",
-)
 ENTERPRISE_ATTRIBUTES: Final = ("mSMQNameStyle", "mSMQLongLived", "mSMQCSPName", "mSMQVersion")
 LINK_ATTRIBUTES: Final = ("mSMQSite1", "mSMQSite2", "mSMQCost", "mSMQSiteGates", "description")
 
@@ -294,12 +292,14 @@ def rights_groups(creates: str) -> tuple[str, ...]:
     return tuple(f"{verb} {right}" for right in (creates, "set_properties") for verb in ("allow", "deny"))
 
 
-def _holders(right: str, level: str, of: str = "$1", style: str = "set.expand") -> str:
+def _holders(right: str, level: str, of: str = "$1", style: str = "set.expand", *, who: str = "") -> str:
     """The clauses for those who are refused a right, and for those who have it. Groups may be members of the groups.
 
-    The container of all users stands for everybody in it.
+    The container of all users stands for everybody in it. ``who`` is one more condition.
     """
-    found = {verb: f'by {style}="[cn={verb} {right},{of}]/member* & (user | user/-1)"' for verb in ("deny", "allow")}
+    found = {
+        verb: f'by {who}{style}="[cn={verb} {right},{of}]/member* & (user | user/-1)"' for verb in ("deny", "allow")
+    }
     return f"{found['deny']} read {found['allow']} {level}"
 
 
@@ -308,24 +308,44 @@ def _listed_rules(root: str, administrators: str, others: str) -> tuple[str, ...
 
     Everyone known reads all objects, and administrators may do everything, whatever a list says. The right to delete a
     site, and those to its list and owner, are not enforced for others: only administrators have them.
+
+    A right to create lets its holder add whole entries, and no value to an entry that exists. Links are named as in
+    MS-MQDSSM 3.1.6.1.4.2, so that none takes the place of a group by which these rules decide. Settings repeat the
+    queue manager of the server's name, or the defaults (3.1.6.1.1.3).
     """
     site = f"(cn=[^,]+,cn=sites,cn=configuration,{re.escape(root.lower())})$"
     enterprise = f"cn=MsmqServices,cn=Services,cn=Configuration,{root}"
-    added = "=arscxd"
-    machine = f"{administrators} {_holders('create_machine', added)} {others}"
-    link = f"{administrators} {_holders('create_routing_link', added, enterprise, 'set')} {others}"
-    changed = _holders("set_properties", "write", enterprise, "set")
+    # Compared first, as it needs no search, for all who only read.
+    creator = "dnattr=creatorsName "
+    exists = f'by {creator}set.expand="[ldap:///$0?objectClass?base?(objectClass=*)]/objectClass" read'
+
+    def beneath(right: str, of: str = "$1", style: str = "set.expand") -> str:
+        return f"{administrators} {_holders(right, _ADDED, of, style)} {others}"
+
+    def new(right: str, of: str, style: str = "set.expand") -> str:
+        return f"{administrators} {exists} {_holders(right, _ADDED, of, style, who=creator)} {others}"
+
+    machine, link = new("create_machine", "$2"), new("create_routing_link", enterprise, "set")
+    server = f'dn.regex="^cn=({_MACHINE}),cn=servers,{site}" filter="(objectClass=server)"'
+    settings = f'dn.regex="^cn=msmq settings,cn=({_MACHINE}),cn=servers,{site}" filter="(objectClass=mSMQSettings)"'
+    manager = f"[cn=msmq,cn=$1,cn=computers,{root}]"
     return (
         f'to dn.regex="^{site}" attrs={",".join(SITE_ATTRIBUTES)}'
         f" {administrators} {_holders('set_properties', 'write')} {others}",
-        f'to dn.regex="^cn=servers,{site}" attrs=children {machine}',
-        f'to dn.regex="^cn=[^,]+,cn=servers,{site}" filter="(objectClass=server)"'
-        f" attrs=children,{','.join(_NEW)} {machine}",
-        f'to dn.regex="^cn=msmq settings,cn=[^,]+,cn=servers,{site}" filter="(objectClass=mSMQSettings)"'
-        f" attrs={','.join((*_NEW, *SETTINGS_ATTRIBUTES))} {machine}",
-        f'to dn.exact="{enterprise}" attrs={",".join(ENTERPRISE_ATTRIBUTES)} {administrators} {changed} {others}',
-        f'to dn.exact="{enterprise}" attrs=children {link}',
-        f'to dn.onelevel="{enterprise}" filter="(objectClass=mSMQSiteLink)"'
+        f'to dn.regex="^cn=servers,{site}" attrs=children {beneath("create_machine")}',
+        f"to {server} attrs=children {beneath('create_machine', '$2')}",
+        f"to {server} attrs={','.join(_NEW)} {machine}",
+        f'to {server} attrs={MARK} val.exact="{CREATED_MARK.decode()}" {machine}',
+        *(
+            f'to {settings} attrs={name} {administrators} by {creator}set.expand="this/{name} &'
+            f' ({f"[{default.decode()}] | " if default else ""}{manager}/{repeated})" break {others}'
+            for name, (repeated, default) in SETTINGS.items()
+        ),
+        f"to {settings} attrs={','.join((*_NEW, *SETTINGS))} {machine}",
+        f'to dn.exact="{enterprise}" attrs={",".join(ENTERPRISE_ATTRIBUTES)}'
+        f" {administrators} {_holders('set_properties', 'write', enterprise, 'set')} {others}",
+        f'to dn.exact="{enterprise}" attrs=children {beneath("create_routing_link", enterprise, "set")}',
+        f'to dn.regex="^cn=[0-9a-f]{{64}},{re.escape(enterprise.lower())}$" filter="(objectClass=mSMQSiteLink)"'
         f" attrs={','.join((*_NEW, *LINK_ATTRIBUTES))} {link}",
     )
 
@@ -342,7 +362,7 @@ def access_rules(root: str) -> tuple[str, ...]:
     computer = f"(cn=[^,]+,cn=computers,{re.escape(root.lower())})$"
     queue = f'to dn.regex="^cn=[^,]+,cn=msmq,{computer}" filter="(objectClass=mSMQQueue)"'
     # Given once, when the queue is created: neither replaced nor deleted by the node.
-    once = f"{administrators} {node} =arscxd {others}"
+    once = f"{administrators} {node} {_ADDED} {others}"
     return (
         f'to dn.regex="^{computer}" attrs=userPassword {administrators} by anonymous auth by * none',
         f"to attrs=userPassword {administrators} by self =xw by anonymous auth by * none",

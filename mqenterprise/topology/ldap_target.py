@@ -168,11 +168,14 @@ class LdapTarget:
             if name in step.after and value.decode(entry) not in (step.before.get(name), step.after[name]):
                 what = step.name[0] if kind is Kind.MACHINE else dn
                 raise MovedOn(f"{name} of {what} is {value.decode(entry)!r} now")
-        writer.change(dn, attributes, entry)
         self._keep_rights(dn, kind, step.after, writer)
+        writer.change(dn, attributes, entry)
 
     def _keep_rights(self, dn: str, kind: Kind, values: Values, writer: FencedWriter) -> None:
-        """Keep the groups by which OpenLDAP enforces the access list of a site or of the enterprise."""
+        """Keep the groups by which OpenLDAP enforces the access list of a site or of the enterprise, if there is one.
+
+        They come before the list itself, so that a plan shows a difference until all are written.
+        """
         lines = values.get("access")
         if kind in RIGHTS_GROUPS and isinstance(lines, tuple) and not self._connection.dialect.gives_guid:
             self._gateway.keep_rights(writer, dn, self._trustees.holders(lines, kind))
@@ -184,12 +187,16 @@ class LdapTarget:
         attributes = self._attributes(kind, step.after)
         match kind:
             case Kind.ENTERPRISE:
-                writer.change(self._connection.dialect.contexts.enterprise, attributes)
-                self._keep_rights(self._connection.dialect.contexts.enterprise, kind, step.after, writer)
+                enterprise = self._connection.dialect.contexts.enterprise
+                self._keep_rights(enterprise, kind, step.after, writer)
+                writer.change(enterprise, attributes)
                 return
             case Kind.SITE:
+                late = {} if self._connection.dialect.gives_guid else {SECURITY: attributes.pop(SECURITY, ())}
                 entry = self._gateway.create_site(writer, name[0], attributes)
-                self._keep_rights(entry.dn, kind, step.after, writer)
+                if late.get(SECURITY):
+                    self._keep_rights(entry.dn, kind, step.after, writer)
+                    writer.change(entry.dn, late)
             case Kind.ROUTING_LINK:
                 places = [self._site(site) for site in name]
                 attributes |= {"mSMQSite1": (places[0].dn.encode(),), "mSMQSite2": (places[1].dn.encode(),)}

@@ -46,11 +46,15 @@ class Users:
         """Those of the two whom the server lets do something."""
         return [name for name in (ANNE, BOB) if self._may(name, work)]
 
-    def _may(self, name: str, work: Callable[[LdapConnection], None]) -> bool:
+    def opened(self, name: str) -> EnterpriseDirectory:
+        """The directory as one of the two sees it."""
         values: dict[str, Any] = self.settings.model_dump(exclude={"password", "password_file"})
         user = child(name, self.administrator.connection.dialect.contexts.users)
         own = {"user": user, "password": _SECRET, "bind": BindMethod.SIMPLE}
-        with EnterpriseDirectory(DirectorySettings.model_validate(values | own)) as directory:
+        return EnterpriseDirectory(DirectorySettings.model_validate(values | own))
+
+    def _may(self, name: str, work: Callable[[LdapConnection], None]) -> bool:
+        with self.opened(name) as directory:
             try:
                 work(directory.connection)
             except AccessRefused:
@@ -78,13 +82,24 @@ class Users:
 
     def links(self, one: str, other: str) -> list[str]:
         """Who may create a routing link between two sites."""
-        contexts = self.administrator.connection.dialect.contexts
+        dn, values = self.link(one, other)
+        return self.able(lambda own: self._made(own, dn, ("top", "mSMQSiteLink"), values))
+
+    def link(self, one: str, other: str) -> tuple[str, dict[str, tuple[bytes, ...]]]:
+        """The routing link between two sites: its distinguished name, and its values."""
         ends = [self.administrator.sites.find(name) for name in (one, other)]
         name = "".join(guid_to_text(end.identifier).replace("-", "") for end in ends if end and end.identifier)
-        values = {
-            "mSMQSite1": (self.site(one).encode(),), "mSMQSite2": (self.site(other).encode(),), "mSMQCost": (b"7",),
-        }  # fmt: skip
-        return self.able(lambda own: self._made(own, child(name, contexts.enterprise), ("top", "mSMQSiteLink"), values))
+        sites = {"mSMQSite1": (self.site(one).encode(),), "mSMQSite2": (self.site(other).encode(),)}
+        enterprise = self.administrator.connection.dialect.contexts.enterprise
+        return child(name, enterprise), {**sites, "mSMQCost": (b"7",)}
+
+    def makes(self, dn: str, kind: str, values: dict[str, tuple[bytes, ...]]) -> list[str]:
+        """Who may create an entry, which is deleted again."""
+        return self.able(lambda own: self._made(own, dn, ("top", kind), values))
+
+    def adds(self, dn: str, attribute: str, value: bytes) -> list[str]:
+        """Who may add a value to an entry."""
+        return self.able(lambda own: own.modify(dn, [Change(ChangeKind.ADD, attribute, (value,))]))
 
     def takes_a_list(self, dn: str) -> list[str]:
         """Who may give themselves rights, by any way that the server offers."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.gateway import SECURITY
+from mqenterprise.directory.errors import AccessRefused, DirectoryError
+from mqenterprise.directory.gateway import CREATED_MARK, SECURITY, FencedWriter
+from mqenterprise.directory.names import child, parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.settings import ServerKind
+from mqenterprise.topology.apply import ApplyError
 from mqenterprise.topology.check import load
 from mqenterprise.topology.export import export
 from mqenterprise.topology.ldap_target import LdapTarget
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from tests.lab.servers import DirectoryServer
 
 pytestmark = [pytest.mark.servers]
+OPENLDAP = pytest.mark.parametrize("directory_server", [ServerKind.OPENLDAP], indirect=True, ids=["slapd"])
 
 SEEN = [{"to": "Everyone", "allow": ["get_properties", "get_permissions"]}]
 """What nodes need, and no right to change anything."""
@@ -112,6 +120,142 @@ def test_nobody_gives_himself_rights(lists: Bench) -> None:
     )
     for dn in (lists.users.site("acl-listed"), lists.directory.connection.dialect.contexts.enterprise):
         assert lists.users.takes_a_list(dn) == []
+
+
+CREATES = [{"to": BOB, "allow": ["create_routing_link"]}]
+EVERYONE_CREATES = {"to": "Everyone", "allow": ["get_properties", "get_permissions", "create_routing_link"]}
+REGISTERS = [{"to": BOB, "allow": ["create_machine"]}]
+
+
+def test_who_may_create_changes_nothing_that_exists(lists: Bench) -> None:
+    users, connection = lists.users, lists.directory.connection
+    lists.apply(site=REGISTERS, enterprise=[*SEEN, *CREATES])
+    server = child("acl-server", child("Servers", users.site("acl-listed")))
+    settings = child("MSMQ Settings", server)
+    link, ends = users.link("acl-listed", "acl-other")
+    connection.add(server, ("top", "server"), {})
+    connection.add(settings, ("top", "mSMQSettings"), {"mSMQQMID": (bytes(16),)})
+    connection.add(link, ("top", "mSMQSiteLink"), ends)
+    try:
+        assert users.adds(link, "mSMQSiteGates", server.encode()) == []
+        assert users.adds(link, "description", b"mine") == []
+        assert users.adds(server, "adminDescription", CREATED_MARK) == []
+        assert users.adds(settings, "mSMQServices", b"0") == []
+        assert users.adds(settings, "mSMQDsService", b"TRUE") == []
+    finally:
+        for dn in (link, settings, server):
+            connection.delete(dn)
+
+
+@OPENLDAP
+def test_the_creator_of_a_link_adds_nothing_to_it_later(lists: Bench) -> None:
+    lists.apply(enterprise=[*SEEN, *CREATES])
+    link, ends = lists.users.link("acl-listed", "acl-other")
+    with lists.users.opened(BOB) as own:
+        own.connection.add(link, ("top", "mSMQSiteLink"), {**ends, "mSMQSiteGates": (link.encode(),)})
+        gate = lists.users.site("acl-listed").encode()
+        for attribute, value in (("mSMQSiteGates", gate), ("cn", b"another"), ("description", b"mine")):
+            with pytest.raises(AccessRefused):
+                own.connection.modify(link, [Change(ChangeKind.ADD, attribute, (value,))])
+    lists.directory.connection.delete(link)
+
+
+@OPENLDAP
+def test_no_link_has_the_name_of_a_group_of_rights_or_the_mark_of_an_apply(lists: Bench) -> None:
+    lists.apply(enterprise=[*SEEN, *CREATES])
+    link, ends = lists.users.link("acl-listed", "acl-other")
+    enterprise = lists.directory.connection.dialect.contexts.enterprise
+    for name in ("deny create_routing_link", "deny set_properties", "allow set_properties", "notes"):
+        assert lists.users.makes(child(name, enterprise), "mSMQSiteLink", ends) == [], name
+    assert lists.users.makes(link, "mSMQSiteLink", {**ends, "adminDescription": (b"mequenterprise 9" * 2,)}) == []
+    assert lists.users.makes(link, "mSMQSiteLink", ends) == [BOB]
+
+
+@OPENLDAP
+def test_who_may_create_machines_makes_no_routing_server(lists: Bench) -> None:
+    lists.apply(site=REGISTERS)
+    users, connection = lists.users, lists.directory.connection
+    servers, computers = child("Servers", users.site("acl-listed")), connection.dialect.contexts.computers
+    computer, server = child("acl-machine", computers), child("acl-machine", servers)
+    settings = child("MSMQ Settings", server)
+    connection.add(computer, ("top", "computer"), {})
+    routes = {"mSMQRoutingServices": (b"TRUE",), "mSMQServiceType": (b"1",)}
+    manager = connection.add(child("msmq", computer), ("top", "mSMQConfiguration"), routes)
+    connection.add(server, ("top", "server"), {})
+    try:
+        (mine,) = manager.attributes["objectguid"]
+        repeated = {
+            "mSMQQMID": (mine,), "mSMQServices": (b"1",), "mSMQRoutingService": (b"TRUE",), "mSMQDsService": (b"FALSE",)
+        }  # fmt: skip
+        assert users.makes(settings, "mSMQSettings", repeated) == [BOB]
+        for false in (
+            {"mSMQQMID": (bytes(16),)},
+            {"mSMQServices": (b"3",)},
+            {"mSMQDsService": (b"TRUE",)},
+            {"mSMQDependentClientService": (b"TRUE",)},
+        ):
+            assert users.makes(settings, "mSMQSettings", {**repeated, **false}) == [], false
+        connection.modify(child("msmq", computer), [Change(ChangeKind.REPLACE, "mSMQRoutingServices", (b"FALSE",))])
+        assert users.makes(settings, "mSMQSettings", repeated) == []
+        elsewhere = child("MSMQ Settings", child("acl-nobody", servers))
+        connection.add(parent_of(elsewhere), ("top", "server"), {})
+        assert users.makes(elsewhere, "mSMQSettings", {"mSMQQMID": (mine,)}) == []
+        connection.delete(parent_of(elsewhere))
+    finally:
+        for dn in (server, child("msmq", computer), computer):
+            connection.delete(dn)
+
+
+@OPENLDAP
+def test_an_apply_takes_over_no_entry_of_another_class(lists: Bench) -> None:
+    lists.apply(enterprise=[*SEEN, *CREATES])
+    _, ends = lists.users.link("acl-listed", "acl-other")
+    connection = lists.directory.connection
+    planted = child("deny create_routing_link", connection.dialect.contexts.enterprise)
+    connection.add(planted, ("top", "mSMQSiteLink"), ends)
+    denied = [EVERYONE_CREATES, {"to": BOB, "deny": ["create_routing_link"]}]
+    try:
+        with pytest.raises(
+            ApplyError, match=rf"{re.escape(planted)} has the class mSMQSiteLink instead of group: delete"
+        ):
+            lists.apply(enterprise=denied)
+        assert lists.users.links("acl-listed", "acl-other") == []
+    finally:
+        connection.delete(planted)
+    lists.apply(enterprise=denied)
+    assert lists.users.links("acl-listed", "acl-other") == [ANNE]
+
+
+@OPENLDAP
+def test_an_apply_that_fails_half_way_gives_nobody_more_than_is_declared(
+    lists: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [*SEEN, *({"to": name, "allow": ["create_routing_link"]} for name in (ANNE, BOB))]
+    one = [EVERYONE_CREATES, {"to": BOB, "deny": ["create_routing_link"]}]
+    seen = []
+    for written in (1, 2, 3):  # with none, all is as before
+        lists.apply(enterprise=both)
+        writes = count()
+        with monkeypatch.context() as patched:
+            for name in ("create", "discard"):
+                patched.setattr(FencedWriter, name, _until(writes, written, getattr(FencedWriter, name)))
+            with suppress(ApplyError):
+                lists.apply(enterprise=one)
+        seen.append(lists.users.links("acl-listed", "acl-other"))
+        lists.apply(enterprise=one)
+        assert lists.users.links("acl-listed", "acl-other") == [ANNE]
+    assert seen == [[], [], [ANNE]]
+
+
+def _until(writes: Iterator[int], limit: int, write: Any) -> Any:
+    """The same write, which fails once so many were made."""
+
+    def limited(*given: Any, **named: Any) -> Any:
+        if next(writes) >= limit:
+            raise DirectoryError("the directory stops here")
+        return write(*given, **named)
+
+    return limited
 
 
 def test_lists_are_exported_as_they_were_declared(lists: Bench) -> None:
