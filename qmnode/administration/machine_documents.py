@@ -8,11 +8,14 @@ Applying a document again changes nothing, so it may be stopped and run again at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.administration.access_control import TRUSTEES, check_denied, owner_of, trustee
+from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.objects.rows import QUOTA, Changes, Door, Property
@@ -23,7 +26,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.names import PathName, QueueNameError
 from qmnode.structures.security_descriptor import AccessEntry, AceType, SecurityDescriptor, allow, deny
-from qmnode.structures.text import nearest
+from qmnode.structures.sid import UNIX_USERS
+from qmnode.structures.text import nearest, printable
 
 if TYPE_CHECKING:
     from qmnode.model.queue import Queue
@@ -36,21 +40,52 @@ PROPERTIES: Final[Mapping[str, Property]] = {
 }
 """The properties of a private queue that a document may have."""
 MOST_QUEUES: Final = 20_000
+MOST_ENTRIES: Final = 800
+"""Entries of one access list, and rights in one entry."""
 _KEYS: Final = ("name", *PROPERTIES, "access", "owner")
 _ENTRY_KEYS: Final = ("to", "allow", "deny")
-_IN_ONE_TURN: Final = 50
-"""Queues that are compared before others may go on."""
+_NAMELESS: Final = re.compile(r"0x[0-9a-f]{1,8}", re.IGNORECASE | re.ASCII)
+"""Rights without a name, as the document of a node shows them."""
+_SHOWN: Final = 80
+"""Characters of a wrong value in a complaint."""
+_SENTENCE: Final = 400
+"""Characters of a complaint."""
+_LISTS_KEPT: Final = 1_024
+"""Security descriptors whose access lists are remembered: many queues have the same."""
 Access = tuple[tuple["Sid", bool, int], ...]
 """The entries of an access list: whose, whether they deny, and the rights. Denials come first."""
 
 
 class DocumentFault(MessageQueuingError):
-    """A mistake in a document; ``place`` leads to it, such as ``("queues", 3, "quota")``."""
+    """A mistake in a document; ``place`` leads to it, such as ``("queues", 3, "quota")``.
+
+    Its texts fit on one line of a terminal, whatever the document has.
+    """
 
     def __init__(self, place: tuple[str | int, ...], sentence: str) -> None:
-        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
-        super().__init__(ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"{where or 'the document'}: {sentence}")
-        self.place, self.sentence_alone = place, sentence
+        steps = (f"[{step}]" if isinstance(step, int) else f".{_cut(step, _SHOWN)}" for step in place)
+        self.where = "".join(steps).removeprefix(".") or "the document"
+        self.place, self.sentence_alone = place, _cut(sentence, _SENTENCE)
+        super().__init__(ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"{self.where}: {self.sentence_alone}")
+
+
+def _cut(text: str, most: int) -> str:
+    return printable(text if len(text) <= most else f"{text[:most]}...")
+
+
+def _shown(value: object) -> str:
+    """A value of a document in a few characters. Those of lists and mappings may be without end."""
+    match value:
+        case str():
+            return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+        case int() if value.bit_length() > 4 * _SHOWN:
+            return "a very large number"
+        case Mapping():
+            return "a mapping"
+        case Sequence() | set():
+            return "a list"
+        case _:
+            return f"{value!r:.80}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +101,11 @@ class WantedQueue:
 
 def read_document(plain: object) -> list[WantedQueue]:
     """The queues of a document. Raises :class:`DocumentFault` for the first mistake."""
+    return list(read_queues(plain))
+
+
+def read_queues(plain: object) -> Iterator[WantedQueue]:
+    """The queues of a document one by one, as :func:`read_document`: a node serves others between them."""
     if not isinstance(plain, Mapping):
         raise DocumentFault((), "expected names with values, such as queues: [{name: orders}]")
     for key in plain:
@@ -76,22 +116,21 @@ def read_document(plain: object) -> list[WantedQueue]:
     if len(listed) > MOST_QUEUES:
         raise DocumentFault(("queues",), f"at most {MOST_QUEUES}, and these are {len(listed)}")
     found: dict[str, int] = {}
-    wanted = []
     for number, one in enumerate(listed):
         queue = _queue(("queues", number), one)
         first = found.setdefault(queue.name.upper(), number)
         if first != number:
             raise DocumentFault(("queues", number, "name"), f"{queue.name!r} is there already, as queues[{first}]")
-        wanted.append(queue)
-    return wanted
+        yield queue
 
 
-def _check_key(place: tuple[str | int, ...], key: object, known: Sequence[str]) -> None:
-    if key in known:
+def _check_key(place: tuple[str | int, ...], key: object, known: Iterable[str]) -> None:
+    if isinstance(key, str) and key in known:
         return
-    near = nearest(str(key), known)
+    text = key if isinstance(key, str) else _shown(key)
+    near = nearest(text[:_SHOWN], known)
     hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}"
-    raise DocumentFault((*place, str(key)), f"unknown: {hint}")
+    raise DocumentFault((*place, text), f"unknown: {hint}")
 
 
 def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
@@ -120,17 +159,19 @@ def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
 
 def _name(place: tuple[str | int, ...], name: object) -> str:
     if not isinstance(name, str):
-        raise DocumentFault(place, f"{name!r:.80} is no text")
+        raise DocumentFault(place, f"{_shown(name)} is no text")
     if name.lower().startswith(("private$\\", ".\\private$\\")):
-        raise DocumentFault(place, f"all are private queues: write {name.rpartition(chr(92))[2]!r}")
+        raise DocumentFault(place, f"all are private queues: write {_shown(name.rpartition(chr(92))[2])}")
     if ";" in name:
-        raise DocumentFault(place, f"{name!r} has a subqueue, which comes with its first message: name the queue alone")
+        raise DocumentFault(
+            place, f"{_shown(name)} has a subqueue, which comes with its first message: name the queue alone"
+        )
     try:
         path = PathName.parse(f".\\private$\\{name}")
     except QueueNameError as error:
         raise DocumentFault(place, error.sentence) from None
     if path.queue != name:
-        raise DocumentFault(place, f"{name!r} is no name of a queue")
+        raise DocumentFault(place, f"{_shown(name)} is no name of a queue")
     return name
 
 
@@ -142,15 +183,16 @@ def _value(place: tuple[str | int, ...], row: Property, written: object) -> Any:
         elif form.nullable and isinstance(written, str) and written.lower() == "none":
             written = None
         expected = (form.type,) if not form.nullable else (form.type, type(None))
-        if not isinstance(written, expected) or (form.type is int and isinstance(written, bool)):
+        is_strange = isinstance(written, int) and form.type is int and (isinstance(written, bool) or written > 2**64)
+        if not isinstance(written, expected) or is_strange:
             raise ValueError(f"expected {_words(row)}")
         if form.choices and written not in form.choices:
-            near = nearest(str(written), form.choices)
+            near = nearest(str(written)[:_SHOWN], form.choices)
             raise ValueError(f"did you mean {near}?" if near else f"expected one of {', '.join(form.choices)}")
         value = form.read(written)
     except (ValueError, KeyError) as error:
-        sentence = str(error)
-        raise DocumentFault(place, sentence if repr(written) in sentence else f"{written!r:.80}: {sentence}") from None
+        sentence, shown = str(error), _shown(written)
+        raise DocumentFault(place, sentence if shown in sentence else f"{shown}: {sentence}") from None
     fault = row.fault(value, public=False)
     if fault:
         raise DocumentFault(place, fault.partition("=")[2])
@@ -163,7 +205,7 @@ def _words(row: Property) -> str:
 
 def _account(place: tuple[str | int, ...], who: object, *, owner: bool = False) -> Sid:
     if not isinstance(who, str) or not who:
-        raise DocumentFault(place, f"{who!r:.80} names nobody: write user:alice, group:ops, everyone or S-1-5-21-...")
+        raise DocumentFault(place, f"{_shown(who)} names nobody: write user:alice, group:ops, everyone or S-1-5-21-...")
     try:
         return owner_of(who) if owner else trustee(who)
     except MessageQueuingError as error:
@@ -173,6 +215,8 @@ def _account(place: tuple[str | int, ...], who: object, *, owner: bool = False) 
 def _access(place: tuple[str | int, ...], entries: object) -> Access:
     if isinstance(entries, str) or not isinstance(entries, Sequence):
         raise DocumentFault(place, "expected a list of entries, such as {to: everyone, allow: [send]}")
+    if len(entries) > MOST_ENTRIES:
+        raise DocumentFault(place, f"at most {MOST_ENTRIES} entries, and these are {len(entries)}")
     masks: dict[tuple[Sid, bool], int] = {}
     for number, entry in enumerate(entries):
         where = (*place, number)
@@ -185,11 +229,19 @@ def _access(place: tuple[str | int, ...], entries: object) -> Access:
             rights = entry.get(verb) or ()
             if isinstance(rights, str) or not isinstance(rights, Sequence):
                 raise DocumentFault((*where, verb), "expected a list of rights")
+            if len(rights) > MOST_ENTRIES:
+                raise DocumentFault((*where, verb), f"at most {MOST_ENTRIES} rights, and these are {len(rights)}")
             for right in rights:
-                _check_key((*where, verb), right, tuple(QUEUE_RIGHTS))
                 key = who, verb == "deny"
-                masks[key] = masks.get(key, 0) | int(QUEUE_RIGHTS[right])
+                masks[key] = masks.get(key, 0) | _right((*where, verb), right)
     return _ordered((who, denied, mask) for (who, denied), mask in masks.items())
+
+
+def _right(place: tuple[str | int, ...], right: object) -> int:
+    if isinstance(right, str) and _NAMELESS.fullmatch(right):
+        return int(right, 16)
+    _check_key(place, right, QUEUE_RIGHTS)
+    return int(QUEUE_RIGHTS[str(right)])
 
 
 def _ordered(entries: Iterable[tuple[Sid, bool, int]]) -> Access:
@@ -199,6 +251,7 @@ def _ordered(entries: Iterable[tuple[Sid, bool, int]]) -> Access:
 # Queues as they are
 
 
+@lru_cache(_LISTS_KEPT)
 def _present_access(security: bytes) -> Access | None:
     """The list of a descriptor; None where there is none, or one that has entries of other kinds."""
     try:
@@ -261,6 +314,9 @@ class _Step:
     reason: str = ""
     """Why a queue is kept."""
     messages: int = 0
+    wanted: WantedQueue | None = None
+    queue: Queue | None = field(default=None, repr=False)
+    """The queue that is changed or deleted: another of its name, made since, is not."""
 
     def plain(self) -> dict[str, Any]:
         changes = {name: {"from": before, "to": after} for name, (before, after) in self.changes.items()}
@@ -284,25 +340,33 @@ class MachineDocuments:
         self, plain: object, *, prune: bool, with_messages: bool, dry_run: bool, caller: object
     ) -> dict[str, Any]:
         """Make a document true, or say what that would change. Nothing is begun if something in it is wrong."""
-        wanted = read_document(plain)
+        pace, wanted = Pace(), []
+        for one in read_queues(plain):
+            wanted.append(one)
+            await pace.rest()
         if prune and (not isinstance(plain, Mapping) or plain.get("queues") is None):
             raise DocumentFault((), "it has no queues, and prune would delete all: write queues: [] if that is meant")
         async with self._lock:
-            steps = await self._plan(wanted, prune=prune, with_messages=with_messages)
+            names: dict[str, str | None] = {}
+            steps = await self._plan(wanted, names, prune=prune, with_messages=with_messages)
+            unchanged = len(wanted) - sum(step.wanted is not None for step in steps)
             if not dry_run:
-                steps = [await self._do(step, caller, with_messages=with_messages) for step in steps]
-        unchanged = len(wanted) - sum(step.action in ("create", "change") for step in steps)
-        return {"steps": [step.plain() for step in steps], "unchanged": unchanged, "dry_run": dry_run}
+                steps = await self._do_all(steps, names, caller, with_messages=with_messages)
+        shown = []
+        for step in steps:
+            shown.append(step.plain())
+            await pace.rest()
+        return {"steps": shown, "unchanged": unchanged, "dry_run": dry_run}
 
     async def show(self, *, everything: bool) -> dict[str, Any]:
         """The document of the private queues that documents made, or of all."""
-        queues = []
-        chosen = [queue for queue in self._private_queues() if everything or queue.declared]
+        pace, queues = Pace(), []
+        present = await self._private_queues()
+        chosen = [queue for _, queue in sorted(present.items()) if everything or queue.declared]
         names = await self._names([], chosen)
-        for number, queue in enumerate(chosen):
-            if number % _IN_ONE_TURN == 0:
-                await asyncio.sleep(0)
+        for queue in chosen:
             queues.append(self._shown(queue, names))
+            await pace.rest()
         return {"queues": queues}
 
     def _shown(self, queue: Queue, names: Mapping[str, str | None]) -> dict[str, Any]:
@@ -314,39 +378,53 @@ class MachineDocuments:
         access = _shown_access(_present_access(queue.security), names)
         return shown if access is None else shown | {"access": access}
 
-    async def _names(self, wanted: Sequence[WantedQueue], present: Iterable[Queue]) -> dict[str, str | None]:
-        """The names of all accounts in access lists."""
-        lists = [*(one.access for one in wanted), *(_present_access(queue.security) for queue in present)]
-        accounts = {str(who) for access in lists for who, _, _ in access or ()}
-        accounts |= {str(one.owner) for one in wanted if one.owner is not None}
-        return await self._manager.account_names(sorted(accounts)) if accounts else {}
+    async def _names(self, wanted: Sequence[WantedQueue], present: Sequence[Queue]) -> dict[str, str | None]:
+        """The names of the accounts of this machine in access lists: no others have a name that a document may use."""
+        accounts: set[Sid] = set()
+        pace = Pace()
+        for one in wanted:
+            accounts.update(who for who, _, _ in one.access or ())
+            if one.owner is not None:
+                accounts.add(one.owner)
+            await pace.rest()
+        for queue in present:
+            accounts.update(who for who, _, _ in _present_access(queue.security) or ())
+            await pace.rest()
+        own = sorted(str(who) for who in accounts if who.authority == UNIX_USERS.authority)
+        return await self._manager.account_names(own) if own else {}
 
-    def _private_queues(self) -> list[Queue]:
-        found = self._manager.queue_collection.values()
-        private = [one for one in found if one.queue_type is QueueType.PRIVATE and one.parent is None]
-        return sorted(private, key=lambda queue: queue.pathname.upper())
+    async def _private_queues(self) -> dict[str, Queue]:
+        """The private queues by their names in upper case."""
+        found: dict[str, Queue] = {}
+        pace = Pace()
+        for queue in list(self._manager.queue_collection.values()):
+            if queue.queue_type is QueueType.PRIVATE and queue.parent is None:
+                found[_own_name(queue).upper()] = queue
+            await pace.rest()
+        return found
 
-    async def _plan(self, wanted: list[WantedQueue], *, prune: bool, with_messages: bool) -> list[_Step]:
-        present = {_own_name(queue).upper(): queue for queue in self._private_queues()}
-        named = {one.name.upper() for one in wanted}
-        names = await self._names(wanted, (queue for name, queue in present.items() if name in named))
-        steps = []
-        for number, one in enumerate(wanted):
-            if number % _IN_ONE_TURN == 0:
-                await asyncio.sleep(0)
-            for who, denied, _ in one.access or ():
-                if denied:
-                    await check_denied(self._manager, str(who), who)
+    async def _plan(
+        self, wanted: list[WantedQueue], names: dict[str, str | None], *, prune: bool, with_messages: bool
+    ) -> list[_Step]:
+        present = await self._private_queues()
+        named = [queue for one in wanted if (queue := present.get(one.name.upper())) is not None]
+        names |= await self._names(wanted, named)
+        steps: list[_Step] = []
+        denied: set[Sid] = set()
+        pace = Pace()
+        for one in wanted:
+            for who in {who for who, denies, _ in one.access or () if denies} - denied:
+                await check_denied(self._manager, str(who), who)
+                denied.add(who)
             queue = present.pop(one.name.upper(), None)
             step = self._created(one, names) if queue is None else self._changed(one, queue, names)
             if step is not None:
                 steps.append(step)
-        if not prune:
-            return steps
-        for queue in present.values():
-            if not queue.declared:
-                continue
-            steps.append(_deletion(queue, with_messages=with_messages))
+            await pace.rest()
+        for _, queue in sorted(present.items()) if prune else ():
+            if queue.declared:
+                steps.append(_deletion(queue, with_messages=with_messages))
+            await pace.rest()
         return steps
 
     def _created(self, one: WantedQueue, names: Mapping[str, str | None]) -> _Step:
@@ -362,7 +440,7 @@ class MachineDocuments:
             changes["access"] = (None, _shown_access(one.access, names))
         if one.owner is not None:
             changes["owner"] = (None, _shown_account(one.owner, names))
-        return _Step("create", one.name, changes, settings)
+        return _Step("create", one.name, changes, settings, wanted=one)
 
     def _changed(self, one: WantedQueue, queue: Queue, names: Mapping[str, str | None]) -> _Step | None:
         changes: dict[str, tuple[Any, Any]] = {}
@@ -388,23 +466,60 @@ class MachineDocuments:
             changes["owner"] = None if owner is None else str(owner), _shown_account(one.owner, names)
         if "access" in changes or "owner" in changes:
             settings["security"] = _security(one, security)
-        return _Step("change", one.name, changes, settings) if changes else None
+        return _Step("change", one.name, changes, settings, wanted=one, queue=queue) if changes else None
 
-    async def _do(self, step: _Step, caller: object, *, with_messages: bool) -> _Step:
-        """Take a step, and return what was done: a queue to delete may have got messages since the plan."""
+    async def _do_all(
+        self, steps: list[_Step], names: Mapping[str, str | None], caller: object, *, with_messages: bool
+    ) -> list[_Step]:
+        """Take the steps, and return what was done. Raises MQ_ERROR_QUEUE_EXISTS at the end if others interfered."""
+        pace, done, conflicts = Pace(), [], []
+        for step in steps:
+            try:
+                if (taken := await self._do(step, names, caller, with_messages=with_messages)) is not None:
+                    done.append(taken)
+            except _Conflict:
+                conflicts.append(step.name)
+            await pace.rest()
+        if conflicts:
+            more = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_QUEUE_EXISTS,
+                f"somebody made or deleted {conflicts[0]!r}{more} meanwhile, so it was left alone, and all else was "
+                "done: apply again",
+            )
+        return done
+
+    async def _do(
+        self, step: _Step, names: Mapping[str, str | None], caller: object, *, with_messages: bool
+    ) -> _Step | None:
+        """Take a step as the queue is now, and return what was done; None for nothing. Raises _Conflict."""
         name = f".\\private$\\{step.name}"
-        if step.action == "create":
-            await self._manager.create_queue(name, caller=caller, **step.settings)
-        elif step.action == "change":
-            await self._manager.set_queue(name, **step.settings)
-        elif step.action == "delete":
-            queue = next((one for one in self._private_queues() if _own_name(one) == step.name), None)
-            if queue is None:
-                return step
+        queue, wanted = step.queue, step.wanted
+        if queue is None:
+            try:
+                await self._manager.create_queue(name, caller=caller, **step.settings)
+            except MessageQueuingError as error:
+                if error.code != ErrorCode.MQ_ERROR_QUEUE_EXISTS:
+                    raise
+                raise _Conflict from None
+            return step
+        if wanted is None:
+            if queue.deleted or not queue.declared:
+                return None
             step = _deletion(queue, with_messages=with_messages)
             if step.action == "delete":
                 await self._manager.delete_queue(name)
-        return step
+            return step
+        if queue.deleted:
+            raise _Conflict
+        changed = self._changed(wanted, queue, names)
+        if changed is not None:
+            await self._manager.set_queue(name, **changed.settings)
+        return changed
+
+
+class _Conflict(Exception):
+    """A queue was made or deleted by somebody else after the plan."""
 
 
 def _deletion(queue: Queue, *, with_messages: bool) -> _Step:
@@ -413,9 +528,9 @@ def _deletion(queue: Queue, *, with_messages: bool) -> _Step:
     held = queue.message_count + (0 if journal is None else journal.message_count)
     held += sum(one.message_count for one in queue.subqueues.values())
     if not held or with_messages:
-        return _Step("delete", _own_name(queue), {}, {}, messages=held)
+        return _Step("delete", _own_name(queue), {}, {}, messages=held, queue=queue)
     reason = f"it holds {held} messages" if held != 1 else "it holds 1 message"
-    return _Step("keep", _own_name(queue), {}, {}, reason, held)
+    return _Step("keep", _own_name(queue), {}, {}, reason, held, queue=queue)
 
 
 def _own_name(queue: Queue) -> str:

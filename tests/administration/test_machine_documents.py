@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qmnode
+from qmnode.administration import pace
 from qmnode.administration.asker import Asker
 from qmnode.administration.machine_documents import PROPERTIES, DocumentFault, read_document
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
+from qmnode.model.queue_collection import QueueCollection
 from qmnode.model.queue_manager import QueueManager as ModelManager
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Property
 from qmnode.structures.access_masks import QUEUE_RIGHTS
@@ -141,6 +143,95 @@ async def test_a_message_that_comes_after_the_plan_keeps_its_queue(
         assert (await queue.receive()).body == b"7"
 
 
+async def test_a_queue_made_again_by_hand_meanwhile_is_neither_deleted_nor_changed(
+    qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await apply(qm, {"name": "old"}, {"name": "orders"})
+    create = ModelManager.create_queue
+
+    async def create_late(manager: ModelManager, *args: Any, **settings: Any) -> Any:
+        monkeypatch.setattr(ModelManager, "create_queue", create)
+        for name in ("old", "orders"):
+            await qm.delete_queue(rf".\private$\{name}")
+            await qm.create_queue(rf".\private$\{name}", label="by hand")
+        return await create(manager, *args, **settings)
+
+    monkeypatch.setattr(ModelManager, "create_queue", create_late)
+    with pytest.raises(MessageQueuingError, match=r"'orders' meanwhile.*apply again"):
+        await apply(qm, {"name": "new"}, {"name": "orders", "label": "declared"}, {"name": "last"}, prune=True)
+    assert await names(qm) == {"old", "orders", "new", "last"}
+    for name in ("old", "orders"):
+        assert (await qm.queue(rf".\private$\{name}")).label == "by hand"
+
+
+async def test_a_queue_that_is_declared_no_more_meanwhile_stays(
+    qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await apply(qm, {"name": "old"})
+    create = ModelManager.create_queue
+
+    async def create_late(manager: ModelManager, *args: Any, **settings: Any) -> Any:
+        await qm.set_queue(r".\private$\old", declared=False)
+        return await create(manager, *args, **settings)
+
+    monkeypatch.setattr(ModelManager, "create_queue", create_late)
+    assert await apply(qm, {"name": "new"}, prune=True) == [("create", "new")]
+    assert await names(qm) == {"old", "new"}
+
+
+async def test_a_queue_that_somebody_makes_meanwhile_is_left_alone_and_all_else_is_done(
+    qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = ModelManager.create_queue
+
+    async def create_late(manager: ModelManager, *args: Any, **settings: Any) -> Any:
+        monkeypatch.setattr(ModelManager, "create_queue", create)
+        await qm.create_queue(r".\private$\b", label="by hand")
+        return await create(manager, *args, **settings)
+
+    monkeypatch.setattr(ModelManager, "create_queue", create_late)
+    with pytest.raises(MessageQueuingError, match="apply again"):
+        await apply(qm, {"name": "a"}, {"name": "b", "label": "declared"}, {"name": "c"})
+    assert await names(qm) == {"a", "b", "c"}
+    assert (await qm.queue(r".\private$\b")).label == "by hand"
+
+
+async def test_a_large_document_leaves_turns_of_the_loop_to_others(
+    qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn for each queue in each part of the work: it is read, its accounts are named, it is compared."""
+    monkeypatch.setattr(pace, "_SLICE", 0.0)
+    many = [{"name": f"endpoint-{number}", "access": ACCESS} for number in range(50)]
+    await apply(qm, *many)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(others())
+    assert await apply(qm, *many) == []
+    task.cancel()
+    assert turns >= 5 * len(many)
+
+
+async def test_prune_looks_for_all_queues_once(qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    await apply(qm, *({"name": f"endpoint-{number}"} for number in range(30)))
+    looks = 0
+    values = dict.values
+
+    def counted(collection: QueueCollection) -> Any:
+        nonlocal looks
+        looks += 1
+        return values(collection)
+
+    monkeypatch.setattr(QueueCollection, "values", counted)
+    assert len(await apply(qm, prune=True)) == 30
+    assert looks == 1
+
+
 async def test_a_restored_older_store_is_made_true_again(tmp_path: Path) -> None:
     async with qmnode.QueueManager.open(tmp_path / "store") as manager:
         await apply(manager, {"name": "first"})
@@ -195,6 +286,10 @@ async def test_three_hundred_queues_with_access_lists(qm: qmnode.QueueManager) -
         ({"name": "a", "privacy_level": "optinal"}, ("queues", 0, "privacy_level"), "did you mean optional"),
         ({"name": "a", "type": "orders"}, ("queues", 0, "type"), "'orders'"),
         ({"name": "a", "access": "everyone"}, ("queues", 0, "access"), "expected a list"),
+        ({"name": "a", "access": [SND] * 801}, ("queues", 0, "access"), "at most 800"),
+        ({"name": "a", "quota": 10**6000}, ("queues", 0, "quota"), "a very large number"),
+        ({"name": "a", "label": [["x"] * 9]}, ("queues", 0, "label"), "a list: expected"),
+        ({"name": "a" * 9_999_999}, ("queues", 0, "name"), ""),
         ({"name": "a", "access": [{"to": "bob"}]}, ("queues", 0, "access", 0, "to"), "user:alice"),
         ({"name": "a", "access": [SND]}, ("queues", 0, "access", 0, "allow", "snd"), "did you mean send"),
         ({"name": "a", "access": [{"to": "everyone", "may": []}]}, ("queues", 0, "access", 0, "may"), "unknown"),
@@ -205,6 +300,26 @@ def test_a_mistake_has_its_place_and_what_to_write(queue: Any, place: tuple[Any,
     with pytest.raises(DocumentFault) as caught:
         read_document({"queues": [queue]})
     assert caught.value.place == place and words in caught.value.sentence_alone
+
+
+@pytest.mark.parametrize("wrong", [{"\x1b[31mred\n": 1}, {"name": "\x1b]0;x\x07;y"}, {"name": "a", "x\x1b": 1}])
+def test_a_complaint_is_one_short_line_that_no_terminal_obeys(wrong: Any) -> None:
+    with pytest.raises(DocumentFault) as caught:
+        read_document({"queues": [wrong | {"x" * 999_999: 1}]})
+    for text in (str(caught.value), caught.value.where, caught.value.sentence_alone):
+        assert text.isprintable() and len(text) < 700
+
+
+def test_a_list_in_itself_and_one_of_great_depth_are_no_values() -> None:
+    within: list[Any] = []
+    within.append(within)
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for wrong in (within, deep):
+        for queue in ({"name": wrong}, {"name": "a", "label": wrong}, {"name": "a", "owner": wrong}):
+            with pytest.raises(DocumentFault, match="a list"):
+                read_document({"queues": [queue]})
 
 
 async def test_who_is_no_administrator_applies_and_sees_nothing(qm: qmnode.QueueManager) -> None:
