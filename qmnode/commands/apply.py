@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,8 @@ from qmnode.structures.text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LARGEST: Final = 32 * 1024 * 1024
+"""Bytes of a document."""
 apply_app = Commands()
 document_app = Commands()
 
@@ -106,7 +108,13 @@ def _read(file: Path) -> dict[str, Any]:
 
     name = Path("standard input") if str(file) == "-" else file
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        with sys.stdin.buffer if str(file) == "-" else file.open("rb") as source:
+            content = source.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ConfigurationError(
+                f"{name} is larger than {_LARGEST >> 20} MiB: a document has the queues of one machine"
+            )
+        text = content.decode("utf-8")
         plain = read_yaml(text)
     except FileNotFoundError:
         raise ConfigurationError(f"{file} does not exist") from None
@@ -116,7 +124,6 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         read_document(plain)
     except DocumentFault as fault:
-        place = ".".join(map(str, fault.place))
         where = line_of(yaml.compose(text, yaml.SafeLoader), fault.place)
-        raise ConfigurationError(f"{name}{where}: {place or 'the document'}: {fault.sentence_alone}") from None
+        raise ConfigurationError(f"{name}{where}: {fault.where}: {fault.sentence_alone}") from None
     return dict(plain)

@@ -7,7 +7,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from qmnode.errors import ConfigurationError
-from qmnode.settings.yaml_text import DuplicateNameError
+from qmnode.settings.yaml_text import DuplicateNameError, RefusedError
 from qmnode.structures.text import nearest
 
 Place = tuple[int | str, ...]
@@ -26,6 +26,8 @@ def unreadable(path: Path, error: Exception) -> str:
             return f"{path}: byte {error.start} is no UTF-8: save the file as UTF-8"
         case DuplicateNameError():
             return f"{path}: {error}"
+        case RefusedError(problem_mark=yaml.Mark(line=line)):
+            return f"{path}:{line + 1}: {error}"
         case yaml.MarkedYAMLError(problem_mark=yaml.Mark(line=line)):
             return f"{path}:{line + 1}: no YAML: {error.problem or error.context}"
         case yaml.reader.ReaderError():
