@@ -12,7 +12,7 @@ _NODE: Final = (
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
-    "ready", "directory", "routing", "after_restore",
+    "ready", "directory", "routing", "shares", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -62,6 +62,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
         "routing": found.get("routing", {}),
+        "shares": found.get("shares", {}),
         "after_restore": found.get("after_restore", {}),
         **{name: found.get(name, "") for name in _QUOTAS if name.endswith("_source")},
         "default_time_to_live": found.get("default_time_to_live", 0),
@@ -79,6 +80,7 @@ def _print(node: dict[str, Any]) -> None:
     from qmnode.settings.sizes import quota_text
 
     quotas, after_restore, routing = node.pop("quotas"), node.pop("after_restore"), node.pop("routing")
+    shares = node.pop("shares")
 
     def quota(name: str) -> str:
         return f"{size_text(quotas[f'{name}_used'])} of {quota_text(quotas[name])}{_source(quotas, name)}"
@@ -104,8 +106,21 @@ def _print(node: dict[str, Any]) -> None:
             "warnings": "; ".join(node["warnings"]) or "none",
         }
         | {name: ", ".join(value) or "none" if isinstance(value, list) else value for name, value in routing.items()}
+        | {f"share of {name}": _share_text(share) for name, share in shares.items() if _is_used(share)}
         | _ranges(after_restore)
     )
+
+
+def _is_used(share: dict[str, Any]) -> bool:
+    return any(share["used"].values()) or any(share["refused"].values())
+
+
+def _share_text(share: dict[str, Any]) -> str:
+    """The use of a bounded resource by all, by strangers, and the refusals."""
+    amount = size_text if share["unit"] == "bytes" else str
+    strangers = f"strangers {amount(share['used']['stranger'])} of {amount(share['total'] - share['reserve'])}"
+    refused = f", refused {sum(share['refused'].values())} times" if any(share["refused"].values()) else ""
+    return f"{amount(sum(share['used'].values()))} of {amount(share['total'])}, {strangers}{refused}"
 
 
 def _ranges(after_restore: dict[str, list[dict[str, Any]]]) -> dict[str, str]:

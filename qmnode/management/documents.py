@@ -218,6 +218,16 @@ class RangeDocument(Document):
     state: str = Field(description="lost, unknown, or again")
 
 
+class ShareDocument(Document):
+    """The use of one bounded resource. Kinds of party: own, declared, stranger."""
+
+    unit: str = Field(description="bytes or places")
+    total: int
+    reserve: int = Field(description="Units of the total that strangers cannot take")
+    used: dict[str, int] = Field(description="Units in use, by kind of party")
+    refused: dict[str, int] = Field(description="Refusals since start, by kind of party")
+
+
 class NodeDocument(Document):
     """The queue manager as a whole."""
 
@@ -262,6 +272,9 @@ class NodeDocument(Document):
         default={},
         description="The properties of the node in the directory that routing uses, as declarations name them: "
         "`sites`, `routing_server` and so on; empty without a directory, and until it was read",
+    )
+    shares: dict[str, ShareDocument] = Field(
+        default={}, description="Bounded resources by name, as docs/reference/shares.md lists them"
     )
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},

@@ -82,6 +82,8 @@ class NodeStatus:
     routing: dict[str, Any] = field(default_factory=dict)
     """The properties of the node in the directory that routing uses, as declarations name them: ``sites``,
     ``routing_server`` and so on; empty without a directory, and until it was read."""
+    shares: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The bounded resources: :meth:`qmnode.shares.account.Accountant.summary`."""
 
 
 @dataclass(slots=True)

@@ -355,6 +355,7 @@ class QueueManager(QueueManagerApi):
             quota_settings=self.quotas.own,
             default_time_to_live=DEFAULT_TIME_TO_REACH_QUEUE if reach is None else reach,
             routing=self.routing(),
+            shares=self.context.shares.summary(),
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
         )
 

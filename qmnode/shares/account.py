@@ -8,7 +8,7 @@ message of the largest size as long as that fits at all, so no total should be b
 
 from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from qmnode.shares.parties import Kind, Party
 from qmnode.shares.resources import Resource
@@ -168,3 +168,16 @@ class Accountant:
 
     def __iter__(self) -> Iterator[Account]:
         return iter(self._accounts.values())
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Each account by the name of its resource: unit, total, reserve, and use and refusals by kind of party."""
+        return {
+            account.resource.name: {
+                "unit": account.resource.unit,
+                "total": int(account.total),
+                "reserve": int(account.total * account.resource.reserve),
+                "used": {kind.value: amount for kind, amount in account.used.items()},
+                "refused": {kind.value: count for kind, count in account.refused.items()},
+            }
+            for account in self
+        }

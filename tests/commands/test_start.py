@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import qmnode
@@ -18,9 +20,13 @@ from qmnode.errors import MessageQueuingError
 from qmnode.local.asking import ask
 from qmnode.management.documents import NodeDocument, QuotaDocument
 from qmnode.version import program_version
+from tests.adversary import wire
+from tests.adversary.nodes import letter
+from tests.adversary.peer import session
 from tests.commands.conftest import Command
-from tests.lab.nodes import NodeProcess, launch
+from tests.lab.nodes import NodeProcess, launch, running_node
 from tests.lab.waiting import holds
+from tests.transport.conftest import loopback_address
 
 _PROGRAM = "from qmnode.cli import main; main()"
 
@@ -146,6 +152,28 @@ def test_status_prints_the_documents_of_the_management_api(command: Command, dae
     for changing in ("disk_free_bytes",):
         printed.pop(changing), expected.pop(changing)
     assert printed == expected
+
+
+async def test_status_shows_what_strangers_take_of_the_shares(command: Command, tmp_path: Path) -> None:
+    address, size = loopback_address(), 300_000
+    with running_node(tmp_path / "met", transport={"address": address}) as node:
+        async with session(loopback_address(), address, wire.identifier()) as peer:
+            peer.send(letter(address, body=bytes(size))[:-1])
+
+            async def is_held() -> bool:
+                async with qmnode.connect(node.socket) as manager:
+                    return (await manager.status()).shares["held_bytes"]["used"]["stranger"] >= size
+
+            await holds(is_held, 60, "the node holds the bytes")
+            text = command("status", "--socket", node.socket).out
+            (line,) = (line for line in text.splitlines() if line.startswith("share of held bytes"))
+            assert re.search(r" 29\d\.\d KiB of .*, strangers 29\d\.\d KiB of ", line), line
+            share = command("status", "--socket", node.socket, "--json").json["shares"]["held_bytes"]
+            assert (share["unit"], share["refused"]["stranger"]) == ("bytes", 0)
+            assert share["reserve"] == share["total"] * 5 // 8
+            transport = httpx.HTTPTransport(uds=str(node.management_socket))
+            with httpx.Client(transport=transport, base_url="http://node", timeout=60) as client:
+                assert client.get("/v1/node").json()["shares"]["held_bytes"] == share
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,21 @@ def test_what_is_given_back_is_free_again(account: Account) -> None:
     assert fill(account, MALLORY) == 8
 
 
+def test_the_summary_counts_use_and_refusals_by_kind() -> None:
+    accountant = Accountant()
+    rows = accountant.open(ROWS, 80)
+    assert fill(rows, MALLORY) == 8 and rows.take(ALICE, 3)
+    assert accountant.summary() == {
+        "rows": {
+            "unit": "places",
+            "total": 80,
+            "reserve": 40,
+            "used": {"own": 0, "declared": 3, "stranger": 8},
+            "refused": {"own": 0, "declared": 0, "stranger": 1},
+        }
+    }
+
+
 def test_another_total_applies_to_what_is_held(account: Account) -> None:
     accountant = Accountant()
     first = accountant.open(ROWS, 80)
