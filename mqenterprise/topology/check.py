@@ -16,7 +16,15 @@ from mqenterprise.topology.declaration import SECTIONS, AnyAccess, Declaration, 
 from mqenterprise.topology.loader import Loaded, Sources, load_models
 from mqenterprise.topology.machine_documents import is_known_to_nodes, path_of
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Path, Problem, did_you_mean, in_order
+from mqenterprise.topology.problems import (
+    DeclarationError,
+    NoDirectoryError,
+    Note,
+    Path,
+    Problem,
+    did_you_mean,
+    in_order,
+)
 from mqenterprise.topology.workgroup import refusals
 from qmnode.objects.rows import Door, Property, Rows
 from qmnode.objects.table import ENTERPRISE, QUEUE
@@ -36,8 +44,13 @@ class Checked:
     sources: Sources
     certificates: Mapping[str, tuple[str, ...]]
     warnings: tuple[Problem, ...] = ()
-    notes: tuple[Problem, ...] = ()
+    noted: tuple[Note, ...] = ()
     """Properties that nothing obeys, and names of earlier releases."""
+
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        """Notes with their lines. To find these, the files are read a second time, which takes a while for large ones."""
+        return in_order(self.sources.problem(path, sentence) for path, sentence in self.noted)
 
 
 def load(start: FilePath, *, for_directory: bool = False) -> Checked:
@@ -55,11 +68,11 @@ def load(start: FilePath, *, for_directory: bool = False) -> Checked:
     if for_directory and loaded.declaration.is_workgroup:
         sentence = f"{loaded.declaration.enterprise.name} has no directory; {INSTEAD}"
         raise NoDirectoryError([loaded.sources.problem(("directory",), sentence)])
-    notes = (*loaded.notes, *_unobeyed(loaded))
-    return Checked(loaded.declaration, loaded.sources, certificates, in_order(checker.warnings), notes)
+    noted = (*loaded.notes, *_unobeyed(loaded))
+    return Checked(loaded.declaration, loaded.sources, certificates, in_order(checker.warnings), noted)
 
 
-def _unobeyed(loaded: Loaded) -> Iterator[Problem]:
+def _unobeyed(loaded: Loaded) -> Iterator[Note]:
     """Yield a note for each property that a declared object has, and that nothing obeys."""
     declared = loaded.declaration
     sections: list[tuple[Path, Sequence[BaseModel], Rows]] = [(("enterprise",), [declared.enterprise], ENTERPRISE)]
@@ -75,9 +88,7 @@ def _unobeyed(loaded: Loaded) -> Iterator[Problem]:
             role = f"{row.name}: " if row.name not in type(items[0]).model_fields else ""
             others = f" (here and in {len(found) - 1} more of the {path[0]})" if len(found) > 1 else ""
             effect = "has no effect" if declared.is_workgroup else "is written to the directory and has no effect"
-            yield loaded.sources.note(
-                (*here, "roles" if role else row.name), f"{role}{row.unobeyed}; it {effect}{others}"
-            )
+            yield (*here, "roles" if role else row.name), f"{role}{row.unobeyed}; it {effect}{others}"
 
 
 def _having(items: Sequence[BaseModel], row: Property) -> list[int]:

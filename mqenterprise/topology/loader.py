@@ -21,7 +21,7 @@ from mqenterprise.topology import problems as faults
 from mqenterprise.topology.declaration import SECTIONS as MODELS
 from mqenterprise.topology.declaration import Declaration
 from mqenterprise.topology.explain import choices, explain
-from mqenterprise.topology.problems import DeclarationError, Problem
+from mqenterprise.topology.problems import DeclarationError, Note, Problem
 from mqenterprise.topology.reading import Unreadable, decoded, deepest_line, in_plain_words, unfolding_line
 from mqenterprise.topology.salvage import salvage
 from qmnode.settings.yaml_text import DuplicateNameError
@@ -141,11 +141,6 @@ class Sources:
             return Problem(str(self.files[0]) if self.files else "(nothing)", 0, faults.in_words(path), sentence)
         return Problem(str(file), self.line(file, local), faults.in_words(local), sentence)
 
-    def note(self, path: faults.Path, sentence: str) -> Problem:
-        """Return a :class:`Problem` without its line, which would cost a second reading of a large file."""
-        file, local = self.locate(self._as_written(path))
-        return Problem("(nothing)" if file is None else str(file), 0, faults.in_words(local), sentence)
-
     def _as_written(self, path: faults.Path) -> faults.Path:
         old = self.renamed.get(path[:3])
         return path if old is None else (*path[:2], old, *path[3:])
@@ -202,7 +197,7 @@ class Loaded:
     doubtful: frozenset[str] = frozenset()
     incomplete: bool = False
     """Parts could not be read: a name that is nowhere may be in them."""
-    notes: tuple[Problem, ...] = ()
+    notes: tuple[Note, ...] = ()
     """Names of earlier releases, with the new ones."""
 
 
@@ -244,7 +239,7 @@ def load_models(start: Path) -> Loaded:
     return Loaded(rest[0], sources, tuple(found), rest[1], incomplete, notes)
 
 
-def _rename(joined: dict[str, Any], sources: Sources, found: list[Problem]) -> Iterator[Problem]:
+def _rename(joined: dict[str, Any], sources: Sources, found: list[Problem]) -> Iterator[Note]:
     """Give properties their names of this release, and yield a note for each earlier name that is used."""
     for section, (_, rows) in MODELS.items():
         aliases = {alias: row.name for row in rows.values() for alias in row.aliases}
@@ -269,8 +264,9 @@ def _rename(joined: dict[str, Any], sources: Sources, found: list[Problem]) -> I
             joined[section][position] = renamed
         for name, place in first.items():
             new = aliases[name]
-            others = f" (here and {count[name] - 1} times more)" if count[name] > 1 else ""
-            yield sources.note(place, f"the name is {new} now; {name} is taken for one more release{others}")
+            more = "once" if count[name] == 2 else f"{count[name] - 1} times"
+            others = f" (here and {more} more)" if count[name] > 1 else ""
+            yield place, f"the name is {new} now; {name} is taken for one more release{others}"
 
 
 def _files(start: Path, found: list[Problem]) -> Iterator[Path]:

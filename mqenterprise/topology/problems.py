@@ -7,6 +7,8 @@ from qmnode.structures.text import nearest as nearest
 
 Path = tuple[str | int, ...]
 """A place in a document: mapping keys and list positions from its root."""
+Note = tuple[Path, str]
+"""A sentence about a place of the joined declaration."""
 
 
 @dataclass(frozen=True, slots=True)
