@@ -49,7 +49,7 @@ class Checked:
 
     @property
     def notes(self) -> tuple[Problem, ...]:
-        """Notes with their lines. To find these, the files are read a second time, which takes a while for large ones."""
+        """Notes with their lines. To find these, the files are read a second time, which takes a while."""
         return in_order(self.sources.problem(path, sentence) for path, sentence in self.noted)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
-from pydantic_core import PydanticKnownError
 
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Property, Rows
@@ -73,8 +72,6 @@ EnterpriseRight = Literal[
 
 
 def _quota(written: object) -> object:
-    if written is None:  # nothing was written: 'none' is no quota
-        raise PydanticKnownError("int_type")
     value = quota_value(written)
     return None if value == NO_QUOTA and not isinstance(value, bool) else value
 
@@ -123,11 +120,12 @@ Quota = Annotated[
     BeforeValidator(
         _quota,
         json_schema_input_type=Annotated[int, Field(ge=0, le=NO_QUOTA)]
-        | Annotated[str, Field(pattern=r"^ *([Nn][Oo][Nn][Ee]|[0-9]+(\.[0-9]+)? *([KMGTkmgt]([Ii]?[Bb])?)?) *$")],
+        | Annotated[str, Field(pattern=r"^ *([Nn][Oo][Nn][Ee]|[0-9]+(\.[0-9]+)? *([KMGTkmgt]([Ii]?[Bb])?)?) *$")]
+        | None,
     ),
     PlainSerializer(lambda quota: "none" if quota is None else quota, when_used="json"),
 ]
-"""A number of KB, a size with a unit (``1GB``), or ``none``, which is None."""
+"""A number of KB, a size with a unit (``1GB``), or ``none``, which is None, as is an empty value."""
 Model = TypeVar("Model", bound=BaseModel)
 
 

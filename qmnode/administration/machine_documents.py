@@ -18,7 +18,7 @@ from qmnode.administration.access_control import TRUSTEES, check_denied, owner_o
 from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
-from qmnode.objects.rows import QUOTA, Changes, Door, Property
+from qmnode.objects.rows import QUOTA, Changes, Door, Property, is_none
 from qmnode.objects.table import QUEUE
 from qmnode.settings.sizes import quota_value
 from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
@@ -178,10 +178,10 @@ def _name(place: tuple[str | int, ...], name: object) -> str:
 def _value(place: tuple[str | int, ...], row: Property, written: object) -> Any:
     form = row.form
     try:
-        if form is QUOTA:
-            written = quota_value(written)
-        elif form.nullable and isinstance(written, str) and written.lower() == "none":
+        if form.nullable and is_none(written):
             written = None
+        elif form is QUOTA:
+            written = quota_value(written)
         expected = (form.type,) if not form.nullable else (form.type, type(None))
         is_strange = isinstance(written, int) and form.type is int and (isinstance(written, bool) or written > 2**64)
         if not isinstance(written, expected) or is_strange:

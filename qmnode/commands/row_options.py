@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, make_dataclass
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from qmnode.commands.output import say
-from qmnode.objects.rows import FLAG, QUOTA, Changes, Property
+from qmnode.objects.rows import FLAG, NONE, QUOTA, Changes, Property, is_none
 from qmnode.settings.sizes import quota_from_text
-
-NONE: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def _metavar(row: Property) -> str | None:
 def _read(row: Property, text: Any) -> Any:
     if not row.form.nullable:
         return text
-    if text.lower() == NONE:
+    if is_none(text):
         return None
     if row.form is not QUOTA:
         return text

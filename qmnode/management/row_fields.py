@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, create_model
 
-from qmnode.objects.rows import Property
+from qmnode.objects.rows import Property, is_none
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -24,7 +24,9 @@ def shown(row: Property, value: Any) -> Any:
 def _taken(row: Property, value: Any) -> Any:
     if isinstance(value, bool) and row.form.type is int:
         raise ValueError("a number is wanted, not true or false")
-    return "" if value is None and row.form.nullable and row.default == "" else value
+    if not row.form.nullable or not is_none(value):
+        return value
+    return "" if row.default == "" else None
 
 
 def _checked(row: Property, written: Any) -> Any:

@@ -13,6 +13,12 @@ from qmnode.structures.names.direct import utf16_length
 
 NO_QUOTA: Final = 0xFFFFFFFF
 """The value of a quota that is never reached, in a queue manager and in the directory; ``none`` and null elsewhere."""
+NONE: Final = "none"
+
+
+def is_none(written: object) -> bool:
+    """Return whether a written value of a nullable form is none: null, an empty value of YAML, or the word."""
+    return written is None or (isinstance(written, str) and written.strip().lower() == NONE)
 
 
 class Kind(enum.StrEnum):
@@ -112,7 +118,7 @@ QUOTA: Final = Form(
     lambda value: _whole(value) and 0 <= value <= NO_QUOTA,
     int,
     lambda value: None if value == NO_QUOTA else value,
-    lambda written: NO_QUOTA if written is None else written,
+    lambda written: NO_QUOTA if is_none(written) else written,
     least=0,
     most=NO_QUOTA - 1,
     unit="KB",
@@ -152,14 +158,14 @@ GUID: Final = Form(
     lambda value: isinstance(value, bytes) and len(value) == 16,
     str,
     lambda value: None if value in (None, ZERO_GUID) else guid_to_text(value),
-    lambda written: ZERO_GUID if written is None else guid_from_text(written),
+    lambda written: ZERO_GUID if is_none(written) else guid_from_text(written),
     nullable=True,
 )
 
 
 def multicast_address(written: str | None) -> str:
     """Return ``ADDRESS:PORT`` as it is stored; empty for none. Raises ValueError."""
-    if not written:
+    if not written or is_none(written):
         return ""
     match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,3}){3}):(\d{1,5})", written, re.ASCII)
     try:

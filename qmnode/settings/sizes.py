@@ -25,7 +25,9 @@ def quota_from_text(text: str) -> int | None:
 
 
 def quota_value(value: object) -> object:
-    """A quota in a file: text with a unit, or ``none``, becomes its number of KB; other values stay as they are."""
+    """A quota in a file: a size, ``none`` or nothing becomes its number of KB; other values stay as they are."""
+    if value is None:
+        return UNLIMITED
     if not isinstance(value, str):
         return value
     if _BARE.fullmatch(value.strip()):

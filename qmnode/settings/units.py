@@ -14,7 +14,8 @@ Quota = Annotated[
     BeforeValidator(
         quota_value,
         json_schema_input_type=Annotated[int, Field(ge=0, le=UNLIMITED)]
-        | Annotated[str, Field(pattern=r"^ *([Nn][Oo][Nn][Ee]|[0-9]+(\.[0-9]+)? *([KMGTkmgt]([Ii]?[Bb])?)?) *$")],
+        | Annotated[str, Field(pattern=r"^ *([Nn][Oo][Nn][Ee]|[0-9]+(\.[0-9]+)? *([KMGTkmgt]([Ii]?[Bb])?)?) *$")]
+        | None,
     ),
 ]
-"""A number of KB, a size with a unit (``1GB``), or ``none``."""
+"""A number of KB, a size with a unit (``1GB``), or ``none``, as is an empty value."""

@@ -154,13 +154,13 @@ class TestQueue:
         queue = {"machine": machine, "name": "orders/é"}
 
         made = modules.settle("queue", **queue, label="Orders", transactional=True, multicast_address="234.1.1.1:8001")
-        modules.settle("queue", **queue, journaling=True, quota="100 KB", multicast_address="")
+        modules.settle("queue", **queue, journaling=True, quota="100 KB", multicast_address="none", type="None")
 
         (found,) = modules.run("queue_info", machine=machine)["queues"]
         assert found["identifier"] == made["queue"]["identifier"] is not None
         assert (found["label"], found["transactional"], found["journaling"]) == ("Orders", True, True)
         assert (found["quota"], found["journal_quota"]) == (100, None)
-        assert found["multicast_address"] is None
+        assert (found["multicast_address"], found["type"]) == (None, None)
         modules.settle("queue", **queue, state="absent")
 
     def test_names_of_the_release_before_are_taken_and_the_new_ones_named(self, modules: Modules, machine: str) -> None:

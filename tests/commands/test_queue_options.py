@@ -74,9 +74,12 @@ def test_none_is_null_at_every_door(node: NodeProcess, queue: str, command: Comm
     assert command("queue", "set", queue, *given).code == 0
     by_option = command("queue", "set", queue, *words, "--json").json
     assert command("queue", "set", queue, *given).code == 0
-    by_document = ask(node, "PATCH", f"/v1/queues/{queue}", json=dict.fromkeys(none)).json()
-    for shown in (by_option, by_document):
+    for shown in (by_option, *(set_by_document(node, queue, dict.fromkeys(none, word)) for word in (None, "None"))):
         assert {name: shown[name] or None for name in none} == dict.fromkeys(none)
+
+
+def set_by_document(node: NodeProcess, queue: str, values: dict[str, Any]) -> Any:
+    return ask(node, "PATCH", f"/v1/queues/{queue}", json=values).json()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def settings(folder: Path, text: str) -> NodeSettings:
         ("512K", 512),
         ("none", UNLIMITED),
         ("4294967295", UNLIMITED),
+        ("", UNLIMITED),
     ],
 )
 def test_a_quota_is_a_number_of_kilobytes_or_a_size(tmp_path: Path, written: str, kilobytes: int) -> None:

@@ -59,7 +59,15 @@ def test_the_sample_enterprise_is_valid():
 
 @pytest.mark.parametrize(
     ("written", "kilobytes"),
-    [("7", 7), ("10MB", 10_240), ("1.5 GiB", 1_572_864), ("none", None), ("'4294967295'", None)],
+    [
+        ("7", 7),
+        ("10MB", 10_240),
+        ("1.5 GiB", 1_572_864),
+        ("none", None),
+        ("NONE", None),
+        ("", None),
+        ("'4294967295'", None),
+    ],
 )
 def test_quotas_are_kilobytes_or_sizes(tmp_path, written, kilobytes):
     file = tmp_path / "declared.yaml"
@@ -77,13 +85,17 @@ def test_quotas_are_kilobytes_or_sizes(tmp_path, written, kilobytes):
         assert (item.quota, item.journal_quota) == (kilobytes, kilobytes)
 
 
-def test_a_type_of_zeros_is_none(tmp_path):
+@pytest.mark.parametrize("values", ["type: 00000000-0000-0000-0000-000000000000", "type: none", "type: None", "type: "])
+@pytest.mark.parametrize("address", ["none", "NONE", "", "''"])
+def test_no_type_and_no_address_are_the_word_none_or_nothing(tmp_path, values, address):
     file = tmp_path / "declared.yaml"
-    queue = "{machine: m, name: q, type: 00000000-0000-0000-0000-000000000000}"
+    queue = f"{{machine: m, name: q, multicast_address: {address}, {values}}}"
     file.write_text(
         f"enterprise: {{name: E}}\nsites: [{{name: S}}]\nmachines: [{{name: m, sites: [S]}}]\nqueues: [{queue}]\n"
     )
-    assert load(file).declaration.queues[0].type is None
+    checked = load(file)
+    (declared,) = checked.declaration.queues
+    assert (declared.type, declared.multicast_address, checked.notes) == (None, None, ())
 
 
 BRIDGE = "machine: cl, name: out, direction: out, queue: orders, peer: 'amqps://b.example', address: billing"
@@ -236,7 +248,7 @@ def test_two_queues_of_one_name_are_refused_whatever_their_case(problems):
         ("queues:\n  - {machine: a1, name: x, quota: -1}\n", "KB from 0 to 4294967294"),
         ("queues:\n  - {machine: a1, name: x, quota: lots}\n", "quota: 'lots' is not 'none' and no size such as 10MB"),
         ("queues:\n  - {machine: a1, name: x, quota: 1.5}\n", "1.5 is a number, a whole number is wanted"),
-        ("queues:\n  - {machine: a1, name: x, quota: }\n", "nothing stands here; a whole number is wanted"),
+        ("queues:\n  - {machine: a1, name: x, base_priority: }\n", "nothing stands here; a whole number is wanted"),
         ("queues:\n  - {machine: a1, name: x, access: [{to: E}]}\n", "neither allows nor denies anything"),
         ("queues:\n  - {machine: a1, name: x, access: [{to: E, allow: [sent]}]}\n", "did you mean send?"),
         ("queues:\n  - {machine: a1}\n", "'name' is missing; give the queue's name"),
@@ -393,7 +405,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path):
 def notes(tmp_path, text):
     file = tmp_path / "e.yaml"
     file.write_text(HEAD + text)
-    return load(file), [str(note).removeprefix(f"{file}: ") for note in load(file).notes]
+    return load(file), [str(note).removeprefix(f"{file}:") for note in load(file).notes]
 
 
 def test_a_declaration_of_the_release_before_is_taken_and_the_new_names_said_once(tmp_path):
@@ -415,10 +427,10 @@ def test_a_declaration_of_the_release_before_is_taken_and_the_new_names_said_onc
     assert earlier.declaration == later.declaration
     assert (said, none) == (
         [
-            "queues[1].journal: the name is journaling now; journal is taken for one more release "
-            "(here and 1 times more)",
-            "queues[1].authenticate: the name is authentication now; authenticate is taken for one more release",
-            "queues[1].privacy: the name is privacy_level now; privacy is taken for one more release",
+            "11: queues[1].authenticate: the name is authentication now; authenticate is taken for one more release",
+            "11: queues[1].journal: the name is journaling now; journal is taken for one more release "
+            "(here and once more)",
+            "11: queues[1].privacy: the name is privacy_level now; privacy is taken for one more release",
         ],
         [],
     )
@@ -464,6 +476,6 @@ def test_properties_that_nothing_obeys_are_one_note_each(tmp_path):
     _, said = notes(tmp_path, f"queues:\n  - {{machine: a1, name: x}}\n{lines}")
 
     assert said == [
-        "queues[1].multicast_address: nodes do not speak multicast (PGM); it is written to the directory and has no "
-        "effect (here and in 2 more of the queues)"
+        "11: queues[1].multicast_address: nodes do not speak multicast (PGM); it is written to the directory and has "
+        "no effect (here and in 2 more of the queues)"
     ]

@@ -35,8 +35,8 @@ _MODULES: Final[dict[str, tuple[Rows, tuple[str, ...]]]] = {
 """The rows of each module, but for those that it describes itself."""
 _SENTENCES: Final = (
     (QUOTA, "in KB, or a size such as C(10MB); C(none) is no limit"),
-    (GUID, "a GUID"),
-    (MULTICAST, "C(ADDRESS:PORT); the empty text is none"),
+    (GUID, "a GUID, or C(none)"),
+    (MULTICAST, "C(ADDRESS:PORT), or C(none)"),
 )
 _MARKED: Final = re.compile(r"^( *)# properties: (\w+)\n.*?^ *# end of properties\n", re.MULTILINE | re.DOTALL)
 

@@ -33,7 +33,7 @@ options:
     description: What it is, for people.
     type: str
   type:
-    description: Type of service; Message Queuing gives it no meaning; a GUID.
+    description: Type of service; Message Queuing gives it no meaning; a GUID, or C(none).
     type: str
   transactional:
     description: Messages are accepted in transactions only; fixed when it is created.
@@ -58,7 +58,7 @@ options:
     choices: [none, optional, body]
     aliases: [privacy]
   multicast_address:
-    description: Address of the group that it belongs to; C(ADDRESS:PORT); the empty text is none.
+    description: Address of the group that it belongs to; C(ADDRESS:PORT), or C(none).
     type: str
     aliases: [multicast]
   base_priority:
