@@ -4,6 +4,8 @@
 and puts them into an outgoing queue, in the same batch as the messages that they are about.
 """
 
+from functools import lru_cache
+from struct import Struct
 from typing import Final, NamedTuple
 
 from qmnode.model.outcomes import Repeated
@@ -16,6 +18,8 @@ from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES, format_names
 from qmnode.structures.names import PrivateFormatName, PublicFormatName
+from qmnode.structures.packet_view import ADDRESS, SENT_TIME_AT
+from qmnode.structures.places import codes_of
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -30,6 +34,10 @@ from qmnode.structures.user_message import UserMessage
 
 _PRIVATE_ON_SOURCE: Final = 2
 _MESSAGE_ID_SIZE: Final = 4
+_INDIRECT: Final = Route(False, "")
+_write_sent: Final = Struct("<II").pack_into
+"""The two neighbouring fields SentTime and MessageID of a UserHeader."""
+_write_body: Final = Struct(f"<{codes_of(OrderAckBody)}").pack_into
 
 
 class AdministrationAcknowledgment(NamedTuple):
@@ -149,12 +157,24 @@ def order_queue_of(source: Guid, route: Route) -> str:
 
 def order_ack_packet(acknowledgment: OrderAcknowledgment, identifier: Guid, message_id: int, time: int) -> bytes:
     """The OrderAck packet, 2.2.4, of queue manager ``identifier``."""
-    number = acknowledgment.sequence_number
-    body = OrderAckBody(
-        tx_sequence_id=acknowledgment.sequence_id, tx_sequence_number=number, tx_previous_sequence_number=number - 1
-    )
-    header = _user_header(acknowledgment.source, acknowledgment.route, identifier, message_id, time)
-    return order_ack(header, body).write()
+    source, route, sequence_id, number = acknowledgment
+    form, body_at = _order_ack_form(Route(True, route.address) if route.direct else _INDIRECT, identifier)
+    packet = bytearray(form)
+    if not route.direct:
+        packet[ADDRESS] = source
+    _write_sent(packet, SENT_TIME_AT, time, message_id)
+    _write_body(packet, body_at, sequence_id, number, number - 1, b"")
+    return bytes(packet)
+
+
+@lru_cache(maxsize=1024)
+def _order_ack_form(route: Route, identifier: Guid) -> tuple[bytes, int]:
+    """An OrderAck packet whose fields are to be filled in, and the offset of its body: acknowledgments are as many as
+    the sequences of strangers.
+    """
+    body = OrderAckBody(tx_sequence_id=0, tx_sequence_number=1, tx_previous_sequence_number=0)
+    packet = order_ack(_user_header(ZERO_GUID, route, identifier, 0, 0), body).write()
+    return packet, packet.rindex(body.write())
 
 
 def final_ack_packet(acknowledgment: FinalAcknowledgment, identifier: Guid, message_id: int, time: int) -> bytes:

@@ -22,6 +22,8 @@ in the batch of the message.
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto, unique
 from hashlib import blake2b
+from heapq import heappop, heappush
+from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -151,6 +153,8 @@ operators check.
 """
 
 
+_ACKNOWLEDGED_AT_ONCE: Final = 32
+"""Sequences whose acknowledgments one turn of the event loop makes."""
 _DISPLACED: Final = 16
 """The most sequences that one new sequence displaces."""
 
@@ -179,9 +183,9 @@ class IncomingSequence:
     """One sequence: the accepted messages, and those of them that are on disk."""
 
     __slots__ = (
-        "accepted_at", "accepted_since_ack", "ack_sent_at", "base", "bringer", "deadline", "destination", "durable_id",
-        "durable_number", "heard_at", "kept", "last_access", "over", "refused_count", "reject_count", "route",
-        "sequence_id", "sequence_number", "source", "stream",
+        "accepted_at", "accepted_since_ack", "ack_sent_at", "armed", "base", "bringer", "deadline", "destination",
+        "durable_id", "durable_number", "heard_at", "kept", "last_access", "over", "refused_count", "reject_count",
+        "route", "sequence_id", "sequence_number", "source", "stream",
     )  # fmt: skip
 
     def __init__(self, source: Guid, destination: bytes, now: float, bringer: str = "") -> None:
@@ -212,6 +216,8 @@ class IncomingSequence:
         self.route = Route(False, "")
         self.deadline: float | None = None
         """Order Ack Send Timer, 3.1.2.7: its deadline."""
+        self.armed: float | None = None
+        """When the timers look at it next: at its deadline, or earlier."""
         self.ack_sent_at = now
         """LastOrderAckSendTime, on the monotonic clock."""
         self.accepted_since_ack = 0
@@ -269,7 +275,9 @@ class IncomingSequences:
         self._sequences: dict[tuple[Guid, bytes, str], IncomingSequence] = {}
         self._passing: dict[tuple[Guid, bytes, str], IncomingSequence] = {}
         self._streams: dict[tuple[Guid, bytes], list[IncomingSequence]] = {}
-        self._armed: dict[IncomingSequence, None] = {}
+        self._timers: list[tuple[float, int, IncomingSequence]] = []
+        """A heap of the times at which to look at sequences. A later deadline waits until its sequence is looked at."""
+        self._timer_number = 0
         self._due: dict[IncomingSequence, None] = {}
         self._gaps: dict[tuple[Guid, bytes, str], tuple[IncomingSequence, Gap]] = {}
 
@@ -369,7 +377,7 @@ class IncomingSequences:
             del self._streams[sequence.source, sequence.destination]
         del self._sequences[sequence.source, sequence.destination, sequence.bringer]
         self._places.leave(sequence, sequence.party)
-        self._armed.pop(sequence, None)
+        sequence.deadline = None
         self._due.pop(sequence, None)
         sequence.kept = False
         return Record(Family.INCOMING_SEQUENCE, sequence.key(), None)
@@ -442,17 +450,44 @@ class IncomingSequences:
         """When the next order acknowledgment is due; a time in the past when one is due now."""
         if self._due:
             return Timer.ORDER_ACK_SEND, float("-inf")
-        deadlines = [sequence.deadline for sequence in self._armed if sequence.deadline is not None]
-        return (Timer.ORDER_ACK_SEND, min(deadlines)) if deadlines else None
+        self._skip_moved()
+        return (Timer.ORDER_ACK_SEND, self._timers[0][0]) if self._timers else None
+
+    def _skip_moved(self) -> None:
+        """Bring a sequence to the front whose deadline is the next one."""
+        timers = self._timers
+        while timers:
+            when, _, sequence = timers[0]
+            if sequence.armed == when and sequence.deadline == when:
+                return
+            heappop(timers)
+            if sequence.armed == when:
+                sequence.armed = None
+                if sequence.deadline is not None:
+                    self._arm(sequence, sequence.deadline)
+
+    def _arm(self, sequence: IncomingSequence, deadline: float) -> None:
+        if sequence.armed is None or deadline < sequence.armed:
+            self._timer_number += 1
+            heappush(self._timers, (deadline, self._timer_number, sequence))
+            sequence.armed = deadline
 
     def take_order_acknowledgments(self, now: float) -> list[OrderAcknowledgment]:
-        """Order Ack Send Timer Event, 3.1.6.9: the acknowledgments to send now. Each covers only messages on disk."""
-        due = [sequence for sequence in self._armed if sequence.deadline is not None and sequence.deadline <= now]
-        due += (sequence for sequence in self._due if sequence not in due)
-        self._due.clear()
+        """Order Ack Send Timer Event, 3.1.6.9: acknowledgments to send now, of some sequences; the timer is due at once
+        for others. Each covers only messages on disk.
+        """
+        due = dict.fromkeys(islice(self._due, _ACKNOWLEDGED_AT_ONCE))
+        for sequence in due:
+            del self._due[sequence]
+        while len(due) < _ACKNOWLEDGED_AT_ONCE:
+            self._skip_moved()
+            if not self._timers or self._timers[0][0] > now:
+                break
+            sequence = heappop(self._timers)[2]
+            sequence.armed = sequence.deadline = None
+            due[sequence] = None
         acknowledgments: list[OrderAcknowledgment] = []
         for sequence in due:
-            self._armed.pop(sequence, None)
             sequence.deadline = None
             sequence.ack_sent_at = now
             sequence.accepted_since_ack = 0
@@ -520,4 +555,4 @@ class IncomingSequences:
         fresh = now - sequence.ack_sent_at < self._parameters.maximum_order_ack_delay
         if sequence.deadline is None or fresh:
             sequence.deadline = now + self._delay_of(sequence, now)
-            self._armed[sequence] = None
+            self._arm(sequence, sequence.deadline)

@@ -167,6 +167,21 @@ def test_the_packets_are_what_the_other_side_recognises() -> None:
     assert readers == [False, True]  # 2.2.4 and 2.2.5; the table in 3.1.7.17 makes both recoverable
 
 
+def test_order_acknowledgments_of_one_route_differ_in_what_they_acknowledge() -> None:
+    for route, address in ((Route(True, "192.0.2.9"), ZERO_GUID), (Route(False, "192.0.2.9"), CAROL)):
+        for number in (1, 2**32 - 1):
+            order_ack_packet(OrderAcknowledgment(ALICE, route, 7, 3), BOB, 77, TIME)
+            packet = UserMessage.parse(
+                order_ack_packet(OrderAcknowledgment(CAROL, route, 2**63, number), BOB, 78, TIME + 1)
+            )
+            header = packet.user_header
+            assert (header.queue_manager_address, header.source_queue_manager) == (address, BOB)
+            assert (header.message_id, header.sent_time) == (78, TIME + 1)
+            assert OrderAckBody.parse(packet.message_properties_header.message_body) == OrderAckBody(
+                tx_sequence_id=2**63, tx_sequence_number=number, tx_previous_sequence_number=number - 1
+            )
+
+
 # --- fates ---
 @pytest.mark.parametrize(
     ("flags", "message_class", "fate"),

@@ -138,6 +138,19 @@ def test_it_is_sent_after_half_a_second_and_once() -> None:
     assert sequences.next_timer() is None
 
 
+def test_acknowledgments_of_many_sequences_are_sent_in_turns() -> None:
+    sequences = table()
+    for number in range(100):
+        sequence = sequences.get(Guid(number.to_bytes(16, "little")), DESTINATION, 0.0)
+        sequences.accept(sequence, FIRST, 1, TIME)
+        sequences.persisted(sequence, FIRST, 1, 0.0)
+    turns = []
+    while (timer := sequences.next_timer()) is not None and timer[1] <= 1.0:
+        turns.append(sequences.take_order_acknowledgments(1.0))
+    assert max(map(len, turns)) <= 32
+    assert len({one.source for turn in turns for one in turn}) == sum(map(len, turns)) == 100
+
+
 def test_more_messages_put_it_off_but_not_past_the_maximum_delay() -> None:
     sequences = table()
     now = 0.0
