@@ -5,12 +5,13 @@ Exit codes: 0 done, or nothing to do; 1 it failed; 2 there is something to do (p
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -24,9 +25,15 @@ from mqenterprise.commands.opening import (
     AsJson,
     DirectoryFile,
     directory_settings,
+    opened,
     print_document,
 )
+from mqenterprise.commands.over_nodes import NodesFile, failing_with_sentence, report_errors
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.machine_documents import AtNode, bring_documents, present_documents
+from mqenterprise.operations.nodes import chosen_nodes
+from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings
 from mqenterprise.topology import drawing
 from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save, state_directory, written
 from mqenterprise.topology.check import Checked, load
@@ -34,17 +41,18 @@ from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import FixedError, Plan, PlanFileError, from_json
+from mqenterprise.topology.plan import FixedError, Note, Plan, PlanFileError, from_json
 from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Problem
 from mqenterprise.topology.render import done_summary, plan_lines, summary
 from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
 from mqenterprise.topology.wanted import wanted
+from qmnode.commands.apply import step_lines
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import counted
 from qmnode.commands.target import YesOption, at_a_terminal
 from qmnode.directory.port import DirectoryOperationError
-from qmnode.structures.text import nearest, printable_json, printable_lines
+from qmnode.structures.text import nearest, printable, printable_json, printable_lines
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -101,15 +109,70 @@ def _print_lines(lines: Iterable[Text]) -> None:
         out.print(line)
 
 
+def _nodes(nodes_file: Path | None) -> OperationsSettings | None:
+    """Return how nodes are asked; none if neither the option nor the environment says so."""
+    if nodes_file is None and not os.environ.get(ENVIRONMENT):
+        return None
+    with failing_with_sentence():
+        return load_settings(nodes_file)
+
+
 def _tell_private_queues(checked: Checked) -> None:
     """Say that the directory is not all that is declared."""
     count = sum(queue.private for queue in checked.declaration.queues)
     if count:
         typer.echo(
-            f"note: {counted(count, 'private queue')} not in the directory: rollout.yml, or 'mqenterprise document', "
-            "brings each to its machine",
+            f"note: {counted(count, 'private queue')} not in the directory: --nodes asks the nodes; rollout.yml, or "
+            "'mqenterprise document', brings each to its machine",
             err=True,
         )
+
+
+def _at_nodes(
+    settings: OperationsSettings | None,
+    checked: Checked | None,
+    directory: Path | None,
+    *,
+    prune: bool = False,
+    with_messages: bool = False,
+    dry_run: bool = True,
+) -> list[AtNode]:
+    """Ask the nodes for the changes of private queues, or make them; nothing without settings."""
+    if settings is None or checked is None:
+        return []
+    with failing_with_sentence():
+        return bring_documents(
+            settings,
+            lambda: opened(directory),
+            checked.declaration,
+            prune=prune,
+            with_messages=with_messages,
+            dry_run=dry_run,
+        )
+
+
+def _print_at_nodes(found: Sequence[AtNode], *, done: bool = False) -> None:
+    """Show the changes of private queues, and what is left."""
+    for one in found:
+        if one.changes is None:
+            continue
+        for step in one.changes.steps:
+            typer.echo("\n".join(step_lines(step.model_dump(), f"queue {printable(one.machine)}\\private$\\")))
+        for name in one.changes.left_over:
+            typer.echo(printable(f"  queue {one.machine}\\private$\\{name}: {Note.PRUNABLE}"))
+    differences = sum(one.differences for one in found)
+    answered = counted(sum(one.changes is not None for one in found), "node")
+    if found:
+        verb = "made" if done else "to make"
+        typer.echo(f"Private queues: {counted(differences, 'change')} {verb} at {answered}.")
+
+
+def _fail_for_silent_nodes(found: Sequence[AtNode]) -> None:
+    """Name the nodes that did not answer. Exit code 1 if one should have private queues."""
+    errors = {one.machine: one.error for one in found if one.error is not None}
+    report_errors(errors, len(found))
+    if any(one.is_unknown for one in found):
+        raise typer.Exit(FAILED)
 
 
 def _needs_access(checked: Checked) -> bool:
@@ -163,9 +226,13 @@ def plan(
     full: Full = False,
     save_to: Annotated[Path | None, typer.Option("--save", help="Save the plan to a file, for apply.")] = None,
     directory: DirectoryFile = None,
+    nodes_file: NodesFile = None,
 ) -> None:
-    """Show the changes that make the directory as declared. Exit code 2: there are some."""
-    _tell_plan(declared, prune, as_json, full, save_to, directory)
+    """Show the changes that make the directory as declared. Exit code 2: there are some.
+
+    With --nodes also those of private queues at their nodes; a saved plan does not have them.
+    """
+    _tell_plan(declared, prune, as_json, full, save_to, directory, nodes_file)
 
 
 @app.command()
@@ -173,13 +240,16 @@ def drift(
     declared: Declared,
     as_json: AsJson = False,
     directory: DirectoryFile = None,
+    nodes_file: NodesFile = None,
 ) -> None:
     """Show what has changed in the directory since the last apply. Exit code 2: something has.
+
+    With --nodes also what has changed in private queues at their nodes.
 
     The directory was as declared after the last apply, so every difference is such a change. Objects that were never
     declared are reported and left alone; apply undoes the other changes.
     """
-    _tell_plan(declared, False, as_json, True, None, directory)
+    _tell_plan(declared, False, as_json, True, None, directory, nodes_file)
 
 
 def _tell_plan(
@@ -189,19 +259,29 @@ def _tell_plan(
     full: bool,
     save_to: Path | None,
     directory: Path | None,
+    nodes_file: Path | None,
 ) -> None:
+    settings = _nodes(nodes_file)
     with _explained():
-        checked = load(declared, for_directory=True)
-    _tell_private_queues(checked)
-    with _target(directory, access=_needs_access(checked)) as target:
-        made = plan_declared(checked, target, prune=prune)
-        if save_to is not None:
-            save(made, save_to)
+        checked = load(declared, for_directory=settings is None or save_to is not None)
+    if settings is None:
+        _tell_private_queues(checked)
+    made = Plan("", ())
+    if not checked.declaration.is_workgroup:
+        with _target(directory, access=_needs_access(checked)) as target:
+            made = plan_declared(checked, target, prune=prune)
+            if save_to is not None:
+                save(made, save_to)
+    found = _at_nodes(settings, checked, directory, prune=prune)
     if as_json:
-        typer.echo(printable_json(written(made)), nl=False)
+        machines = {} if settings is None else {"machines": [one.document() for one in found]}
+        typer.echo(printable_json(written(made, **machines)), nl=False)
     else:
-        _print_lines(plan_lines(made, full=full))
-    raise typer.Exit(SOMETHING_TO_DO if made.steps else 0)
+        if not checked.declaration.is_workgroup:
+            _print_lines(plan_lines(made, full=full))
+        _print_at_nodes(found)
+    _fail_for_silent_nodes(found)
+    raise typer.Exit(SOMETHING_TO_DO if made.steps or any(one.differences for one in found) else 0)
 
 
 @app.command(epilog="Example: mqenterprise document contoso.yaml SHOP > machine.yml")
@@ -234,25 +314,46 @@ def apply(
     yes: YesOption = False,
     as_json: AsJson = False,
     directory: DirectoryFile = None,
+    nodes_file: NodesFile = None,
+    with_messages: Annotated[
+        bool, typer.Option("--with-messages", help="With --prune: also private queues with messages, which are lost.")
+    ] = False,
 ) -> None:
-    """Make the directory as declared, or carry out a saved plan.
+    """Make the directory as declared, or carry out a saved plan. With --nodes then also the private queues.
 
     At a terminal it shows the plan and asks first; in a pipe, with --json or --yes it does not. Cut at any point, it
-    is run again and goes on. The plan is recorded first; rollback undoes it.
+    is run again and goes on. The plan for the directory is recorded first; rollback undoes it.
     """
-    agree = _agreement(yes or as_json)
+    if with_messages and not prune:
+        raise typer.BadParameter("it is about what --prune deletes", param_hint="--with-messages")
+    agree, settings = _agreement(yes or as_json), _nodes(nodes_file)
     with _explained():
         saved = _saved_plan(declared)
-        checked = load(declared, for_directory=True) if saved is None else None
-    if checked is not None:
+        checked = load(declared, for_directory=settings is None) if saved is None else None
+    if checked is not None and settings is None:
         _tell_private_queues(checked)
-    with _target(directory, access=checked is None or _needs_access(checked)) as target, _Shown() as shown:
-        if checked is not None:
-            done = apply_declared(checked, target, shown, prune=prune, patience=wait, workers=workers, agree=agree)
-        else:
-            assert saved is not None
-            done = apply_plan(saved, target, shown, patience=wait, workers=workers, agree=agree)
-    _tell_applied(done, as_json)
+    done = Applied(Plan("", ()), 0)
+    if checked is None or not checked.declaration.is_workgroup:
+        with _target(directory, access=checked is None or _needs_access(checked)) as target, _Shown() as shown:
+            if checked is not None:
+                done = apply_declared(checked, target, shown, prune=prune, patience=wait, workers=workers, agree=agree)
+            else:
+                assert saved is not None
+                done = apply_plan(saved, target, shown, patience=wait, workers=workers, agree=agree)
+        if not as_json:
+            _tell_applied(done, as_json)
+    pruning = {"prune": prune, "with_messages": with_messages}
+    if agree is not agreed:
+        planned = _at_nodes(settings, checked, directory, **pruning)
+        _print_at_nodes(planned)
+        if any(one.differences for one in planned):
+            typer.confirm("Carry this out?", abort=True, err=True)
+    found = _at_nodes(settings, checked, directory, **pruning, dry_run=False)
+    if as_json:
+        _tell_applied(done, as_json, found if settings is not None else None)
+    else:
+        _print_at_nodes(found, done=True)
+    _fail_for_silent_nodes(found)
 
 
 def _agreement(yes: bool) -> Agree:
@@ -276,10 +377,11 @@ def _saved_plan(path: Path) -> Plan | None:
     return from_json(path.read_text("utf-8")) if begins.startswith(b"{") else None
 
 
-def _tell_applied(done: Applied, as_json: bool) -> None:
+def _tell_applied(done: Applied, as_json: bool, at_nodes: Sequence[AtNode] | None = None) -> None:
     if as_json:
         kept = str(done.record) if done.record else None
-        print_document({"done": done.done, "done_before": done.before, "record": kept})
+        machines = {} if at_nodes is None else {"machines": [one.document() for one in at_nodes]}
+        print_document({"done": done.done, "done_before": done.before, "record": kept} | machines)
         return
     if not done.plan.steps:
         console().print(summary(done.plan))
@@ -323,14 +425,30 @@ def export_command(
     name: Annotated[str, typer.Option(help="The enterprise's name, which the directory does not hold.")] = "Enterprise",
     output: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
     directory: DirectoryFile = None,
+    nodes_file: NodesFile = None,
 ) -> None:
-    """Write the contents of a directory as a declaration."""
+    """Write the contents of a directory as a declaration; with --nodes also the private queues of its nodes."""
+    settings = _nodes(nodes_file)
+    private: dict[str, list[dict[str, Any]]] = {}
+    errors: dict[str, NodeError] = {}
     with _target(directory) as target:
-        text = exported(target.snapshot().table, name)
+        table = target.snapshot().table
+    if settings is not None:
+        with failing_with_sentence():
+            nodes = chosen_nodes(settings, lambda: opened(directory), machines=(), site=None)
+            for client, answer in present_documents(settings, nodes):
+                if isinstance(answer, NodeError):
+                    errors[client.machine] = answer
+                else:
+                    private[client.machine] = answer
+    with _explained():
+        text = exported(table, name, private, [f"{machine}: {error.sentence}" for machine, error in errors.items()])
         if output is not None:
             output.write_text(text, "utf-8")
-            return
-    typer.echo(printable_lines(text) if sys.stdout.isatty() else text, nl=False)
+    if output is None:
+        typer.echo(printable_lines(text) if sys.stdout.isatty() else text, nl=False)
+    if report_errors(errors, len(errors) + len(private)):
+        raise typer.Exit(FAILED)
 
 
 @app.command()

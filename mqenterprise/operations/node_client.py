@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from mqenterprise.operations.errors import NodeError
 from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument
+from qmnode.management.machine_document_routes import DocumentChanges, MachineDocument
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import (
     Edited,
@@ -28,6 +29,8 @@ D = TypeVar("D", bound=BaseModel)
 _LARGEST_ANSWER: Final = 64 * 1024 * 1024
 _LONGEST_LINE: Final = 64 * 1024 * 1024
 _UNAUTHORIZED: Final = 401
+_REPEATED: Final = ("GET", "PUT")
+"""Methods whose requests may be repeated at any time."""
 _LONGEST_REASON: Final = 500
 
 
@@ -93,6 +96,17 @@ class NodeClient:
 
     async def queue(self, name: str) -> QueueDocument:
         return await self._ask(QueueDocument, "GET", f"/v1/queues/{quote(name, safe='')}")
+
+    async def document(self, *, everything: bool) -> MachineDocument:
+        """The private queues that documents made, or all."""
+        return await self._ask(MachineDocument, "GET", "/v1/document", parameters={"all": everything})
+
+    async def apply_document(
+        self, document: Mapping[str, Any], *, prune: bool, with_messages: bool, dry_run: bool
+    ) -> DocumentChanges:
+        """Make the document of the machine true, or say what that would change."""
+        asked = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run}
+        return await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
 
     # Messages
 
@@ -233,13 +247,13 @@ class NodeClient:
         try:
             response = await self._client.send(request, stream=True)
         except (httpx.HTTPError, OSError, httpx.InvalidURL, UnicodeError) as error:
-            raise self._unavailable(error, changes=method != "GET") from None
+            raise self._unavailable(error, changes=method not in _REPEATED) from None
         try:
             if not response.is_success:
                 raise await self._refusal(response)
             yield response
         except httpx.HTTPError as error:
-            raise self._unavailable(error, changes=method != "GET") from None
+            raise self._unavailable(error, changes=method not in _REPEATED) from None
         finally:
             await response.aclose()
 

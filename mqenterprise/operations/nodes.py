@@ -14,6 +14,7 @@ from mqenterprise.topology.problems import did_you_mean
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.topology.declaration import Declaration
 
 _FIELDS: Final = ("computer_name", "qualified_computer_name", "site_identifier_list", "foreign_system")
 
@@ -64,6 +65,34 @@ def chosen_nodes(
     if not nodes:
         raise OperationsError(f"there is no queue manager in {'the directory' if site is None else f'site {site}'}")
     return sorted(nodes, key=lambda node: node.machine.casefold())
+
+
+def declared_nodes(
+    settings: OperationsSettings,
+    directory: Callable[[], AbstractContextManager[EnterpriseDirectory]],
+    declaration: Declaration,
+) -> list[Node]:
+    """Return the nodes of a declaration, also of machines that the directory lacks.
+
+    The directory, if there is one, is opened only if a machine has no address in the settings and no DNS name in the
+    declaration.
+    """
+    machines = [machine for machine in declaration.machines if not machine.foreign]
+    names: dict[str, str | None] = {}
+    if not declaration.is_workgroup and any(
+        machine.dns_name is None and not settings.of(machine.name).address for machine in machines
+    ):
+        with directory() as opened:
+            known = opened.queue_managers.list(attributes=_FIELDS)
+            names = {one.computer_name.casefold(): one.qualified_computer_name for one in known}
+    return [
+        _node(
+            settings,
+            machine.name,
+            machine.dns_name or names.get(machine.name.casefold()) or next(iter(machine.addresses), None),
+        )
+        for machine in machines
+    ]
 
 
 def _site(directory: EnterpriseDirectory, name: str) -> object:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mqenterprise.topology.lease import Lease
 from mqenterprise.topology.plan import Plan, Standing, Step, from_json, standing, to_json
@@ -163,9 +164,9 @@ def record(plan: Plan, token: int, directory: Path) -> Path:
     return path
 
 
-def written(plan: Plan) -> str:
-    """Return a plan as JSON with one line for each step: quick to write, and easy to compare line by line."""
-    data = to_json(plan)
+def written(plan: Plan, **more: Any) -> str:
+    """Return a plan, and ``more``, as JSON with one line for each step: quick to write, and easy to compare."""
+    data = to_json(plan) | more
     steps = ",\n".join(json.dumps(step, ensure_ascii=False) for step in data.pop("steps"))
     return f'{json.dumps(data, ensure_ascii=False)[:-1]}, "steps": [\n{steps}\n]}}\n'
 

@@ -12,7 +12,15 @@ from pydantic import BaseModel
 from mqenterprise.directory.errors import INSTEAD
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
-from mqenterprise.topology.declaration import SECTIONS, AnyAccess, Declaration, Machine, Queue, RoutingLink
+from mqenterprise.topology.declaration import (
+    ONLY_PRIVATE,
+    SECTIONS,
+    AnyAccess,
+    Declaration,
+    Machine,
+    Queue,
+    RoutingLink,
+)
 from mqenterprise.topology.loader import Loaded, Sources, load_models
 from mqenterprise.topology.machine_documents import is_known_to_nodes, path_of
 from mqenterprise.topology.names import fold
@@ -320,6 +328,10 @@ class _Checker:
             self._access(here, queue.access)
             if queue.private:
                 self._private_queue(here, queue)
+                continue
+            for row in ONLY_PRIVATE:
+                if getattr(queue, row.name) != row.form.write(row.default):
+                    self._say((*here, row.name), "only a private queue has it: the directory does not hold it")
 
     def _private_queue(self, here: Path, queue: Queue) -> None:
         """Check what the directory would check of a public queue."""

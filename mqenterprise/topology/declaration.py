@@ -7,7 +7,7 @@ they are not declared.
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
@@ -18,6 +18,7 @@ from qmnode.objects.table import (
     DISTRIBUTION_LIST,
     ENTERPRISE,
     MACHINE,
+    PRIVATE_QUEUE,
     QUEUE,
     QUEUE_ALIAS,
     ROUTING_LINK,
@@ -151,15 +152,16 @@ def _description(row: Property) -> str:
     return f"{row.sentence}{size} ({attribute}{row.section})"
 
 
-def _properties(rows: Rows, *other: str) -> Callable[[type[Model]], type[Model]]:
-    """Give a model a field for each declared row. Its own annotation of a row is kept, and required without a default.
+def _properties(rows: Rows, *other: str, more: Iterable[Property] = ()) -> Callable[[type[Model]], type[Model]]:
+    """Give a model a field for each declared row, and for ``more`` rows that no directory holds.
 
-    ``other`` properties of the object are declared in another way.
+    Its own annotation of a row is kept, and required without a default. ``other`` properties of the object are
+    declared in another way.
     """
 
     def complete(model: type[Model]) -> type[Model]:
         fields: dict[str, Any] = {}
-        for row in rows.at(Door.DECLARATION):
+        for row in (*rows.at(Door.DECLARATION), *more):
             if row.name in other:
                 continue
             own = model.model_fields.get(row.name)
@@ -273,7 +275,11 @@ class Machine(_Model):
     foreign: bool = False
 
 
-@_properties(QUEUE)
+ONLY_PRIVATE: Final = tuple(row for row in PRIVATE_QUEUE.values() if Door.DECLARATION not in row.doors)
+"""Properties that no directory holds."""
+
+
+@_properties(QUEUE, more=ONLY_PRIVATE)
 class Queue(_Model):
     """A queue (MS-MQDMPR 3.1.1.2; defaults of 3.1.7.1.33)."""
 

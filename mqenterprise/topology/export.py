@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,22 @@ _SECTIONS = (
 Item = dict[str, Any]
 
 
-def export(table: Table, name: str) -> str:
-    """Return the contents of the directory as YAML.
+def export(
+    table: Table, name: str, private: Mapping[str, Iterable[Item]] | None = None, unasked: Iterable[str] = ()
+) -> str:
+    """Return the contents of the directory as YAML, with the private queues of machines.
+
+    ``private`` has the queues of each machine's document; ``unasked`` says which nodes did not name theirs, and why.
 
     Objects that cannot be declared, such as a machine in a deleted site, are left out and listed in comments at the
     top. A plan leaves them alone because they are not declared.
     """
     sections = declared_sections(table, name)
-    left_out: list[str] = []
+    for machine, queues in (private or {}).items():
+        for each in queues:
+            item = {"machine": machine, "name": each["name"], "private": True} | each
+            sections.setdefault("queues", []).append(item)
+    left_out = [_printable(f"# left out: private queues of {sentence}") + "\n" for sentence in unasked]
     while True:
         text = yaml.dump(sections, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=120)
         wrong = _refused(text)
@@ -50,6 +59,8 @@ def _printable(text: str) -> str:
 
 
 def _named(item: Item) -> str:
+    if "private" in item:
+        return f"{item['machine']}\\private$\\{item['name']}"
     return " - ".join(item["sites"]) if "cost" in item else str(item["name"])
 
 

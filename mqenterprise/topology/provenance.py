@@ -12,7 +12,7 @@ from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
 from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
 from qmnode.objects.rows import QUOTA, Door, Property
-from qmnode.objects.table import ROWS, SITE
+from qmnode.objects.table import PRIVATE_QUEUE, ROWS, SITE
 
 SETTINGS: Final[Mapping[str, str]] = {
     "quota": "quotas.queue_manager_quota",
@@ -81,7 +81,7 @@ class Asked:
     @property
     def is_private(self) -> bool:
         """Whether it is a private queue, which no directory holds."""
-        return self.queue is not None and fold(self.queue).startswith("private$\\")
+        return self.kind is Kind.QUEUE and _is_private(self.names)
 
     @property
     def title(self) -> str:
@@ -119,6 +119,10 @@ class NodeAnswer:
     unknown: str = ""
 
 
+def _is_private(names: tuple[str, ...]) -> bool:
+    return fold(names[1]).startswith("private$\\")
+
+
 def asked(text: str) -> Asked:
     """Read MACHINE.PROPERTY and its like. Raises :class:`UnknownValue`."""
     whole, dot, name = text.rpartition(".")
@@ -132,7 +136,9 @@ def asked(text: str) -> Asked:
         raise UnknownValue(f"{text!r}: write {FORMS}")
     for kind in kinds:
         row = ROWS[kind].called(name)
-        if row is not None and Door.DECLARATION in row.doors:
+        if row is not None and (
+            Door.DECLARATION in row.doors or (kind is Kind.QUEUE and row.name in PRIVATE_QUEUE and _is_private(names))
+        ):
             return Asked(kind, names, row.name, row)
     if len(names) == 1 and name in INVENTORY:
         return Asked(Kind.MACHINE, names, name, None)

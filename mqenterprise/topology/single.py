@@ -48,6 +48,8 @@ _MODELS: Final[dict[str, type[Model]]] = {
     "queue_aliases": declaration.QueueAlias,
     "distribution_lists": declaration.DistributionList,
 }
+_NOT_HELD: Final = {"addresses", "private", *(row.name for row in declaration.ONLY_PRIVATE)}
+"""Properties that no directory holds."""
 _SECTIONS: Final = {
     Kind.SITE: ("sites", "foreign_sites"),
     Kind.ROUTING_LINK: ("routing_links",),
@@ -215,7 +217,7 @@ def _complete(section: str, item: Item) -> Item:
     """Return an item with every value that the directory holds, including defaults."""
     model = _MODELS[section]
     fields = model.model_fields.items()
-    values = {name: field.default for name, field in fields if not field.is_required() and name != "addresses"}
+    values = {name: field.default for name, field in fields if not field.is_required() and name not in _NOT_HELD}
     foreign = {"foreign": section == "foreign_sites"} if model in (declaration.Site, declaration.ForeignSite) else {}
     values |= item | foreign
     values |= {name: None for name in QUOTAS.intersection(values) if values[name] == "none"}

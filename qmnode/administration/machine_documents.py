@@ -18,8 +18,8 @@ from qmnode.administration.access_control import TRUSTEES, check_denied, owner_o
 from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
-from qmnode.objects.rows import QUOTA, Changes, Door, Property, is_none
-from qmnode.objects.table import QUEUE
+from qmnode.objects.rows import QUOTA, Changes, Property, is_none
+from qmnode.objects.table import DECLARED, PRIVATE_QUEUE, QUEUE
 from qmnode.settings.sizes import quota_value
 from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.error_codes import ErrorCode
@@ -34,15 +34,10 @@ if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
     from qmnode.structures.sid import Sid
 
-MARK: Final = "declared"
-PROPERTIES: Final[Mapping[str, Property]] = {
-    row.name: row for row in QUEUE.at(Door.NODE) if row.is_written and not row.public and row.name != MARK
-}
-"""The properties of a private queue that a document may have."""
 MOST_QUEUES: Final = 20_000
 MOST_ENTRIES: Final = 800
 """Entries of one access list, and rights in one entry."""
-_KEYS: Final = ("name", *PROPERTIES, "access", "owner")
+_KEYS: Final = ("name", *PRIVATE_QUEUE, "access", "owner")
 _ENTRY_KEYS: Final = ("to", "allow", "deny")
 _NAMELESS: Final = re.compile(r"0x[0-9a-f]{1,8}", re.IGNORECASE | re.ASCII)
 """Rights without a name, as the document of a node shows them."""
@@ -140,7 +135,7 @@ def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
         row = QUEUE.called(key) if isinstance(key, str) else None
         if row is not None and row.public:
             raise DocumentFault((*place, str(key)), "only public queues have it, and the directory holds these")
-        if row is not None and row.name in PROPERTIES and key != row.name:
+        if row is not None and row.name in PRIVATE_QUEUE and key != row.name:
             raise DocumentFault((*place, str(key)), f"its name is {row.name}")
         _check_key(place, key, _KEYS)
     if "name" not in plain:
@@ -150,7 +145,7 @@ def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
         name=_name((*place, "name"), plain["name"]),
         properties={
             name: _value((*place, name), row, plain[name]) if name in plain else row.default
-            for name, row in PROPERTIES.items()
+            for name, row in PRIVATE_QUEUE.items()
         },
         access=None if access is None else _access((*place, "access"), access),
         owner=None if owner is None else _account((*place, "owner"), owner, owner=True),
@@ -348,7 +343,7 @@ class MachineDocuments:
             raise DocumentFault((), "it has no queues, and prune would delete all: write queues: [] if that is meant")
         async with self._lock:
             names: dict[str, str | None] = {}
-            steps = await self._plan(wanted, names, prune=prune, with_messages=with_messages)
+            steps, left_over = await self._plan(wanted, names, prune=prune, with_messages=with_messages)
             unchanged = len(wanted) - sum(step.wanted is not None for step in steps)
             if not dry_run:
                 steps = await self._do_all(steps, names, caller, with_messages=with_messages)
@@ -356,7 +351,7 @@ class MachineDocuments:
         for step in steps:
             shown.append(step.plain())
             await pace.rest()
-        return {"steps": shown, "unchanged": unchanged, "dry_run": dry_run}
+        return {"steps": shown, "unchanged": unchanged, "left_over": left_over, "dry_run": dry_run}
 
     async def show(self, *, everything: bool) -> dict[str, Any]:
         """The document of the private queues that documents made, or of all."""
@@ -371,7 +366,7 @@ class MachineDocuments:
 
     def _shown(self, queue: Queue, names: Mapping[str, str | None]) -> dict[str, Any]:
         shown: dict[str, Any] = {"name": _own_name(queue)}
-        for name, row in PROPERTIES.items():
+        for name, row in PRIVATE_QUEUE.items():
             value = getattr(queue, name)
             if value != row.default:
                 shown[name] = row.form.write(value)
@@ -405,7 +400,8 @@ class MachineDocuments:
 
     async def _plan(
         self, wanted: list[WantedQueue], names: dict[str, str | None], *, prune: bool, with_messages: bool
-    ) -> list[_Step]:
+    ) -> tuple[list[_Step], list[str]]:
+        """Return the steps, and the names of queues that only ``prune`` would delete."""
         present = await self._private_queues()
         named = [queue for one in wanted if (queue := present.get(one.name.upper())) is not None]
         names |= await self._names(wanted, named)
@@ -421,19 +417,22 @@ class MachineDocuments:
             if step is not None:
                 steps.append(step)
             await pace.rest()
-        for _, queue in sorted(present.items()) if prune else ():
-            if queue.declared:
+        left_over: list[str] = []
+        for _, queue in sorted(present.items()):
+            if queue.declared and prune:
                 steps.append(_deletion(queue, with_messages=with_messages))
+            elif queue.declared:
+                left_over.append(_own_name(queue))
             await pace.rest()
-        return steps
+        return steps, left_over
 
     def _created(self, one: WantedQueue, names: Mapping[str, str | None]) -> _Step:
         changes = {
             name: (None, row.form.write(one.properties[name]))
-            for name, row in PROPERTIES.items()
+            for name, row in PRIVATE_QUEUE.items()
             if one.properties[name] != row.default
         }
-        settings: dict[str, Any] = {**one.properties, MARK: True}
+        settings: dict[str, Any] = {**one.properties, DECLARED: True}
         if one.access is not None or one.owner is not None:
             settings["security"] = _security(one, b"")
         if one.access is not None:
@@ -445,7 +444,7 @@ class MachineDocuments:
     def _changed(self, one: WantedQueue, queue: Queue, names: Mapping[str, str | None]) -> _Step | None:
         changes: dict[str, tuple[Any, Any]] = {}
         settings: dict[str, Any] = {}
-        for name, row in PROPERTIES.items():
+        for name, row in PRIVATE_QUEUE.items():
             before, after = getattr(queue, name), one.properties[name]
             if before == after:
                 continue

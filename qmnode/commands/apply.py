@@ -50,12 +50,14 @@ def apply(
         print_json(done)
         return
     for step in done["steps"]:
-        print("\n".join(_lines(step)))
+        print("\n".join(step_lines(step)))
     changed = sum(step["action"] != "keep" for step in done["steps"])
     kept = len(done["steps"]) - changed
     say(f"{counted(changed, 'change')}{' to make' if check else ''}, {counted(done['unchanged'], 'queue')} as declared")
     if kept:
         say(f"{counted(kept, 'queue')} not deleted: receive the messages first, or say --with-messages")
+    if done["left_over"]:
+        say(printable(f"no longer in the document, and deleted with --prune: {', '.join(done['left_over'])}"))
 
 
 @document_app.command(epilog="Example: qmnode document --all > machine.yml")
@@ -76,15 +78,16 @@ def document(
     print(yaml.safe_dump(found, sort_keys=False, width=120), end="")
 
 
-def _lines(step: Mapping[str, Any]) -> list[str]:
+def step_lines(step: Mapping[str, Any], before: str = "") -> list[str]:
+    """Return the lines that show a step; ``before`` stands before the name of the queue."""
     signs = {"create": "+", "change": "~", "delete": "-", "keep": "="}
     why = f": {step['reason']}" if step["reason"] else ""
     if step["action"] == "delete" and step["messages"]:
         why = f": with {counted(step['messages'], 'message')}"
-    lines = [f"{signs[step['action']]} {step['queue']}{why}"]
+    lines = [f"{signs[step['action']]} {before}{step['queue']}{why}"]
     for name, change in step["changes"].items():
-        before, after = _text(change["from"]), _text(change["to"])
-        lines.append(f"    {name}: {after}" if step["action"] == "create" else f"    {name}: {before} -> {after}")
+        old, new = _text(change["from"]), _text(change["to"])
+        lines.append(f"    {name}: {new}" if step["action"] == "create" else f"    {name}: {old} -> {new}")
     return [printable(line) for line in lines]
 
 

@@ -16,6 +16,12 @@ router = APIRouter(route_class=InSteps)
 _WHAT = "the document of the machine"
 
 
+class MachineDocument(Document):
+    """The document of a machine."""
+
+    queues: list[dict[str, Any]] = Field(description="Its private queues, with the properties that are no defaults")
+
+
 class DocumentStep(Document):
     """The change of one queue, done or planned."""
 
@@ -31,6 +37,7 @@ class DocumentChanges(Document):
 
     steps: list[DocumentStep]
     unchanged: int = Field(description="Queues that are as declared")
+    left_over: list[str] = Field(default=[], description="Queues that a document made and this one lacks: see `prune`")
     dry_run: bool
 
 
@@ -39,10 +46,11 @@ async def show_document(
     request: Request,
     node: Node,
     everything: Annotated[bool, Query(alias="all", description="Also queues that no document made")] = False,
-) -> dict[str, Any]:
+) -> MachineDocument:
     """The private queues that documents made, as they are now. For the role `administer`."""
     require_administer(request, _WHAT)
-    return await operations_of(node).show_document(asker_of(request, node), everything=everything)
+    found = await operations_of(node).show_document(asker_of(request, node), everything=everything)
+    return MachineDocument(**found)
 
 
 @router.put("/v1/document", **about("queues", "Make the document of the machine true", 413))

@@ -321,6 +321,13 @@ QUEUE: Final = Rows(
     ),
 )
 
+DECLARED: Final = "declared"
+"""The property that marks queues which a document made."""
+PRIVATE_QUEUE: Final[Mapping[str, Property]] = {
+    row.name: row for row in QUEUE.at(Door.NODE) if row.is_written and not row.public and row.name != DECLARED
+}
+"""The properties that documents of machines have of private queues, beside access list and owner."""
+
 
 class AddedProperties(TypedDict, total=False):
     """The types of those that came after the first release, for the typed interface (``qmnode.model.api``)."""

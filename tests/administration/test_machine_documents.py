@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 import qmnode
 from qmnode.administration import pace
 from qmnode.administration.asker import Asker
-from qmnode.administration.machine_documents import PROPERTIES, DocumentFault, read_document
+from qmnode.administration.machine_documents import DocumentFault, read_document
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.queue_collection import QueueCollection
 from qmnode.model.queue_manager import QueueManager as ModelManager
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Property
+from qmnode.objects.table import PRIVATE_QUEUE
 from qmnode.structures.access_masks import QUEUE_RIGHTS
 
 if TYPE_CHECKING:
@@ -355,7 +356,7 @@ def written(row: Property) -> st.SearchStrategy[Any]:
 QUEUES = st.lists(
     st.fixed_dictionaries(
         {"name": st.from_regex(r"[a-z][a-z0-9 .-]{0,20}[a-z]", fullmatch=True)},
-        optional={name: written(row) for name, row in PROPERTIES.items()}
+        optional={name: written(row) for name, row in PRIVATE_QUEUE.items()}
         | {
             "access": st.lists(
                 st.fixed_dictionaries(

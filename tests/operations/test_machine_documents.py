@@ -1,0 +1,192 @@
+"""Private queues of a declaration, compared with a running node and brought to it; another node is down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import qmnode
+from mqenterprise.cli import app
+from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
+from qmnode.structures.sid import EVERYONE
+from tests.lab.nodes import NodeProcess
+from tests.management.conftest import digest, write_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mqenterprise.directory.embedded import EmbeddedDirectory
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.one_server(reason="what nodes are asked does not depend on the directory's product"),
+]
+BILLS = {
+    "machine": "docs-a", "name": "bills", "private": True, "label": "Bills", "quota": "3MB", "duplicate_window": 60,
+    "access": [{"to": "everyone", "allow": ["generic_all"]}],
+}  # fmt: skip
+ORDERS = {"machine": "docs-a", "name": "orders", "private": True, "transactional": True}
+SENDERS = SecurityDescriptor(dacl=Acl.of(allow(EVERYONE, QueueAccess.MQSEC_WRITE_MESSAGE))).write()
+AT_B = {"machine": "docs-b", "name": "bills", "private": True}
+
+
+class Enterprise:
+    """A directory, the node DOCS-A, and the machine DOCS-B, which is down."""
+
+    def __init__(self, folder: Path, slapd: EmbeddedDirectory, node: NodeProcess) -> None:
+        self.folder, self.node = folder, node
+        settings = slapd.client_settings().model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        (folder / "directory.yaml").write_text(yaml.safe_dump(settings))
+
+    def run(self, command: str, *queues: dict[str, Any], words: tuple[str, ...] = (), code: int = 0) -> str:
+        """Standard output and errors of a command about a declaration with these queues."""
+        file = self.folder / "enterprise.yaml"
+        machines = [{"name": name, "sites": ["Docs"]} for name in ("docs-a", "docs-b")]
+        sections = {"enterprise": {"name": "E"}, "sites": [{"name": "Docs"}], "machines": machines}
+        file.write_text(yaml.safe_dump(sections | {"queues": list(queues)}))
+        return self.say(command, str(file), *words, code=code)
+
+    def say(self, command: str, *words: str, code: int = 0) -> str:
+        names = ("--directory", str(self.folder / "directory.yaml"), "--nodes", str(self.folder / "nodes.yaml"))
+        answer = CliRunner().invoke(app, [command, *words, *names])
+        assert answer.exit_code == code, answer.output
+        return answer.output
+
+    def at_node(self, work: Any) -> Any:
+        async def there() -> Any:
+            async with qmnode.connect(self.node.socket) as qm:
+                return await work(qm)
+
+        return asyncio.run(there())
+
+
+@pytest.fixture(scope="module")
+def enterprise(slapd: EmbeddedDirectory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enterprise]:
+    folder = tmp_path_factory.mktemp("documents")
+    certificate, key = write_certificate(folder)
+    (folder / "tokens.yaml").write_text(json.dumps([{"name": "ann", "role": "administer", "sha256": digest("ann's")}]))
+    (folder / "tokens.yaml").chmod(0o600)
+    management = {
+        "listen": "127.0.0.1:0",
+        "socket": str(folder / "node/m.sock"),
+        "tokens": str(folder / "tokens.yaml"),
+        "certificate": str(certificate),
+        "private_key": str(key),
+    }
+    (folder / "node").mkdir()
+    node = NodeProcess(folder / "node", computer_name="DOCS-A", management=management)
+    node.launch()
+    try:
+        while "port" not in (listening := node.wait_for("management API")):
+            pass
+        node.wait_for("ready")
+        (folder / "my.token").write_text("ann's")
+        (folder / "my.token").chmod(0o600)
+        machines = {"docs-a": f"127.0.0.1:{listening['port']}", "docs-b": "127.0.0.1:9"}
+        addresses = {name: {"address": address} for name, address in machines.items()}
+        settings = {"authority": "certificate.pem", "token_file": "my.token", "machines": addresses}
+        (folder / "nodes.yaml").write_text(json.dumps(settings))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+            lab = Enterprise(folder, slapd, node)
+            lab.run("apply")
+            yield lab
+            lab.say("apply", str(bare(folder)), "--prune")
+    finally:
+        node.stop()
+
+
+def bare(folder: Path) -> Path:
+    file = folder / "bare.yaml"
+    file.write_text("enterprise: {name: E}")
+    return file
+
+
+def test_queues_are_planned_applied_and_then_as_declared(enterprise: Enterprise) -> None:
+    planned = enterprise.run("plan", BILLS, ORDERS, code=2)
+    assert r"+ queue docs-a\private$\bills" in planned and "duplicate_window: 60" in planned
+    assert "docs-b: it is unavailable" in planned, "a node of which nothing is declared is named as well"
+
+    applied = enterprise.run("apply", BILLS, ORDERS)
+    again = enterprise.run("apply", BILLS, ORDERS, words=("--json",))
+
+    assert "Private queues: 2 changes made at 1 node." in applied
+    (first, second) = json.JSONDecoder().raw_decode(again)[0]["machines"]
+    assert (first["machine"], first["steps"], first["unchanged"]) == ("docs-a", [], 2)
+    assert "no connection" in second["error"]
+    made = enterprise.at_node(lambda qm: qm.queue(r".\private$\bills"))
+    assert (made.label, made.quota, made.duplicate_window) == ("Bills", 3072, 60)
+    enterprise.run("plan", BILLS, ORDERS)
+
+
+def test_a_queue_that_was_changed_by_hand_is_drift(enterprise: Enterprise) -> None:
+    enterprise.run("apply", BILLS, ORDERS)
+    enterprise.at_node(lambda qm: qm.set_queue(r".\private$\bills", label="Mine", security=SENDERS))
+
+    drifted = enterprise.run("drift", BILLS, ORDERS, code=2)
+
+    assert r"~ queue docs-a\private$\bills" in drifted and "label: Mine -> Bills" in drifted and "access:" in drifted
+    enterprise.run("apply", BILLS, ORDERS)
+    enterprise.run("drift", BILLS, ORDERS)
+
+
+def test_a_machine_that_should_have_queues_and_does_not_answer_fails_the_command(enterprise: Enterprise) -> None:
+    for command in ("plan", "drift", "apply"):
+        answer = enterprise.run(command, BILLS, ORDERS, AT_B, code=1)
+        assert "docs-b: it is unavailable" in answer, command
+
+
+def test_what_is_declared_no_longer_is_named_and_goes_with_prune_alone(enterprise: Enterprise) -> None:
+    """Also the last one of a machine; never with messages in it unless the operator says so."""
+    enterprise.run("apply", BILLS)
+
+    async def send(qm: Any) -> None:
+        async with await qm.open_queue(r"DIRECT=OS:.\private$\bills", qmnode.Access.SEND) as queue:
+            await queue.send(qmnode.Message(b"7", recoverable=True))
+
+    enterprise.at_node(send)
+    left = enterprise.run("plan")
+    assert r"docs-a\private$\bills: not declared any more: would be deleted with --prune" in left
+    enterprise.run("apply")
+    kept = enterprise.run("apply", words=("--prune",))
+    assert r"= queue docs-a\private$\bills: it holds 1 message" in kept
+    gone = enterprise.run("apply", words=("--prune", "--with-messages"))
+    assert r"- queue docs-a\private$\bills" in gone
+    assert "bills" not in str(enterprise.at_node(lambda qm: qm.queues([qmnode.QueueType.PRIVATE])))
+
+
+def test_an_export_has_private_queues_and_says_whose_are_missing(enterprise: Enterprise) -> None:
+    enterprise.run("apply", BILLS, ORDERS)
+    file = enterprise.folder / "exported.yaml"
+
+    told = enterprise.say("export", "--output", str(file), code=1)
+
+    assert "docs-b: it is unavailable" in told
+    assert "# left out: private queues of docs-b: it is unavailable" in file.read_text().replace("DOCS-B", "docs-b")
+    found = {queue["name"]: queue for queue in yaml.safe_load(file.read_text())["queues"] if queue.get("private")}
+    assert found["bills"]["access"] == BILLS["access"] and found["bills"]["quota"] == 3072
+    enterprise.say("plan", str(file))
+
+
+def test_what_a_directory_cannot_hold_is_refused_of_a_public_queue(enterprise: Enterprise) -> None:
+    public = {"machine": "docs-a", "name": "public", "duplicate_window": 60}
+    assert "only a private queue has it" in enterprise.run("plan", public, code=1)
+
+
+def test_an_enterprise_without_a_directory_needs_the_nodes_alone(enterprise: Enterprise) -> None:
+    file = enterprise.folder / "workgroup.yaml"
+    queues = [{"machine": "docs-a", "name": "alone", "private": True}]
+    values = {"enterprise": {"name": "E"}, "directory": "none", "machines": [{"name": "docs-a"}], "queues": queues}
+    file.write_text(yaml.safe_dump(values))
+
+    assert r"+ queue docs-a\private$\alone" in enterprise.say("plan", str(file), code=2)
+    assert "directory" not in enterprise.say("apply", str(file))
+    enterprise.say("drift", str(file))
+    assert "has no directory" in enterprise.say("plan", str(file), "--save", str(file) + ".plan", code=1)
