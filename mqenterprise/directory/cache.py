@@ -45,6 +45,8 @@ USERS_KEPT: Final = 4_096
 """Users whose groups are remembered."""
 LISTS_KEPT: Final = 4_096
 """Distribution lists whose queues are remembered."""
+_LIST_WRITTEN: Final = 60.0
+"""Seconds after which the same queues are written again: they are asked for with each opening of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,15 @@ class CachedGroups:
     """Whether something in the directory has changed since, perhaps these."""
 
 
+@dataclass(frozen=True, slots=True)
+class CachedList:
+    """The queues of a distribution list, and how many seconds ago they were read."""
+
+    queues: tuple[str, ...]
+    """Format names, as text."""
+    age: float
+
+
 class DirectoryCache:
     """Objects by GUID and name, and answers to searches. Safe for threads. An unreadable file is begun anew."""
 
@@ -81,7 +92,8 @@ class DirectoryCache:
         self._absent: OrderedDict[str, float] = OrderedDict()
         self._groups: OrderedDict[bytes, tuple[tuple[bytes, ...], float]] = OrderedDict()
         self._changed_groups: set[bytes] = set()
-        self._lists: OrderedDict[Guid, tuple[str, ...]] = OrderedDict()
+        self._lists: OrderedDict[Guid, tuple[tuple[str, ...], float]] = OrderedDict()
+        self._lists_written: dict[Guid, float] = {}
         self._file = None if path is None else _open(path)
         self._load()
 
@@ -134,28 +146,35 @@ class DirectoryCache:
         return None if known is None else CachedGroups(known[0], self._clock() - known[1], changed)
 
     def put_list(self, identifier: Guid, queues: Sequence[str]) -> None:
-        """Remember the format names to which a distribution list leads."""
-        evicted = []
+        """Remember the format names to which a distribution list leads, as they were read now."""
+        now, evicted = self._clock(), []
         with self._lock:
-            changed = self._lists.get(identifier) != tuple(queues)
-            self._lists[identifier] = tuple(queues)
+            known = self._lists.get(identifier)
+            is_due = now - self._lists_written.get(identifier, NEVER) >= _LIST_WRITTEN
+            is_written = is_due or known is None or known[0] != tuple(queues)
+            self._lists[identifier] = tuple(queues), now
             self._lists.move_to_end(identifier)
+            if is_written:
+                self._lists_written[identifier] = now
             while len(self._lists) > LISTS_KEPT:
                 evicted.append(self._lists.popitem(last=False)[0])
-        if changed:
-            row = (bytes(identifier), json.dumps(queues), self._clock())
+                self._lists_written.pop(evicted[-1], None)
+        if is_written:
+            row = (bytes(identifier), json.dumps(queues), now)
             self._write("INSERT OR REPLACE INTO lists VALUES (?, ?, ?)", [row])
         self._write("DELETE FROM lists WHERE list = ?", [(bytes(gone),) for gone in evicted])
 
-    def list_of(self, identifier: Guid) -> tuple[str, ...] | None:
+    def list_of(self, identifier: Guid) -> CachedList | None:
         """The format names to which a distribution list led last, or nothing if it was never resolved."""
         with self._lock:
-            return self._lists.get(identifier)
+            known = self._lists.get(identifier)
+        return None if known is None else CachedList(known[0], self._clock() - known[1])
 
     def forget_list(self, identifier: Guid) -> None:
         """Forget a distribution list that is gone."""
         with self._lock:
             self._lists.pop(identifier, None)
+            self._lists_written.pop(identifier, None)
         self._write("DELETE FROM lists WHERE list = ?", [(bytes(identifier),)])
 
     def put_absent(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> None:
@@ -266,8 +285,8 @@ class DirectoryCache:
             self._answers[key] = (parts, at)
         for user, text, at in self._file.execute("SELECT user, groups, at FROM groups ORDER BY at"):
             self._groups[user] = tuple(map(bytes.fromhex, json.loads(text))), at
-        for each, text in self._file.execute("SELECT list, queues FROM lists ORDER BY at"):
-            self._lists[Guid(each)] = tuple(json.loads(text))
+        for each, text, at in self._file.execute("SELECT list, queues, at FROM lists ORDER BY at"):
+            self._lists[Guid(each)] = tuple(json.loads(text)), at
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 ASKED: Final = ("objectClass", "objectGUID", "member", "msMQ-Recipient-FormatName")
 MOST_QUEUES: Final = 10_000
 """Format names that one list may lead to; a message is sent to each of them."""
+MOST_NAMES: Final = 50_000
+"""Names of members in a list and the lists in it, those that are there several times as well."""
+_SECONDS: Final = 60.0
 
 
 def resolve_queue_alias(connection: LdapConnection, full_path: str) -> str:
@@ -34,33 +39,56 @@ def declared_lists(connection: LdapConnection) -> Iterator[tuple[str, Guid]]:
             yield name_of(entry.dn), guid_from_bytes(value)
 
 
-def resolve_distribution_list(connection: LdapConnection, identifier: Guid) -> tuple[str, ...]:
+def resolve_distribution_list(
+    connection: LdapConnection, identifier: Guid, seconds: float = _SECONDS
+) -> tuple[str, ...]:
     """The format names of all queues of a list and of the lists in it (3.1.6.9), each once, in the order of the lists.
 
-    The section would follow lists that contain each other without end; here each is followed once. Raises
-    ``ConstraintViolated`` for a member that is no queue, alias or list.
+    The section would follow lists that contain each other without end; here each member is read once. Raises
+    ``ConstraintViolated`` for a member that is no queue, alias or list, for lists of too many names, and after
+    ``seconds``.
     """
+    outermost = _by_guid(connection, identifier)
     found: dict[str, None] = {}
-    seen: set[str] = set()
-    left = [_by_guid(connection, identifier)]
+    seen = {normalized(outermost.dn)}
+    left: deque[tuple[str, Sequence[bytes]]] = deque()
+    names, until = 0, monotonic() + seconds
+
+    def enter(group: Entry) -> None:
+        nonlocal names
+        members = group.attributes.get("member", ())
+        names += len(members)
+        if names > MOST_NAMES:
+            raise ConstraintViolated(
+                f"{outermost.dn} and the lists in it name more than {MOST_NAMES:,} members: split it"
+            )
+        left.append((group.dn, members))
+
+    enter(outermost)
     while left:
-        group = left.pop(0)
-        if normalized(group.dn) in seen:
-            continue
-        seen.add(normalized(group.dn))
-        for member in group.attributes.get("member", ()):
-            entry = connection.read(member.decode("utf-8", "replace"), ASKED)
+        dn, members = left.popleft()
+        for member in members:
+            path = member.decode("utf-8", "replace")
+            if (place := normalized(path)) in seen:
+                continue
+            seen.add(place)
+            if len(seen) > MOST_QUEUES:
+                raise ConstraintViolated(f"{outermost.dn} and the lists in it have more than {MOST_QUEUES:,} members")
+            if monotonic() > until:
+                raise ConstraintViolated(
+                    f"{outermost.dn} and the lists in it cannot be read within {seconds:g} s: {len(seen):,} of their "
+                    "members were; split it"
+                )
+            entry = connection.read(path, ASKED)
             classes = {value.decode("utf-8", "replace").lower() for value in entry.attributes.get("objectclass", ())}
             if "msmqqueue" in classes:
                 found[_public(entry)] = None
             elif "msmq-custom-recipient" in classes:
                 found[_format_name(entry)] = None
             elif "group" in classes:
-                left.append(entry)
+                enter(entry)
             else:
-                raise ConstraintViolated(f"{group.dn} has {entry.dn}, which is no queue, alias or list")
-            if len(found) + len(seen) + len(left) > MOST_QUEUES:
-                raise ConstraintViolated(f"{group.dn} and the lists in it have more than {MOST_QUEUES:,} members")
+                raise ConstraintViolated(f"{dn} has {entry.dn}, which is no queue, alias or list")
     return tuple(found)
 
 

@@ -66,6 +66,8 @@ _REPLACED: Final = frozenset(
     {"public_encryption_key_list", "public_signing_key_list", "public_signing_keys", "certificates"}
 )
 """Attributes that stop being true when an administrator rotates a key or revokes a certificate."""
+_SHARE_OF_LIST: Final = 0.8
+"""The part of ``answer_limit`` for which members of a list are read."""
 # A field whose equality is one direct look-up, and the repository's way to do it.
 DIRECT: Final = {
     "identifier": "get",
@@ -93,8 +95,8 @@ class PortSettings(BaseModel):
     fresh_for: float = Field(default=300.0, ge=0)
     """Seconds that what was read is good without asking again."""
     keys_for: float = Field(default=86_400.0, ge=0)
-    """Seconds that keys and certificates are good which were read before the directory went away. Messages to an older
-    key wait; ``offline_cache_age`` of ``mqenterprise keys`` must be no shorter.
+    """Seconds that keys, certificates, groups and the members of lists are good which were read before the directory
+    went away. Messages to an older key wait; ``offline_cache_age`` of ``mqenterprise keys`` must be no shorter.
     """
     absent_for: float = Field(default=10.0, ge=0)
     """Seconds that an object which was not found is believed not to exist."""
@@ -217,17 +219,26 @@ class LdapPort:
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
         """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues.
 
-        The directory is asked each time, as members move; while it is away, they are those of the last answer.
+        The directory is asked each time, as members move; while it is away, they are those of the last answer, for as
+        long as keys are believed then.
         """
         known = self._cache.list_of(identifier)
-        if self._offline and known is not None:
-            return known
+        usable = known is not None and known.age <= self._settings.keys_for
+        if known is not None and usable and self._offline:
+            return known.queues
+        # In less time than the limit of an answer, or a large list would make the directory count as down.
+        seconds = _SHARE_OF_LIST * self._settings.answer_limit
         try:
-            found = await self._ask(partial(resolve_distribution_list, self._service.connection, identifier))
-        except DirectoryUnavailable:
+            found = await self._ask(partial(resolve_distribution_list, self._service.connection, identifier, seconds))
+        except DirectoryUnavailable as problem:
             if known is None:
                 raise
-            return known
+            if not usable:
+                age = f"{known.age:.0f} s, more than the {self._settings.keys_for:.0f} of keys_for"
+                raise DirectoryUnavailable(
+                    f"{problem.sentence}; the members of the list are known since {age}"
+                ) from None
+            return known.queues
         except ObjectNotFound:
             self._cache.forget_list(identifier)
             raise

@@ -26,6 +26,7 @@ from qmnode.directory.port import (
 )
 from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, LocalView, Timer, settle_identity
 from qmnode.errors import ConfigurationError, MessageQueuingError
+from qmnode.model.published import as_message_queuing_error
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.model.quotas import Declared
 from qmnode.settings.node import NodeSettings
@@ -212,9 +213,13 @@ class Membership:
         self._manager.site_name = next(sites, self._manager.site_name)
 
     async def resolve_distribution_list(self, name: DistributionListFormatName) -> Iterable[FormatName]:
-        """The queues of a distribution list (MS-MQDSSM 3.1.6.9)."""
+        """The queues of a distribution list (MS-MQDSSM 3.1.6.9). Raises the code that opening the list fails with."""
         found: list[FormatName] = []
-        for text in await self._directory.resolve_distribution_list(name.group):
+        try:
+            texts = await self._directory.resolve_distribution_list(name.group)
+        except DirectoryOperationError as error:
+            raise as_message_queuing_error(error, f"{name}: ") from error
+        for text in texts:
             try:
                 found.append(parse_single_format_name(text))
             except FormatNameError as error:

@@ -259,6 +259,10 @@ class Opening:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE, "several queues at once are opened with Share.DENY_NONE"
             )
+        if not names:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{format_name} has no queues: add members to it"
+            )
         several: list[OpenQueueDescriptor] = []
         for name in names:
             await self._look_up(name, access)

@@ -64,7 +64,7 @@ class PublishedQueues:
         try:
             return await self._directory.create_directory_object(_published(pathname, properties))
         except DirectoryOperationError as error:
-            raise _failed(error) from None
+            raise as_message_queuing_error(error) from None
 
     async def withdraw(self, queue: "model_queue.Queue") -> None:
         """Delete Directory Object (3.1.7.1.19)."""
@@ -107,7 +107,7 @@ class PublishedQueues:
         try:
             await event(_published(queue.pathname, properties, queue.identifier))
         except DirectoryOperationError as error:
-            raise _failed(error) from None
+            raise as_message_queuing_error(error) from None
 
     async def of_outgoing(self, name: PublicFormatName) -> QueueProperties:
         """The properties of an outgoing queue that its destination decides: BasePriority of a public queue (3.1.7.1.5).
@@ -188,5 +188,6 @@ def _published(pathname: str, properties: dict[str, Any], identifier: Guid | Non
     return Queue(pathname=pathname, identifier=identifier, **given)
 
 
-def _failed(error: DirectoryOperationError) -> MessageQueuingError:
-    return MessageQueuingError(_CODES.get(error.result, ErrorCode.MQ_ERROR_DS_ERROR), error.sentence)
+def as_message_queuing_error(error: DirectoryOperationError, whose: str = "") -> MessageQueuingError:
+    """The field's error for one of the directory; ``whose`` begins its sentence."""
+    return MessageQueuingError(_CODES.get(error.result, ErrorCode.MQ_ERROR_DS_ERROR), f"{whose}{error.sentence}")

@@ -336,6 +336,7 @@ class TestDirectoryAway:
         node: QueueManager,
         relay: Relay,
         tmp_path: Path,
+        clock: Clock,
         fresh_name: Named,
     ) -> None:
         one, other = (directory.queues.add(Queue(pathname=f"{node.computer_name}\\{name}")) for name in "ab")
@@ -348,7 +349,7 @@ class TestDirectoryAway:
         directory.connection.modify(made.dn, [moved])
 
         assert await port.resolve_distribution_list(identifier) == (before,)
-        started = LdapPort(port_settings(directory_server, relay), DirectoryCache(tmp_path / "cache"))
+        started = LdapPort(port_settings(directory_server, relay), DirectoryCache(tmp_path / "cache", clock))
         assert await started.resolve_distribution_list(identifier) == (before,)
         unknown = await refused(started.resolve_distribution_list(new_guid()))
         assert unknown is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
@@ -362,6 +363,38 @@ class TestDirectoryAway:
         relay.cut()
         gone = await refused(port.resolve_distribution_list(identifier))
         assert gone is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
+
+    async def test_the_members_of_a_list_are_believed_for_as_long_as_keys(
+        self,
+        port: LdapPort,
+        directory: EnterpriseDirectory,
+        directory_server: DirectoryServer,
+        node: QueueManager,
+        relay: Relay,
+        tmp_path: Path,
+        clock: Clock,
+        fresh_name: Named,
+    ) -> None:
+        queue = directory.queues.add(Queue(pathname=f"{node.computer_name}\\orders"))
+        made = new_list(directory, fresh_name("staff"), str(queue.full_path))
+        identifier = guid_from_bytes(made.attributes["objectguid"][0])
+        for _ in range(2):
+            clock.now += 50_000
+            found = await port.resolve_distribution_list(identifier)
+        relay.cut()
+
+        clock.now += 86_300
+        assert await port.resolve_distribution_list(identifier) == found
+        started = LdapPort(port_settings(directory_server, relay), DirectoryCache(tmp_path / "cache", clock))
+        assert await started.resolve_distribution_list(identifier) == found
+        clock.now += 200
+
+        for each in (port, started):
+            for _ in range(2):  # found away, and known to be away
+                with pytest.raises(DirectoryOperationError, match=r"known since 86500 s, .*keys_for") as caught:
+                    await each.resolve_distribution_list(identifier)
+                assert caught.value.result is DirectoryOperationResult.DIRECTORY_NOT_CONNECTED
+        await started.close()
 
     async def test_a_node_that_starts_meanwhile_knows_it_too(
         self,

@@ -213,6 +213,15 @@ async def test_a_distribution_list_is_looked_up_once_even_in_a_circle(node):
     assert (await node.qm.queue(PATH)).message_count == 1
 
 
+async def test_a_distribution_list_without_queues_cannot_be_opened(node):
+    async def resolve(_):
+        return []
+
+    node.qm.resolve_distribution_list = resolve
+    opened = node.qm.open_queue(f"DL={guid_to_text(new_guid())}", Access.SEND)
+    assert await failure(opened) is ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
+
+
 async def test_a_queue_elsewhere_is_sent_to_through_an_outgoing_queue_that_stays(node, qm):
     elsewhere = r"DIRECT=TCP:127.9.8.7\private$\orders"
     async with await qm.open_queue(elsewhere, Access.SEND) as queue:
