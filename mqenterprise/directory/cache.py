@@ -198,15 +198,27 @@ class DirectoryCache:
         self._write("DELETE FROM objects WHERE kind = ? AND guid = ?", [(kind.__name__, bytes(identifier))])
 
     def expire(self, identifier: Guid | None, full_path: str | None) -> None:
-        """Have an object asked for again at its next use; all objects when neither is given."""
+        """Have an object asked for again at its next use; all objects when neither is given.
+
+        So are the groups of a user; of all users for an object without an identifier, which may be a user.
+        """
         path = None if full_path is None else normalized(full_path)
         with self._lock:
             self._absent.clear()
-            self._changed_groups.update(self._groups)
-            for key, known in self._objects.items():
-                same = key[1] == identifier or (path is not None and normalized(known.found.full_path or "") == path)
-                if same or (identifier is None and path is None):
-                    self._objects[key] = Cached(known.found, NEVER)
+            if identifier is not None:
+                found = [key for kind in KINDS if (key := (kind, identifier)) in self._objects]
+            elif path is not None:
+                all_objects = self._objects.items()
+                found = [key for key, known in all_objects if normalized(known.found.full_path or "") == path]
+            else:
+                found = list(self._objects)
+            if identifier is None:
+                self._changed_groups.update(self._groups)
+            for key in found:
+                known = self._objects[key].found
+                self._objects[key] = Cached(known, NEVER)
+                if isinstance(known, User) and (user := known.security_identifier) in self._groups and user is not None:
+                    self._changed_groups.add(user)
 
     def find(self, kind: type[DirectoryObject], filters: Sequence[Filter]) -> Cached | None:
         """The first object known that satisfies the filters. By GUID or name this is one look into a table."""

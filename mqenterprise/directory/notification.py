@@ -59,6 +59,8 @@ DELETED_STATE: Final = 3
 DIRSYNC: Final = "1.2.840.113556.1.4.841"
 OBJECT_SECURITY: Final = 0x0000_0001
 """Without it only who may replicate the whole directory may ask."""
+OBJECTS_KNOWN: Final = 100_000
+"""Objects whose GUIDs are known when they are deleted, which OpenLDAP reports without it."""
 DIRSYNC_BYTES: Final = 1_000_000
 LISTEN: Final = 1.0
 """Seconds that a listening thread waits for the next message before it looks whether it should stop."""
@@ -104,6 +106,8 @@ class SyncFeed:
     def __init__(self, connection: LdapConnection) -> None:
         self._connection = connection
         self._cookie = b""
+        self._identifiers: dict[bytes, Guid] = {}
+        """The GUIDs of objects by their entryUUID (RFC 4530), which is OpenLDAP's own."""
         self._resumed = False
         self._refreshing = True
 
@@ -156,11 +160,16 @@ class SyncFeed:
         state = number(value, parts[0])
         if len(parts) > 2:
             self._cookie = value[parts[2][1] : parts[2][2]]
+        dn, attributes = message.entry()
+        entry = value[parts[1][1] : parts[1][2]]
+        if state == DELETED_STATE:
+            return Changed(ChangeKind.DELETED, canonical(dn), self._identifiers.pop(entry, None))
+        identifier = _guid(attributes)
+        if identifier is not None and len(self._identifiers) < OBJECTS_KNOWN:
+            self._identifiers[entry] = identifier
         if self._refreshing and not self._resumed:
             return None  # an object that exists at the start is no change
-        dn, attributes = message.entry()
-        kind = ChangeKind.DELETED if state == DELETED_STATE else ChangeKind.CHANGED
-        return Changed(kind, canonical(dn), _guid(attributes))
+        return Changed(ChangeKind.CHANGED, canonical(dn), identifier)
 
     def _information(self, message: Message) -> Changed | None:
         """Sync Info (RFC 4533 2.5): the phases of the refresh, and entries by identifier alone."""

@@ -314,7 +314,8 @@ class LdapPort:
 
     def _hear(self, loop: asyncio.AbstractEventLoop, change: Changed) -> None:
         self._changes += 1
-        self._cache.expire(change.identifier, change.full_path)
+        # One identifier is enough, and by name all objects would be compared.
+        self._cache.expire(change.identifier, change.full_path if change.identifier is None else None)
         with suppress(RuntimeError):  # the loop is closed: nobody listens any more
             loop.call_soon_threadsafe(self._tell_listeners, change.identifier)
 

@@ -197,8 +197,8 @@ class Network:
 
     def _object_changed(self, identifier: Guid | None) -> None:
         """Something has changed in the directory: a user, perhaps, or the queue of an outgoing queue; None: any."""
-        # Of any user: Active Directory does not report one that loses its last certificate, nor changes of groups.
-        self.security.senders.forget_users(None)
+        # Active Directory reports no user that loses the last certificate; it is believed for user_cert_lifetime.
+        self.security.senders.forget_users(identifier)
         if identifier is None:
             queue_senders = list(self._queue_senders.values())
         else:

@@ -87,8 +87,8 @@ class SenderDirectory:
         )
         """The certificates of users by digest: UserCertCache."""
         self._reads: SharedReads[UserCertKey, CachedUserCert] = SharedReads()
-        self._forgotten = 0
-        """Counts the times that users were forgotten: an answer to an older question is not kept."""
+        self._changed: dict[UserCertKey, set[Guid | None]] = {}
+        """By question under way, the objects that changed since it was asked; None: any object."""
 
     def known(self, claim: SenderClaim, now: float) -> Sender | None:
         """The sender, if the cache can confirm the claim: most messages need no more."""
@@ -136,11 +136,10 @@ class SenderDirectory:
 
     def forget_users(self, changed: Guid | None) -> None:
         """Ask again for the certificates of ``changed``, if that object is a user; None: of all users."""
-        self._forgotten += 1
+        for since in self._changed.values():
+            since.add(changed)
         self.cache.forget(
-            lambda place, cached: (
-                cached.sender is not QUEUE_MANAGER_SENDER and (changed is None or cached.user in (None, changed))
-            )
+            lambda _, cached: cached.sender is not QUEUE_MANAGER_SENDER and _is_changed(cached.user, changed)
         )
 
     async def close(self) -> None:
@@ -148,7 +147,7 @@ class SenderDirectory:
         await self._reads.close()
 
     async def _read(self, claim: SenderClaim, place: UserCertKey, now: float) -> CachedUserCert:
-        forgotten = self._forgotten
+        changed = self._changed[place] = set()
         try:
             identifier, user = await self._registered_as(claim)
             sender = None if identifier is None else await self._sender(claim)
@@ -156,10 +155,13 @@ class SenderDirectory:
             if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:
                 raise _unknown(claim) from None
             raise MessageDeferredError(f"the sender cannot be looked up: {error.sentence}") from None
+        finally:
+            del self._changed[place]
         if identifier is None or sender is None:
             raise _unknown(claim)
         cached = CachedUserCert(identifier, sender, now, user)
-        if forgotten == self._forgotten:
+        whose = user if claim.type is SenderIdentifierType.SID else Guid(claim.identifier)
+        if not any(_is_changed(whose, one) for one in changed):  # an answer from before a change may be wrong since
             self.cache.add(place, cached)
         return cached
 
@@ -253,6 +255,11 @@ class UnsignedSenderDirectory:
             await directory.read_directory(User, [equals("security_identifier", identifier)], ["security_identifier"])
         groups = {group for group in listed if group is not None}
         return Sender(user, frozenset({user, EVERYONE, AUTHENTICATED_USERS, *groups}))
+
+
+def _is_changed(whose: Guid | None, changed: Guid | None) -> bool:
+    """Whether a change may be one of the object ``whose``; None: that is not known."""
+    return changed is None or whose in (None, changed)
 
 
 def _sid(encoded: bytes) -> Sid | None:

@@ -149,6 +149,22 @@ async def test_an_answer_to_a_question_from_before_a_change_is_not_kept() -> Non
     assert senders.known(claim(), NOW) is None
 
 
+async def test_an_answer_is_kept_while_other_objects_change_all_the_time() -> None:
+    directory = registered()
+    directory.user_identifier = Guid(b"a user of 16 by.")
+    senders = SenderDirectory(directory, SETTINGS)
+    for changed, is_known in ((Guid(b"another 16 bytes"), True), (directory.user_identifier, False)):
+        senders.forget(USER)
+        directory.hold, directory.reads = asyncio.Event(), 0
+        asked = asyncio.ensure_future(senders.confirm(claim(), NOW))
+        while not directory.reads:
+            await asyncio.sleep(0)
+        senders.forget_users(changed)
+        directory.hold.set()
+        await asked
+        assert (senders.known(claim(), NOW) is not None) is is_known
+
+
 async def test_messages_that_wait_for_one_sender_share_one_question() -> None:
     directory = registered()
     directory.hold = asyncio.Event()
