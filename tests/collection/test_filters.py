@@ -44,6 +44,13 @@ def test_a_foreign_site_has_no_host_to_probe() -> None:
     assert link_ends([{"sites": ["A", "Mainframe"], "site_gates": ["a-gate"]}], HOSTS) == []
 
 
+def test_machines_without_a_directory_are_paired_with_the_next_one() -> None:
+    fleet = {name: {"msmq_computer": name, "msmq_directory": "none"} for name in ("b", "a", "c")}
+
+    assert [(pair["from"], pair["to"]) for pair in link_ends([], fleet)] == [("a", "b"), ("b", "c"), ("c", "a")]
+    assert link_ends([], {"a": fleet["a"]}) == []
+
+
 def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_is_a_fault() -> None:
     found = {
         "queue_manager_looked": {},

@@ -40,12 +40,12 @@ SLOW = {
     "mqenterprise analyze": "minutes of Spark, which tests/pipeline has run",
     'DeltaTable("analysed': "it reads what analyze wrote",
     "ansible-playbook playbooks/rollout.yml": "the demo has rolled out; another test checks that nothing is left to do",
-    "ansible-playbook playbooks/rotate_keys.yml": "the demo has rotated every key with it",
     "ansible-playbook playbooks/publish_queues.yml": "the demo publishes with it, and test_operations does so as here",
 }
 """What begins or is in a command that is run in long runs only, and why."""
 PAGES_OF_THEIR_OWN = {
     "docs/packages.md": "it is about other machines: tests/packaging installs the packages in clean roots",
+    "docs/workgroup.md": "its enterprise has no directory: tests/playbooks/test_workgroup.py rolls it out",
     "docs/tutorial.md": "it begins with nothing: tests/docs/test_tutorial.py does what it says",
     "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
 }

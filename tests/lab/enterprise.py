@@ -252,7 +252,7 @@ class LabEnterprise:
     """An enterprise about to be rolled out. ``hosts`` are names with their sites, as the declaration has them."""
 
     def __init__(self, declaration: Mapping[str, Any], *, real: bool | None = None) -> None:
-        hosts = {machine["name"]: machine["sites"][0] for machine in declaration["machines"]}
+        hosts = {machine["name"]: next(iter(machine.get("sites", ())), "") for machine in declaration["machines"]}
         use_real = why_no_hosts() is None if real is None else real
         self.hosts: Hosts = RealHosts(hosts) if use_real else LoopbackHosts(hosts)
         self.folder = self.hosts.folder / "controller"
@@ -266,6 +266,11 @@ class LabEnterprise:
         self.declaration = self._located(declaration)
         self.declared = self.desk / "inventory/contoso.yaml"
         self.inventory = self.desk / "inventory/contoso.msmq.yaml"
+
+    @property
+    def is_workgroup(self) -> bool:
+        """Whether there is no directory anywhere."""
+        return self.declaration.get("directory") == "none"
 
     @property
     def is_real(self) -> bool:
@@ -290,6 +295,10 @@ class LabEnterprise:
     def start(self) -> None:
         """Hosts and an empty directory."""
         self.hosts.start()
+        self.write_declaration()
+        if self.is_workgroup:
+            self._write_inventory()
+            return
         self.directory.create(
             EmbeddedSettings(root="dc=contoso,dc=test", host=self.hosts.directory_address, port=DIRECTORY_PORT)
         )
@@ -297,7 +306,6 @@ class LabEnterprise:
         settings = self.directory.client_settings()
         with EnterpriseDirectory(settings) as directory:
             directory.prepare()
-        self.write_declaration()
         values = settings.model_dump(mode="json", exclude_defaults=True, exclude={"password"})
         self.directory_file.write_text(yaml.safe_dump(values))
         self._write_inventory()
@@ -319,6 +327,8 @@ class LabEnterprise:
             "directory_file": str(self.directory_file),
             "declared": str(self.declared),
         }
+        if self.is_workgroup:
+            del plugin["directory_file"]
         self.inventory.write_text(yaml.safe_dump(plugin))
         for host in self.hosts.addresses:
             file = self.host_variables(host)
@@ -408,7 +418,8 @@ class LabEnterprise:
         """What tells commands of this enterprise from those of another: none depends on the working directory."""
         return {
             "PYTHONPATH": str(PROJECT),
-            "MQENTERPRISE_DIRECTORY": str(self.directory_file),
+            # In a workgroup, whoever asks for a directory is told that there is none.
+            "MQENTERPRISE_DIRECTORY": str(self.declared if self.is_workgroup else self.directory_file),
             "XDG_STATE_HOME": str(self.folder / "state"),
             "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
             "ANSIBLE_INVENTORY": str(self.inventory),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -12,12 +13,11 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.topology.check import load
+from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.schema import enterprise_schema
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 FLEET: dict[str, Any] = {
     "enterprise": {"name": "Fleet"},
     "directory": "none",
@@ -54,6 +54,19 @@ def test_private_queues_and_machines_with_or_without_sites_are_valid(tmp_path: P
     assert done.stdout == "Fleet is valid: 1 site, 2 machines, 1 queue.\n"
     printed = CliRunner().invoke(app, ["document", str(path), "sales"])
     assert yaml.safe_load(printed.stdout)["queues"] == [{"name": "input", "transactional": True}]
+
+
+def test_the_sample_of_endpoints_is_valid_and_each_has_the_queues_of_its_machine() -> None:
+    sample = ROOT / "inventory/fleet.yaml"
+    assert jsonschema_rs.validator_for(json.loads(enterprise_schema())).is_valid(yaml.safe_load(sample.read_text()))
+    checked = load(sample)
+    assert (checked.notes, checked.warnings) == ((), ())
+    names = {
+        machine.name: [queue["name"] for queue in machine_document(checked.declaration, machine.name)["queues"]]
+        for machine in checked.declaration.machines
+    }
+    assert len(names) == 6
+    assert (names["sales"], names["ops"]) == (["Sales"], ["error", "audit"])
 
 
 @pytest.mark.parametrize(

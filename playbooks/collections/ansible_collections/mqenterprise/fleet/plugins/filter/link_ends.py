@@ -14,6 +14,8 @@ description:
   - For each routing link, every site gate at its one end with every site gate at its other, in both directions. Where
     a link names no gate in a site, the routing servers of that site are the end.
   - Links to foreign sites have no pairs, as there is no host at their other end.
+  - An enterprise without a directory has no links. There each host is paired with the next one by name, and the last
+    with the first, as machines send to each other directly.
 options:
   _input:
     description: The links, as the inventory plugin P(mqenterprise.fleet.directory#inventory) has them in C(msmq_links).
@@ -44,6 +46,13 @@ def link_ends(links, hostvars):
     """Return the pairs of hosts that the links join."""
     machines = {host: hostvars[host] for host in hostvars if hostvars[host].get("msmq_computer")}
     pairs = []
+    if any(machine.get("msmq_directory") == "none" for machine in machines.values()):
+        ring = sorted(machines)
+        return [
+            {"link": "direct", "from": start, "to": end}
+            for start, end in zip(ring, [*ring[1:], *ring[:1]], strict=True)
+            if start != end
+        ]
     for link in links:
         one, other = (_end(link, site, machines) for site in link["sites"])
         name = " - ".join(link["sites"])

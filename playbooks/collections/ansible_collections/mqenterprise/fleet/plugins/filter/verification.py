@@ -115,7 +115,8 @@ def _certificate(node):
     if probed["certificate"].lower() == known:
         return []
     named = f"names {probed['certificate']}" if probed["certificate"] else "names no queue manager, or has ended"
-    return [f"its certificate {named}, and the directory has {known}: run tls.yml, which issues another"]
+    where = "its node is" if node.get("msmq_directory") == "none" else "the directory has"
+    return [f"its certificate {named}, and {where} {known}: run tls.yml, which issues another"]
 
 
 def _clock(compared):
@@ -156,7 +157,7 @@ def _link(pair, start):
     if found["seconds"] is None:
         way = found["path"] or [pair["from"]]
         return f"{name}: {found['why']}, last seen at {way[-1]}", way[-1]
-    way = " → ".join(found["path"])
+    way = " → ".join(found["path"] or [pair["from"], pair["to"]])
     return f"{name}: {found['seconds']} s there and back, by {way}", None
 
 

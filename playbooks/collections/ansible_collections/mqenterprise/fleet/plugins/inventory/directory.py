@@ -18,7 +18,8 @@ description:
     C(msmq_is_gate), C(msmq_bridges), which are its declared bridges by name, C(msmq_private_queues), which are its
     declared private queues, and C(ansible_host), which is the first
     declared address or else the DNS name.
-  - "All hosts have C(msmq_links), the routing links with sites, cost and site gates."
+  - "All hosts have C(msmq_links), the routing links with sites, cost and site gates, and C(msmq_directory): V(ldap), or
+    V(none) for an enterprise that is declared with C(directory: none). Such a one is always read from its declaration."
   - Names and other values of the directory are data. A template among them is never evaluated; a machine whose name
     cannot be a host's, and a DNS name that begins with a dash, are left out with a warning.
   - Variables of C(queue_managers) count least, then those of the groups of roles, then those of the operator's own
@@ -160,7 +161,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._folder = Path(path).resolve().parent
         try:
             declared = self._declared()
-            machines, links, identifiers = self._from_declaration(declared) if self._only_declared() else self._read()
+            self._directory = declared.directory if declared else "ldap"
+            only_declared = self._only_declared() or self._directory == "none"
+            machines, links, identifiers = self._from_declaration(declared) if only_declared else self._read()
         except (DirectoryOperationError, TargetError, DeclarationError) as error:
             raise AnsibleParserError(f"{path}: {error}") from None  # Ansible would say it again for each cause
         addresses = {fold(each.name): list(each.addresses) for each in declared.machines} if declared else {}
@@ -212,6 +215,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             self.inventory.set_variable(group, "ansible_group_priority", rank)
         if site is not None:
             self._set("all", "msmq_inventory_site", site)
+        self._set("all", "msmq_directory", self._directory)
         self._set(
             "all",
             "msmq_links",

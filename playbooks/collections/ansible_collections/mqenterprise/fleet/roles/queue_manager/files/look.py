@@ -49,27 +49,29 @@ def changed_after(moment: float, files: list[Path]) -> list[Path]:
     return [path for path in files if path.exists() and path.lstat().st_mtime > moment + 0.05]
 
 
-def reloaded(path: str) -> float:
-    """When the node last read settings of which nothing waits for a restart, in seconds since 1970; 0 if it does not
-    say so."""
+def described(path: str) -> dict:
+    """Return the description of the node; empty if it does not answer."""
     node = http.client.HTTPConnection("node", timeout=5)
     try:
         node.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         node.sock.settimeout(5)
         node.sock.connect(path)
         node.request("GET", "/v1/node")
-        return float(json.loads(node.getresponse().read())["settings_read"])
-    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return 0.0
+        return dict(json.loads(node.getresponse().read()))
+    except (OSError, ValueError, TypeError, http.client.HTTPException):
+        return {}
     finally:
         node.close()
 
 
-def stale(since: float, settings: Path, management: str, others: list[Path]) -> list[Path]:
-    """Files of which the node that runs has an older state in use."""
+def stale(since: float, settings: Path, node: dict, others: list[Path]) -> list[Path]:
+    """Files of which the node that runs has an older state in use.
+
+    ``settings_read`` is when it last read settings of which nothing waits for a restart, in seconds since 1970.
+    """
     found = changed_after(since, [settings / SETTINGS])
     if found:
-        found = changed_after(reloaded(management), found)
+        found = changed_after(float(node.get("settings_read") or 0), found)
     return found + changed_after(since, others)
 
 
@@ -94,6 +96,7 @@ def main() -> None:
     current = install / "current"
     releases = install / "releases"
     others = [*(settings / name for name in READ), unit, current]
+    node = {} if since is None else described(sys.argv[5])
     found = {
         "python": list(sys.version_info[:2]),
         "systemd": Path("/run/systemd/system").is_dir(),
@@ -103,7 +106,8 @@ def main() -> None:
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
         "restored_from": marked(data / "restored-from"),
         "running": since is not None,
-        "stale": [] if since is None else [str(each) for each in stale(since, settings, sys.argv[5], others)],
+        "identifier": node.get("identifier", ""),
+        "stale": [] if since is None else [str(each) for each in stale(since, settings, node, others)],
     }
     print(json.dumps(found))
 

@@ -1,15 +1,17 @@
 """Whether messages get from this host's node to others and back, and which way. Run by the node's own Python.
 
 Arguments: the node's socket, and an action. ``check`` and ``prepare`` take the file of the node's certificate,
-``reports`` on a node that sends, and ``door=ADDRESS`` on a node that is to have an AMQP door. ``probe`` takes a JSON
-document: ``targets`` (hosts with the format names of their queues), ``names`` (identifiers with hosts) and
-``addresses`` (with hosts). A probe is traced, and asks for an acknowledgment of its arrival, so its way back is seen as
-well. Prints one JSON document.
+``reports`` on a node that sends, ``door=ADDRESS`` on a node that is to have an AMQP door, and in a workgroup
+``direct=NAME``, by which others send to it. ``probe`` takes a JSON document: ``targets`` (hosts with the format names
+of their queues), ``names`` (identifiers with hosts), ``addresses`` (with hosts) and ``direct`` (its own such name, or
+nothing). A probe is traced where there is a directory, and asks for an acknowledgment of its arrival, so its way back
+is seen as well. Prints one JSON document.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -68,7 +70,9 @@ def door_fault(address: str, port: int, certificate: str, name: str) -> str:
     return "" if answer == SASL_HEADER else f"what listens at port {port} does not speak AMQP 1.0"
 
 
-async def prepare(path: str, names: list[str], certificate: str, door: str | None, *, make: bool) -> dict:
+async def prepare(
+    path: str, names: list[str], certificate: str, door: str | None, direct: str | None, *, make: bool
+) -> dict:
     """The queues to which probes go and come back, and the identity of this node."""
     async with qmnode.connect(path) as node:
         missing = [name for name in names if not await exists(node, name)]
@@ -88,7 +92,9 @@ async def prepare(path: str, names: list[str], certificate: str, door: str | Non
             name = node.computer_name.lower()
             found["door_fault"] = await asyncio.to_thread(door_fault, door, found["amqp_port"], certificate, name)
         found["certificate"] = certified(certificate) if found["tls_mode"] else ""
-        if make or QUEUE not in missing:
+        if direct is not None:
+            found["format_name"] = f"DIRECT=OS:{direct}{QUEUE[1:]}"
+        elif make or QUEUE not in missing:
             number = (await node.queue(QUEUE)).private_queue_number
             found["format_name"] = f"PRIVATE={found['identifier']}\\{number:08x}"
         return found
@@ -106,7 +112,7 @@ class Probes:
     """Those under way, and what is heard of them."""
 
     def __init__(self, asked: dict) -> None:
-        self.names, self.addresses = asked["names"], asked["addresses"]
+        self.names, self.addresses, self.direct = asked["names"], asked["addresses"], asked["direct"]
         self.began: dict[bytes, float] = {}
         self.hosts: dict[bytes, str] = {}
         self.hops: dict[bytes, dict[str, str]] = {}
@@ -117,7 +123,12 @@ class Probes:
         """One to each target."""
         number = (await node.queue(ANSWERS)).private_queue_number
         back = f"PRIVATE={guid_to_text(Guid(node.identifier))}\\{number:08x}"
-        reports = (await node.queue(REPORTS)).identifier
+        traced = {}
+        if self.direct:
+            back = f"DIRECT=OS:{self.direct}{ANSWERS[1:]}"
+        else:
+            reports = (await node.queue(REPORTS)).identifier
+            traced = {"tracing_requested": True, "tracing_queue_identifier": reports}
         for host, name in targets.items():
             message = Message(
                 b"probe",
@@ -126,8 +137,7 @@ class Probes:
                 time_to_be_received=int(PATIENCE),
                 acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
                 administration_queue_format_name=back,
-                tracing_requested=True,
-                tracing_queue_identifier=reports,
+                **traced,
             )
             began = time.monotonic()
             async with await node.open_queue(name, Access.SEND) as out:
@@ -173,9 +183,16 @@ async def probe(path: str, asked: dict) -> dict:
     """Seconds until the acknowledgment of each is here, and its way; or why there is none."""
     probes = Probes(asked)
     async with qmnode.connect(path) as node:
-        answers, reports = await node.open_queue(f"DIRECT=OS:{ANSWERS}"), await node.open_queue(f"DIRECT=OS:{REPORTS}")
-        for queue in (answers, reports):
-            await queue.purge()
+        answers = await node.open_queue(f"DIRECT=OS:{ANSWERS}")
+        await answers.purge()
+        if probes.direct:
+            await probes.send(node, asked["targets"])
+            with contextlib.suppress(MessageQueuingError, TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await probes.hear(answers)
+            return {"changed": False, "found": probes.found}
+        reports = await node.open_queue(f"DIRECT=OS:{REPORTS}")
+        await reports.purge()
         await probes.send(node, asked["targets"])
         following = asyncio.ensure_future(probes.follow(reports))
         try:
@@ -197,12 +214,15 @@ async def probe(path: str, asked: dict) -> dict:
 def main() -> None:
     """Check, prepare or probe, as the arguments say."""
     path, action, argument, *rest = sys.argv[1:]
-    names = [QUEUE, ANSWERS, REPORTS] if "reports" in rest else [QUEUE]
-    door = next((word.removeprefix("door=") for word in rest if word.startswith("door=")), None)
+    said = dict(word.split("=", 1) for word in rest if "=" in word)
+    door, direct = said.get("door"), said.get("direct")
+    names = [QUEUE, *([ANSWERS] if direct else [ANSWERS, REPORTS])] if "reports" in rest else [QUEUE]
     try:
         make = action == "prepare"
         work = (
-            probe(path, json.loads(argument)) if action == "probe" else prepare(path, names, argument, door, make=make)
+            probe(path, json.loads(argument))
+            if action == "probe"
+            else prepare(path, names, argument, door, direct, make=make)
         )
         print(json.dumps(asyncio.run(work)))
     except (OSError, MessageQueuingError) as error:
