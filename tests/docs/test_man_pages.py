@@ -6,11 +6,19 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from qmnode.capture.source import Format
+from qmnode.commands.messages import Show
+from qmnode.commands.send import Hash
+from qmnode.objects.table import QUEUE
 from tests.docs.man_pages import FOLDER, pages
 from tests.docs.reference.commands import PROGRAMS, program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,3 +56,18 @@ def test_roff_reads_them_without_a_complaint() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("page", "option", "choices"),
+    [
+        ("qmnode-queue.1", "privacy-level", QUEUE["privacy_level"].form.choices),
+        ("mqenterprise-queue.1", "privacy-level", QUEUE["privacy_level"].form.choices),
+        ("qmnode-send.1", "hash", Hash),
+        ("qmnode-decode.1", "format", Format),
+        ("qmnode-peek.1", "show", Show),
+    ],
+)
+def test_options_with_choices_list_them(made: dict[str, str], page: str, option: str, choices: Iterable[str]) -> None:
+    lines = [line for line in made[page].replace(r"\-", "-").splitlines() if rf"\fB--{option}\fR" in line]
+    assert {line.rpartition(r"\fI")[2] for line in lines} == {rf"{'|'.join(choices)}\fR"}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PROGRAMS: Final = ("qmnode", "mqenterprise")
 _PLAIN: Final = {"<": "&lt;"}
 _COMPLETION: Final = ("install_completion", "show_completion")
+_WORDS: Final = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,17 @@ def _command(path: str, found: Any) -> Command:
     names = found.list_commands(context) if hasattr(found, "list_commands") else []
     commands = [_command(f"{path} {name}", found.resolve_command(context, [name])[1]) for name in names]
     options = [
-        _option(one) for one in found.params if one.name not in _COMPLETION and not getattr(one, "hidden", False)
+        _option(one, context)
+        for one in found.params
+        if one.name not in _COMPLETION and not getattr(one, "hidden", False)
     ]
     return Command(path, _plain(found.help), _plain(found.epilog), tuple(options), tuple(commands))
 
 
-def _option(found: Any) -> Option:
+def _option(found: Any, context: click.Context) -> Option:
     argument = not found.opts[0].startswith("-")
     flag = bool(getattr(found, "is_flag", False))
-    shown = found.metavar or str(found.display_type).strip("<>").upper().split(" ")[0].replace("BOUND", "VALUE")
+    shown = found.metavar or _placeholder(found.display_type(context))
     default = found.default
     if default is None or callable(default) or default in (False, (), []):
         text = ""
@@ -100,6 +103,13 @@ def _option(found: Any) -> Option:
     return Option(
         spellings, "" if flag or argument else shown, _plain(found.help), text, bool(found.required), argument
     )
+
+
+def _placeholder(kind: str) -> str:
+    """Choices as they are written; of another type, its word for people."""
+    kind = re.sub(r"^<(?:list\[)?|\]?>$", "", kind)
+    word = kind.split(" ")[0]
+    return kind if "|" in kind else _WORDS.get(word, word.upper())
 
 
 def _plain(text: str | None) -> str:
