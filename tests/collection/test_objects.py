@@ -143,6 +143,30 @@ class TestQueueManager:
             directory.queue_managers.delete(lone)
 
 
+def test_a_misspelt_name_is_no_empty_answer(modules: Modules, site: str, fresh_name: Names) -> None:
+    machine = fresh_name("warehouse")
+    modules.run("queue_manager", name=machine, sites=[site])
+    modules.run("queue", machine=machine, name="orders")
+    for module, option, right in (
+        ("queue_info", "machine", machine),
+        ("queue_manager_info", "site", site),
+        ("routing_link_info", "site", site),
+    ):
+        with pytest.raises(
+            ModuleFailed, match=rf"there is no .* '{right}x' in the directory \(did you mean {right}\?\)"
+        ):
+            modules.run(module, **{option: f"{right}x"})
+        modules.run(module, **{option: right.upper()})
+    for module, result, options in (
+        ("queue_info", "queues", {"machine": machine, "name": "order"}),
+        ("site_info", "sites", {"name": f"{site}x"}),
+        ("queue_manager_info", "queue_managers", {"name": f"{machine}x"}),
+    ):
+        answer = modules.run(module, **options)
+        assert answer[result] == []
+        assert f"'{options['name']}' in the directory (did you mean" in str(answer["warnings"])
+
+
 class TestQueue:
     @pytest.fixture
     def machine(self, modules: Modules, site: str, fresh_name: Names) -> str:

@@ -12,6 +12,7 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import 
 try:
     from mqenterprise.directory.distribution import declared_lists
     from mqenterprise.topology.names import fold
+    from mqenterprise.topology.problems import did_you_mean
     from mqenterprise.topology.resources import Kind, resource
     from mqenterprise.topology.single import carry_out, items, names_in, plan_absent, plan_present
     from qmnode.structures.guid import guid_to_text
@@ -47,10 +48,10 @@ def identifiers(directory, kind):
     return {resource(kind, name, {}).reference.key: guid_to_text(each.identifier) for name, each in found.items()}
 
 
-def rows(directory, target, kind):
+def rows(directory, snapshot, kind):
     """All objects of a kind with their values and GUIDs, by name."""
     known = identifiers(directory, kind)
-    listed = list(items(target.snapshot(), kind))
+    listed = list(items(snapshot, kind))
     for item in listed:
         item["identifier"] = known.get(resource(kind, names_in(kind, item), {}).reference.key)
     return sorted(listed, key=lambda item: [fold(name) for name in names_in(kind, item)])
@@ -115,11 +116,29 @@ class ObjectInfoModule(EnterpriseModule):
     kind = ""
     result = ""
     """Under which name the list is returned."""
+    others = {}
+    """The kinds of the options that name other objects, which have to exist."""
 
     def work(self, directory):
         kind = Kind(self.kind)
-        found = rows(directory, self.target(directory, access=bool(self.given.get("access"))), kind)
-        return {"changed": False, self.result: [item for item in found if self.wanted(item)]}
+        snapshot = self.target(directory, access=bool(self.given.get("access"))).snapshot()
+        for option, other in self.others.items():
+            named = Kind(other)
+            missing = self._missing(named, option, (item["name"] for item in items(snapshot, named)))
+            if missing:
+                self.module.fail_json(msg=missing)
+        listed = rows(directory, snapshot, kind)
+        found = [item for item in listed if self.wanted(item)]
+        if not found and (missing := self._missing(kind, "name", (item.get("name") for item in listed))):
+            self.module.warn(missing)
+        return {"changed": False, self.result: found}
+
+    def _missing(self, kind, option, known):
+        """A sentence if no object has the given name: a misspelt one selects nothing."""
+        name, known = self.given.get(option), list(known)
+        if name is None or fold(name) in map(fold, known):
+            return ""
+        return f"there is no {kind.value} {name!r} in the directory{did_you_mean(name, known)}"
 
     def wanted(self, item):
         """Whether an object is one that was asked for; without names all are."""

@@ -112,6 +112,7 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import 
 class QueueInfoModule(ObjectInfoModule):
     kind = "queue"
     result = "queues"
+    others = {"machine": "machine"}
     options = {
         "machine": {"type": "str"},
         "name": {"type": "str"},

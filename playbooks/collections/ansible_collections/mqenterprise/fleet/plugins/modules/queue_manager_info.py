@@ -111,6 +111,7 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import 
 class QueueManagerInfoModule(ObjectInfoModule):
     kind = "machine"
     result = "queue_managers"
+    others = {"site": "site"}
     options = {
         "name": {"type": "str"},
         "site": {"type": "str"},

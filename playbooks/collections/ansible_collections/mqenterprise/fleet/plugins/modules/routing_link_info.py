@@ -69,6 +69,7 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import 
 class RoutingLinkInfoModule(ObjectInfoModule):
     kind = "routing link"
     result = "routing_links"
+    others = {"site": "site"}
     options = {
         "site": {"type": "str"},
     }
