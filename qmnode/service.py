@@ -27,6 +27,7 @@ from qmnode.log_limit import LogLimit
 from qmnode.management.audit import AuditLog, audit_entry
 from qmnode.node import QueueManager
 from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, read_settings
+from qmnode.settings.writers import why_others_write
 from qmnode.storage.origin import copy_notice
 from qmnode.structures.error_codes import ErrorCode
 
@@ -151,6 +152,7 @@ class Service:
             self.manager.ready = False
             if (notice := copy_notice(self.manager.store)) is not None:
                 self.manager.troubles["store"] = notice
+            self._look_who_writes_settings()
             rooms.push_async_callback(self.manager.close)
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)
@@ -211,6 +213,16 @@ class Service:
         left = await drain(self.manager.network, self.settings.transfer.drain_time)
         if left:
             log.info("messages wait for the next start", messages=left)
+
+    def _look_who_writes_settings(self) -> None:
+        """Warn, in the log and the status, of settings that another user could change."""
+        with contextlib.suppress(OSError):
+            fault = why_others_write(self.configuration) if self.configuration is not None else ""
+            if not fault:
+                self.manager.troubles.pop("settings", None)
+            elif self.manager.troubles.get("settings") != fault:
+                self.manager.troubles["settings"] = fault
+                log.warning("another user decides what this node does", reason=fault)
 
     def _write_local_change(self, change: LocalChange) -> None:
         """Changes through the socket of the applications are in the same audit log."""
@@ -436,6 +448,7 @@ class Service:
             log.error("the configuration was not reloaded", reason=str(error))
         else:
             configure_log(fresh.log)
+            self._look_who_writes_settings()
             self.manager.apply_settings(fresh)
             self.management.reload()
             if self.door is not None:

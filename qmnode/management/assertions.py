@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qmnode.management.tokens import Caller, Role
 from qmnode.settings.node import ConfigurationError
+from qmnode.settings.writers import why_others_write
 from qmnode.settings.yaml_text import read_yaml
 
 ALGORITHM: Final = "Ed25519"
@@ -28,7 +29,6 @@ _CLOCKS: Final = 60.0
 """Seconds that the clocks of a console and of the node may differ."""
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,12000}\.[A-Za-z0-9_-]{86}")
 _MOST_GROUPS: Final = 1000
-_WRITABLE: Final = 0o022
 _RANK: Final = tuple(Role)
 
 
@@ -56,11 +56,8 @@ class Consoles:
     def load(self) -> None:
         """Read the file; what was there before stays if that fails."""
         try:
-            mode = self.path.stat().st_mode
-            if mode & _WRITABLE:
-                raise ConfigurationError(
-                    f"{self.path}: others may write who is believed (mode {mode & 0o777:o}): chmod go-w {self.path}"
-                )
+            if fault := why_others_write(self.path):
+                raise ConfigurationError(fault)
             consoles = _CONSOLES.validate_python(read_yaml(self.path.read_text("utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigurationError(f"{self.path}: {' '.join(str(error).split())}") from error

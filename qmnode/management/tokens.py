@@ -10,10 +10,11 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from qmnode.settings.node import ConfigurationError
+from qmnode.settings.writers import why_others_write
 from qmnode.settings.yaml_text import read_yaml
 from qmnode.structures.sid import Sid
 
-_EVERYBODY: Final = 0o007
+_EVERYBODY: Final = 0o004
 
 
 class Role(StrEnum):
@@ -89,8 +90,10 @@ class Tokens:
             mode = self.path.stat().st_mode
             if mode & _EVERYBODY:
                 raise ConfigurationError(
-                    f"{self.path}: everybody may read or write the tokens (mode {mode & 0o777:o}): chmod o= {self.path}"
+                    f"{self.path}: everybody may read the tokens (mode {mode & 0o777:o}): chmod o= {self.path}"
                 )
+            if fault := why_others_write(self.path):
+                raise ConfigurationError(fault)
             tokens = _TOKENS.validate_python(read_yaml(self.path.read_text(encoding="utf-8")))
         except yaml.MarkedYAMLError as error:
             # Without the text around the mistake, which may be a token.
