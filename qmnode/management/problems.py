@@ -1,8 +1,9 @@
 """Errors as ``application/problem+json`` (RFC 9457), with the MQ_ERROR code, its name, and a sentence."""
 
 import json
+import re
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
 import structlog
 from fastapi import FastAPI, Request
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.text import nearest
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,10 @@ _CODES: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE: ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE,
 }
 """MQ_ERROR codes for refusals by HTTP itself; MQ_ERROR_INVALID_PARAMETER for all others."""
+
+
+_SHOWN: Final = 200
+"""The most characters of a misspelt name that are compared with others, which takes time."""
 
 
 class Mistake(BaseModel):
@@ -128,12 +134,45 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 async def _not_valid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     mistakes = [
-        Mistake(where=".".join(map(str, mistake["loc"])), sentence=mistake["msg"].removeprefix("Value error, "))
+        Mistake(where=".".join(map(str, mistake["loc"])), sentence=_sentence(request, mistake))
         for mistake in error.errors()[:20]
     ]
     sentence = "; ".join(f"{mistake.where}: {mistake.sentence}" for mistake in mistakes[:3])
     request.state.problem = ErrorCode.MQ_ERROR_INVALID_PARAMETER.name
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, ErrorCode.MQ_ERROR_INVALID_PARAMETER, sentence, mistakes)
+
+
+def _sentence(request: Request, mistake: dict[str, Any]) -> str:
+    """What is wrong, with the nearest name of a field or value."""
+    if mistake["type"] == "extra_forbidden":
+        name, *place = reversed(mistake["loc"])
+        known = _fields(request, list(reversed(place)))
+        near = nearest(str(name)[:_SHOWN], known)
+        hint = f"did you mean {near}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
+        return f"it is no field of this document ({hint})"
+    sentence: str = mistake["msg"].removeprefix("Value error, ")
+    if mistake["type"] in ("enum", "literal_error"):
+        near = nearest(str(mistake["input"])[:_SHOWN], re.findall(r"'([^']*)'", mistake["ctx"]["expected"]))
+        return f"{sentence} (did you mean {near}?)" if near else sentence
+    return sentence
+
+
+def _fields(request: Request, place: list[Any]) -> set[str]:
+    """The fields of the document at this place of the body; none if there are several kinds of it."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    kinds = [] if body is None or place[:1] != ["body"] else _models(body.field_info.annotation)
+    for step in place[1:]:
+        if not isinstance(step, int):  # the place in a list
+            fields = [kind.model_fields[step].annotation for kind in kinds if step in kind.model_fields]
+            kinds = [one for annotation in fields for one in _models(annotation)]
+    return set().union(*(kind.model_fields for kind in kinds))
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The documents in a type: its own, or those of a list or a union."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [one for part in get_args(annotation) for one in _models(part)]
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -25,6 +25,8 @@ def _taken(row: Property, value: Any) -> Any:
     if isinstance(value, bool) and row.form.type is int:
         raise ValueError("a number is wanted, not true or false")
     if not row.form.nullable or not is_none(value):
+        if row.form.unit == "KB" and isinstance(value, str) and not value.strip().isdecimal():
+            raise ValueError(f"{value!r:.80} is no number of KB: write one, or null for none")
         return value
     return "" if row.default == "" else None
 

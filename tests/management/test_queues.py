@@ -211,6 +211,46 @@ async def test_what_is_not_valid_says_where(client: httpx.AsyncClient, body: dic
     assert where in [mistake["where"] for mistake in answer.json()["mistakes"]]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        (
+            "queues",
+            {"name": "a", "jornaling": True},
+            "body.jornaling: it is no field of this document (did you mean journaling?)",
+        ),
+        (
+            "queues",
+            {"name": "a", "colour": "red"},
+            "body.colour: it is no field of this document (known here: authentication,",
+        ),
+        ("queues", {"name": "a", "privacy_level": "bdy"}, "'none', 'optional' or 'body' (did you mean body?)"),
+        (
+            "queues",
+            {"name": "a", "quota": "10MB"},
+            "body.quota: '10MB' is no number of KB: write one, or null for none",
+        ),
+        (
+            "queues/orders/messages",
+            {"messages": [{"priorty": 3}]},
+            "body.messages.0.priorty: it is no field of this document (did you mean priority?)",
+        ),
+        ("jobs", {"kind": "mvoe", "queues": ["a"]}, "(did you mean move?)"),
+        (
+            "jobs",
+            {"kind": "move", "quees": ["a"]},
+            "body.quees: it is no field of this document (did you mean queues?)",
+        ),
+    ],
+)
+async def test_a_misspelt_field_or_value_is_answered_with_the_nearest(
+    client: httpx.AsyncClient, path: str, body: dict[str, object], sentence: str
+) -> None:
+    answer = await client.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 422
+    assert sentence in answer.json()["detail"]
+
+
 async def test_the_model_refuses_names_of_system_queues(client: httpx.AsyncClient) -> None:
     answer = await client.post("/v1/queues", json={"name": r".\system$;deadletter"})
     assert (answer.status_code, answer.json()["name"]) == (400, "MQ_ERROR_ILLEGAL_QUEUE_PATHNAME")
