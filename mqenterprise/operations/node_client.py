@@ -108,6 +108,11 @@ class NodeClient:
         asked = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run}
         return await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
 
+    async def delete_queue(self, name: str) -> None:
+        """Delete a private queue with its messages."""
+        async with self._answer("DELETE", f"/v1/queues/{quote(name, safe='')}"):
+            pass
+
     # Messages
 
     async def find(

@@ -60,16 +60,22 @@ class Modules:
 
 
 @pytest.fixture
-def modules(directory_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Modules]:
-    """The modules over each of the two servers in turn."""
+def in_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Modules run in this process."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(sys, "path", [str(COLLECTIONS), *sys.path])
     base = importlib.import_module("ansible_collections.mqenterprise.fleet.plugins.module_utils._module")
     monkeypatch.setattr(base, "forbid_core_dumps", lambda: None)  # this process is not the module's own
     monkeypatch.setattr(_internal, "is_controller", False)  # filters, which are tested beside, import the controller
     configured = structlog.get_config()
-    yield Modules(directory_file=str(directory_file))
+    yield
     structlog.configure(**configured)
+
+
+@pytest.fixture
+def modules(directory_file: Path, in_process: None) -> Modules:
+    """The modules over each of the two servers in turn."""
+    return Modules(directory_file=str(directory_file))
 
 
 @pytest.fixture

@@ -218,6 +218,7 @@ class TestQueue:
             ({"quota": "4294967296"}, "out of range"),
             ({"quota": "10XB"}, "no size such as 10MB"),
             ({"base_priority": 32768}, "from -32768 to 32767"),
+            ({"duplicate_window": 60}, "only a private queue has it"),
             ({"multicast_address": "10.0.0.1:9"}, "224.0.0.0"),
             ({"access": [{"to": "Everyone"}]}, "neither allows nor denies"),
             ({"access": [{"to": "Everyone", "allow": ["send"]}, {"to": "EVERYONE", "deny": ["send"]}]}, "twice"),

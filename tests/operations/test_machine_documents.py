@@ -15,14 +15,14 @@ from mqenterprise.cli import app
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import EVERYONE
-from tests.lab.nodes import NodeProcess
-from tests.management.conftest import digest, write_certificate
+from tests.operations.managed import managed_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from mqenterprise.directory.embedded import EmbeddedDirectory
+    from tests.lab.nodes import NodeProcess
 
 pytestmark = [
     pytest.mark.servers,
@@ -70,37 +70,12 @@ class Enterprise:
 @pytest.fixture(scope="module")
 def enterprise(slapd: EmbeddedDirectory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enterprise]:
     folder = tmp_path_factory.mktemp("documents")
-    certificate, key = write_certificate(folder)
-    (folder / "tokens.yaml").write_text(json.dumps([{"name": "ann", "role": "administer", "sha256": digest("ann's")}]))
-    (folder / "tokens.yaml").chmod(0o600)
-    management = {
-        "listen": "127.0.0.1:0",
-        "socket": str(folder / "node/m.sock"),
-        "tokens": str(folder / "tokens.yaml"),
-        "certificate": str(certificate),
-        "private_key": str(key),
-    }
-    (folder / "node").mkdir()
-    node = NodeProcess(folder / "node", computer_name="DOCS-A", management=management)
-    node.launch()
-    try:
-        while "port" not in (listening := node.wait_for("management API")):
-            pass
-        node.wait_for("ready")
-        (folder / "my.token").write_text("ann's")
-        (folder / "my.token").chmod(0o600)
-        machines = {"docs-a": f"127.0.0.1:{listening['port']}", "docs-b": "127.0.0.1:9"}
-        addresses = {name: {"address": address} for name, address in machines.items()}
-        settings = {"authority": "certificate.pem", "token_file": "my.token", "machines": addresses}
-        (folder / "nodes.yaml").write_text(json.dumps(settings))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-            lab = Enterprise(folder, slapd, node)
-            lab.run("apply")
-            yield lab
-            lab.say("apply", str(bare(folder)), "--prune")
-    finally:
-        node.stop()
+    with managed_node(folder, "DOCS-A", down=("docs-b",)) as node, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        lab = Enterprise(folder, slapd, node)
+        lab.run("apply")
+        yield lab
+        lab.say("apply", str(bare(folder)), "--prune")
 
 
 def bare(folder: Path) -> Path:

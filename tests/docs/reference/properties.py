@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from mqenterprise.topology.declaration import ONLY_PRIVATE
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Changes, Door, Property, Rows
 from qmnode.objects.table import DISTRIBUTION_LIST, MACHINE, QUEUE, QUEUE_ALIAS, ROUTING_LINK, SITE
 
@@ -46,6 +47,7 @@ def files() -> dict[Path, str]:
     made: dict[Path, str] = {}
     for name, (rows, other) in _MODULES.items():
         own = [row for row in rows.at(Door.DECLARATION) if row.name not in other]
+        own += ONLY_PRIVATE if rows is QUEUE else ()
         for module in (name, f"{name}_info"):
             path = COLLECTION / f"plugins/modules/{module}.py"
             made[path] = _written(path, own)
@@ -83,11 +85,12 @@ def _option(row: Property) -> list[str]:
 
 
 def _result(row: Property) -> list[str]:
+    returned = "for private queues" if row in ONLY_PRIVATE else "always"
     none = "; none is no limit" if row.form is QUOTA else ""
     kind = {"type": "int"} if row.form is QUOTA else _kind(row)
     unit = f", in {row.form.unit}" if row.form is QUOTA else ""
     lines = [f"  {name}: {value}" for name, value in kind.items() if name != "choices"]
-    return [f"{row.name}:", *_described(f"{row.sentence}{unit}{none}"), *lines, "  returned: always"]
+    return [f"{row.name}:", *_described(f"{row.sentence}{unit}{none}"), *lines, f"  returned: {returned}"]
 
 
 def _described(text: str) -> list[str]:

@@ -18,6 +18,7 @@ try:
     from mqenterprise.directory.configuration import load_settings, settings_from
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.keys.errors import KeyRotationError
+    from mqenterprise.operations.errors import NodeError, OperationsError
     from mqenterprise.topology.apply import ApplyError
     from mqenterprise.topology.ldap_target import LdapTarget
     from mqenterprise.topology.plan import FixedError
@@ -36,7 +37,9 @@ try:
         FixedError,
         KeyRotationError,
         KeyStoreError,
+        NodeError,
         NotPossible,
+        OperationsError,
         TargetError,
         OSError,
     )

@@ -62,6 +62,19 @@ def shown(item):
     return "" if item is None else json.dumps(item, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
 
+def difference(change, header):
+    """The results of a change that is done, or foreseen."""
+    return {
+        "changed": change.changed,
+        "diff": {
+            "before_header": header,
+            "after_header": header,
+            "before": shown(change.before),
+            "after": shown(change.after if change.changed else change.before),
+        },
+    }
+
+
 class ObjectModule(EnterpriseModule):
     """One object, present or absent."""
 
@@ -71,11 +84,13 @@ class ObjectModule(EnterpriseModule):
     """Under which name the object is returned."""
     naming = ("name",)
     """The options that name the object."""
+    apart = ("state",)
+    """The options that are no properties of the object."""
     plans = True
 
     def work(self, directory):
         kind = Kind(self.kind)
-        said = {name: value for name, value in self.given.items() if name != "state" and value is not None}
+        said = self.said()
         target = self.target(directory, access="access" in said)
         snapshot = target.snapshot()
         if self.given["state"] == "absent":
@@ -87,16 +102,11 @@ class ObjectModule(EnterpriseModule):
         if not self.module.check_mode:
             carry_out(change, target, directory, patience=self.module.params["wait"])
         header = f"{self.kind} {' - '.join(names_in(kind, said))}"
-        return {
-            "changed": change.changed,
-            self.result: self._returned(directory, kind, change),
-            "diff": {
-                "before_header": header,
-                "after_header": header,
-                "before": shown(change.before),
-                "after": shown(change.after if change.changed else change.before),
-            },
-        }
+        return {self.result: self._returned(directory, kind, change), **difference(change, header)}
+
+    def said(self):
+        """Return the properties that are given."""
+        return {name: value for name, value in self.given.items() if name not in self.apart and value is not None}
 
     def item(self, said):
         """Return the given options in the form of a declaration."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: queue
-short_description: A public queue in the directory
+short_description: A public queue in the directory, or a private one at its node
 version_added: 0.1.0
 description:
-  - Publishes, changes and withdraws a public queue.
-  - The node that holds the queue learns of it from the directory, and keeps its messages when it is withdrawn.
+  - Publishes, changes and withdraws a public queue, or creates, changes and deletes a private one.
+  - The node that holds a public queue learns of it from the directory, and keeps its messages when it is withdrawn.
   - Values that are not given are left as they are; for a new queue they are the specification's defaults.
   - Whether a queue is transactional is fixed when it is made.
 author: The qmnode authors (@qmnode)
@@ -28,6 +28,22 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  private:
+    description:
+      - The queue is private. No directory has it, so its node is asked, over its management API.
+      - It needs O(nodes_file) with a token of the role C(administer).
+    type: bool
+    default: false
+  nodes_file:
+    description:
+      - YAML file with the ports, the authority and the token of the nodes' management APIs, as C(mqenterprise --nodes)
+        takes it.
+      - Without it, the environment variable E(MQENTERPRISE_NODES) names the file.
+    type: path
+  with_messages:
+    description: With O(state=absent), delete a private queue also when it holds messages, which are lost.
+    type: bool
+    default: false
   # properties: options
   label:
     description: What it is, for people.
@@ -66,6 +82,11 @@ options:
       - Priority of its messages against others with the same next hop; only a public queue has one but 0; from
         -32768 to 32767.
     type: int
+  duplicate_window:
+    description:
+      - Seconds within which messages with the same AMQP message id are accepted once; 0 for none; from 0 to
+        604800.
+    type: int
   # end of properties
   access:
     description:
@@ -76,7 +97,8 @@ options:
       to:
         description:
           - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
-            C(S-1-...).
+            C(S-1-...). For a private queue an account of the machine, such as C(user:alice), in place of the
+            directory's.
         type: str
         required: true
       allow:
@@ -129,6 +151,18 @@ EXAMPLES = r"""
         allow: [send]
   delegate_to: localhost
 
+- name: A private queue, at its node
+  mqenterprise.fleet.queue:
+    machine: ams-shop
+    name: billing
+    private: true
+    nodes_file: /etc/mqenterprise/nodes.yaml
+    transactional: true
+    access:
+      - to: user:billing
+        allow: [generic_all]
+  delegate_to: localhost
+
 - name: A queue that nobody needs
   mqenterprise.fleet.queue:
     machine: ams-shop
@@ -152,7 +186,7 @@ queue:
       type: str
       returned: always
     identifier:
-      description: The queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
+      description: A public queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
       type: str
       returned: always
     # properties: results
@@ -196,6 +230,10 @@ queue:
       description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
       type: int
       returned: always
+    duplicate_window:
+      description: Seconds within which messages with the same AMQP message id are accepted once; 0 for none.
+      type: int
+      returned: for private queues
     # end of properties
     access:
       description: The access list, when it was asked for.
@@ -210,7 +248,8 @@ queue:
     transactional: true
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule, difference
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import NODES, private_queue
 
 RIGHTS = [
     "receive",
@@ -272,6 +311,7 @@ class QueueModule(ObjectModule):
             ],
         },
         "base_priority": {"type": "int"},
+        "duplicate_window": {"type": "int"},
         # end of properties
         "access": {
             "type": "list",
@@ -282,8 +322,19 @@ class QueueModule(ObjectModule):
                 "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
             },
         },
+        "with_messages": {"type": "bool", "default": False},
+        **NODES,
         **STATE,
     }
+    apart = ("state", "private", "nodes_file", "with_messages")
+
+    def work(self, directory):
+        if not self.given["private"]:
+            return super().work(directory)
+        change = private_queue(directory, self.given, self.said(), self.module.check_mode)
+        item = None if change.after is None else {"identifier": None, **change.after}
+        header = f"private queue {self.given['machine']} - {self.given['name']}"
+        return {"queue": item, **difference(change, header)}
 
 
 def main():

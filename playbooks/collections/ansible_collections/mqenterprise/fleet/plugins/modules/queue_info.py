@@ -6,10 +6,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: queue_info
-short_description: The public queues in the directory
+short_description: The public queues in the directory, or the private ones at their nodes
 version_added: 0.1.0
 description:
-  - Says which public queues there are, with their values.
+  - Says which public queues there are, or which private ones, with their values.
 author: The qmnode authors (@qmnode)
 options:
   machine:
@@ -18,8 +18,20 @@ options:
   name:
     description: Only queues of this name.
     type: str
+  private:
+    description:
+      - Private queues in place of public ones. No directory has them, so their nodes are asked.
+      - It needs O(nodes_file) with a token of the role C(administer).
+    type: bool
+    default: false
+  nodes_file:
+    description:
+      - YAML file with the ports, the authority and the token of the nodes' management APIs, as C(mqenterprise --nodes)
+        takes it.
+      - Without it, the environment variable E(MQENTERPRISE_NODES) names the file.
+    type: path
   access:
-    description: Also the access list of each queue.
+    description: Also the access list of each queue; private ones have it anyway.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -54,7 +66,7 @@ queues:
       type: str
       returned: always
     identifier:
-      description: The queue's GUID, as in a C(PUBLIC=) format name; none in check mode for a new one.
+      description: A public queue's GUID, as in a C(PUBLIC=) format name.
       type: str
       returned: always
     # properties: results
@@ -98,6 +110,10 @@ queues:
       description: Priority of its messages against others with the same next hop; only a public queue has one but 0.
       type: int
       returned: always
+    duplicate_window:
+      description: Seconds within which messages with the same AMQP message id are accepted once; 0 for none.
+      type: int
+      returned: for private queues
     # end of properties
     access:
       description: The access list, when it was asked for.
@@ -107,6 +123,7 @@ queues:
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectInfoModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import NODES, private_queues
 
 
 class QueueInfoModule(ObjectInfoModule):
@@ -117,7 +134,14 @@ class QueueInfoModule(ObjectInfoModule):
         "machine": {"type": "str"},
         "name": {"type": "str"},
         "access": {"type": "bool", "default": False},
+        **NODES,
     }
+
+    def work(self, directory):
+        if not self.given["private"]:
+            return super().work(directory)
+        found = private_queues(directory, self.given)
+        return {"changed": False, "queues": [{"identifier": None, **item} for item in found if self.wanted(item)]}
 
     def wanted(self, item):
         machine = self.given["machine"]
