@@ -115,7 +115,8 @@ def peer_that_aborts(listener: socket.socket, count: int) -> None:
 async def test_a_bridge_goes_on_after_messages_that_its_peer_aborts(door: Door) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         peer = asyncio.create_task(asyncio.to_thread(peer_that_aborts, listener, 12))
-        settings = bridge_settings(direction="in", peer=f"amqp://127.0.0.1:{listener.getsockname()[1]}", window=5)
+        url = f"amqp://127.0.0.1:{listener.getsockname()[1]}"
+        settings = bridge_settings(direction="in", peer=url, window=5, connect_timeout=60)
         bridges = Bridges(door.manager)
         await bridges.apply({"aborted": settings})
         await peer
