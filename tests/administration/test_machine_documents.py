@@ -353,37 +353,53 @@ def written(row: Property) -> st.SearchStrategy[Any]:
     return st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
 
 
+def is_name(text: str) -> bool:
+    try:
+        read_document({"queues": [{"name": text}]})
+    except DocumentFault:
+        return False
+    return True
+
+
+ODD = st.sampled_from(
+    ["Ä ö-#1", "(a) b.c,d", "queue$", "日本", "a'b\"c", "-", "%2F&?", "\N{COMBINING ACUTE ACCENT}e", "x" * 124]
+)
+NAMES = st.from_regex(r"[A-Za-z][a-z0-9 .-]{0,20}[a-z]", fullmatch=True) | ODD
+RIGHTS = st.sampled_from(sorted(QUEUE_RIGHTS)) | st.integers(1, 0xFFFFFFFF).map(hex)
+ENTRIES = st.fixed_dictionaries(
+    {"to": st.sampled_from(["everyone", "anonymous", "network", "Authenticated-Users", "uid:0", "gid:0"])},
+    optional={verb: st.lists(RIGHTS, max_size=3) for verb in ("allow", "deny")},
+) | st.fixed_dictionaries({"to": st.just("S-1-5-21-1-2-3-1104"), "allow": st.lists(RIGHTS, max_size=3)})
 QUEUES = st.lists(
     st.fixed_dictionaries(
-        {"name": st.from_regex(r"[a-z][a-z0-9 .-]{0,20}[a-z]", fullmatch=True)},
+        {"name": (NAMES | st.text(max_size=30)).filter(is_name)},
         optional={name: written(row) for name, row in PRIVATE_QUEUE.items()}
-        | {
-            "access": st.lists(
-                st.fixed_dictionaries(
-                    {
-                        "to": st.sampled_from(["everyone", "anonymous", "network", "S-1-5-21-1-2-3-1104"]),
-                        "allow": st.lists(st.sampled_from(sorted(QUEUE_RIGHTS)), max_size=3),
-                    }
-                ),
-                max_size=3,
-            )
-        },
+        | {"access": st.lists(ENTRIES, max_size=4), "owner": st.sampled_from(["root", "uid:7", "S-1-5-21-1-2-3-1105"])},
     ),
     max_size=4,
-    unique_by=lambda queue: queue["name"],
+    unique_by=lambda queue: queue["name"].upper(),
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(queues=QUEUES)
-async def test_a_node_has_the_document_that_made_it(tmp_path_factory: pytest.TempPathFactory, queues: Any) -> None:
-    """Document, node, document: applied to another node, what a node shows makes the same."""
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rounds=st.lists(QUEUES, min_size=1, max_size=3))
+async def test_a_node_has_the_document_that_made_it(tmp_path_factory: pytest.TempPathFactory, rounds: Any) -> None:
+    """Document, node, document, round after round: applied to another node, what a node shows makes the same."""
+    made: dict[str, Any] = {}
     async with qmnode.QueueManager.open(tmp_path_factory.mktemp("one") / "store") as one:
-        await apply(one, *queues)
-        assert await apply(one, *queues) == []
-        shown = await one.operations.show_document(NODE)
-        assert await apply(one, *shown["queues"]) == []
+        for queues in rounds:
+            for queue in queues:  # what cannot change stays
+                transactional = made.setdefault(queue["name"].upper(), queue.get("transactional", False))
+                queue["transactional"] = transactional
+            made = {name: made[name] for name in (queue["name"].upper() for queue in queues)}
+            await apply(one, *queues, prune=True)
+            assert await apply(one, *queues, prune=True) == []
+            assert {name.upper() for name in await names(one)} == set(made)
+            shown = await one.operations.show_document(NODE)
+            assert await apply(one, *shown["queues"], prune=True) == []
     async with qmnode.QueueManager.open(tmp_path_factory.mktemp("two") / "store") as two:
         await apply(two, *shown["queues"])
         assert await two.operations.show_document(NODE) == shown
-        assert await apply(two, *queues) == []
+        owned = [{name: value for name, value in queue.items() if name != "owner"} for queue in rounds[-1]]
+        unlisted = {queue["name"].upper() for queue in owned if "access" not in queue}
+        assert {queue.upper() for _, queue in await apply(two, *owned)} <= unlisted
