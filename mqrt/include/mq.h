@@ -335,6 +335,14 @@ MQRT_API HRESULT MQGetQueueSecurity(LPCWSTR lpwcsFormatName, DWORD RequestedInfo
 MQRT_API HRESULT MQSetQueueSecurity(LPCWSTR lpwcsFormatName, DWORD SecurityInformation, void *pSecurityDescriptor);
 MQRT_API void MQFreeMemory(void *pvMemory);
 
+/* ---- The queue manager ---- */
+
+/* `pObjectName` is u"MACHINE", or u"QUEUE=" and a format name. Texts and arrays are freed with MQFreeMemory. */
+MQRT_API HRESULT MQMgmtGetInfo(LPCWSTR pComputerName, LPCWSTR pObjectName, MQMGMTPROPS *pMgmtProps);
+/* u"CONNECT" and u"DISCONNECT" of the machine, u"PAUSE" and u"RESUME" of a queue. */
+MQRT_API HRESULT MQMgmtAction(LPCWSTR pComputerName, LPCWSTR pObjectName, LPCWSTR pAction);
+MQRT_API HRESULT MQGetMachineProperties(LPCWSTR lpwcsMachineName, const GUID *pguidMachineId, MQQMPROPS *pQMProps);
+
 /* Not of Message Queuing: what the node said about the last failure in this thread, in UTF-8; empty if nothing. */
 MQRT_API const char *mqrt_last_sentence(void);
 

@@ -54,6 +54,10 @@
 #define RECORD_FLAG_NAMED_DEAD_LETTER 0x40
 #define RECORD_FLAG_NOTICE 0x80
 
+/* States of outgoing queues: as the node says them, and as MS-MQMQ 2.3.12.11 names them. */
+#define QUEUE_STATES {{"connected", "CONNECTED"}, {"disconnected", "DISCONNECTED"}, {"disconnecting", "DISCONNECTING"}, {"inactive", "INACTIVE"}, {"locked", "LOCKED"}, {"need validation", "NEED VALIDATION"}, {"waiting", "WAITING"}, {"on hold", "ONHOLD"}}
+#define LOCAL_QUEUE_STATE "LOCAL CONNECTION"
+
 /* BaseHeader: offsets of its fields, and its flags. */
 #define BASE_HEADER_VERSION_NUMBER 0
 #define BASE_HEADER_RESERVED 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.local import frames
 from qmnode.model import record
+from qmnode.remote_management import properties
 from qmnode.structures import base_header, multi_queue_format_header
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SecurityInformation
 from qmnode.structures.base_header import BaseFlags, BaseHeader
@@ -26,6 +27,7 @@ from qmnode.structures.property_ids import (
     QueueManagerProperty,
     QueueProperty,
 )
+from qmnode.structures.property_values import QueueState
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
@@ -125,6 +127,11 @@ def _frames() -> Iterator[str]:
         yield f"#define RECORD_AT_{name.upper()} {place}"
         place += {"B": 1, "I": 4, "Q": 8}[code]
     yield from (f"#define RECORD_FLAG_{flag.name} 0x{flag.value:02X}" for flag in record.RecordFlag)
+    yield ""
+    yield "/* States of outgoing queues: as the node says them, and as MS-MQMQ 2.3.12.11 names them. */"
+    states = ", ".join(f'{{"{state}", "{name}"}}' for state, name in properties._STATES.items())
+    yield f"#define QUEUE_STATES {{{states}}}"
+    yield f'#define LOCAL_QUEUE_STATE "{QueueState.MGMT_QUEUE_STATE_LOCAL.value}"'
     for structure, flags in _HEADERS:
         yield ""
         yield f"/* {structure.__name__}: offsets of its fields, and its flags. */"

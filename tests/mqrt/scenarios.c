@@ -1711,6 +1711,148 @@ SCENARIO(instances_have_format_names)
 }
 SCENARIO(freeing_nothing) { MQFreeMemory(NULL); }
 
+/* ---- The queue manager ---- */
+
+static MQMGMTPROPS management_properties(List *list_)
+{
+    return (MQMGMTPROPS){list_->properties.cProp, list_->ids, list_->values, list_->statuses};
+}
+static bool free_texts(CALPWSTR texts, const WCHAR *wanted)
+{
+    bool found = false;
+    for (ULONG at = 0; at < texts.cElems; at++) {
+        found |= contains(texts.pElems[at], wanted);
+        MQFreeMemory(texts.pElems[at]);
+    }
+    MQFreeMemory(texts.pElems);
+    return found;
+}
+SCENARIO(the_machine_lists_its_queues)
+{
+    Pair queue = pair(false);
+    WCHAR own[64], text[256];
+    char path[256];
+    path_of(path, number);
+    widen(path + 11, own);
+    List *got = list();
+    add(got, PROPID_MGMT_MSMQ_PRIVATEQ, VT_NULL);
+    add(got, PROPID_MGMT_MSMQ_ACTIVEQUEUES, VT_NULL);
+    add(got, PROPID_MGMT_MSMQ_CONNECTED, VT_NULL);
+    add(got, PROPID_MGMT_MSMQ_TYPE, VT_NULL);
+    add(got, PROPID_MGMT_MSMQ_BYTES_IN_ALL_QUEUES, VT_NULL);
+    add(got, PROPID_MGMT_MSMQ_DSSERVER, VT_NULL);
+    MQMGMTPROPS properties = management_properties(got);
+    OK(send_text(queue.out, "counted", NULL));
+    OK(MQMgmtGetInfo(NULL, u"MACHINE", &properties));
+    bool listed = free_texts(got->values[0].calpwstr, own), active = free_texts(got->values[1].calpwstr, own);
+    memcpy(text, got->values[2].pwszVal, 13 * sizeof *text);
+    MQFreeMemory(got->values[2].pwszVal);
+    MQFreeMemory(got->values[3].pwszVal);
+    CHECK(listed && active && equal(text, u"CONNECTED"));
+    CHECK(got->values[4].vt == VT_I8 && got->values[4].hVal > 0 && got->values[5].vt == VT_NULL);
+    done(&queue);
+}
+SCENARIO(a_queue_tells_its_state)
+{
+    Pair queue = pair(true);
+    WCHAR object[300] = u"QUEUE=";
+    memcpy(object + 6, queue.name, sizeof queue.name);
+    List *got = list();
+    static const DWORD ids[] = {PROPID_MGMT_QUEUE_MESSAGE_COUNT, PROPID_MGMT_QUEUE_BYTES_IN_QUEUE,
+                                PROPID_MGMT_QUEUE_JOURNAL_MESSAGE_COUNT, PROPID_MGMT_QUEUE_BYTES_IN_JOURNAL,
+                                PROPID_MGMT_QUEUE_SUBQUEUE_COUNT, PROPID_MGMT_QUEUE_NEXTHOPS,
+                                PROPID_MGMT_QUEUE_TYPE, PROPID_MGMT_QUEUE_LOCATION, PROPID_MGMT_QUEUE_XACT,
+                                PROPID_MGMT_QUEUE_FOREIGN, PROPID_MGMT_QUEUE_STATE, PROPID_MGMT_QUEUE_FORMATNAME,
+                                PROPID_MGMT_QUEUE_PATHNAME};
+    static const WCHAR *const texts[] = {u"PRIVATE", u"LOCAL", u"YES", u"NO", u"LOCAL CONNECTION"};
+    for (size_t at = 0; at < sizeof ids / sizeof *ids; at++)
+        add(got, ids[at], VT_NULL);
+    MQMGMTPROPS properties = management_properties(got);
+    OK(send_text(queue.out, "counted", MQ_SINGLE_MESSAGE));
+    OK(MQMgmtGetInfo(u"alpha", object, &properties));
+    CHECK(got->values[0].ulVal == 1 && got->values[1].ulVal > 7 && got->values[2].ulVal == 0);
+    CHECK(got->values[5].vt == VT_NULL);
+    bool same = true;
+    for (int at = 6; at < 13; at++) {
+        same &= at > 10 ? contains(got->values[at].pwszVal, u"ALPHA\\private$\\")
+                        : equal(got->values[at].pwszVal, texts[at - 6]);
+        MQFreeMemory(got->values[at].pwszVal);
+    }
+    CHECK(same);
+    done(&queue);
+}
+SCENARIO(management_of_what_is_not_there)
+{
+    List *got = list();
+    add(got, PROPID_MGMT_QUEUE_MESSAGE_COUNT, VT_NULL);
+    MQMGMTPROPS properties = management_properties(got), none = {0};
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtGetInfo(NULL, u"NOTHING", &properties));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtGetInfo(NULL, NULL, &properties));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtGetInfo(NULL, u"MACHINE", &none));
+    RETURNS(MQ_ERROR_ILLEGAL_FORMATNAME, MQMgmtGetInfo(NULL, u"QUEUE=nonsense", &properties));
+    RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQMgmtGetInfo(NULL, u"QUEUE=DIRECT=OS:.\\private$\\none", &properties));
+    RETURNS(MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE, MQMgmtGetInfo(u"elsewhere", u"MACHINE", &properties));
+    got->ids[0] = PROPID_MGMT_QUEUE_EOD_NEXT_SEQ;
+    RETURNS(MQ_INFORMATION_PROPERTY, MQMgmtGetInfo(NULL, u"QUEUE=DIRECT=OS:.\\SYSTEM$;DEADLETTER", &properties));
+    CHECK(got->statuses[0] == MQ_INFORMATION_UNSUPPORTED_PROPERTY);
+}
+SCENARIO(an_outgoing_queue_is_paused_and_resumed)
+{
+    static const WCHAR object[] = u"QUEUE=DIRECT=OS:paused\\private$\\orders";
+    QUEUEHANDLE out = open_as(object + 6, MQ_SEND_ACCESS);
+    List *got = list();
+    add(got, PROPID_MGMT_QUEUE_STATE, VT_NULL);
+    add(got, PROPID_MGMT_QUEUE_LOCATION, VT_NULL);
+    MQMGMTPROPS properties = management_properties(got);
+    OK(MQMgmtAction(NULL, object, u"PAUSE"));
+    OK(MQMgmtGetInfo(NULL, object, &properties));
+    bool paused = equal(got->values[0].pwszVal, u"ONHOLD") && equal(got->values[1].pwszVal, u"REMOTE");
+    MQFreeMemory(got->values[0].pwszVal);
+    MQFreeMemory(got->values[1].pwszVal);
+    OK(MQMgmtAction(NULL, object, u"RESUME"));
+    CHECK(paused);
+    RETURNS(MQ_ERROR_UNSUPPORTED_OPERATION, MQMgmtAction(NULL, object, u"EOD_RESEND"));
+    OK(MQCloseQueue(out));
+}
+SCENARIO(the_machine_goes_offline_and_online)
+{
+    List *got = list();
+    add(got, PROPID_MGMT_MSMQ_CONNECTED, VT_NULL);
+    MQMGMTPROPS properties = management_properties(got);
+    OK(MQMgmtAction(NULL, u"MACHINE", u"DISCONNECT"));
+    OK(MQMgmtGetInfo(NULL, u"MACHINE", &properties));
+    bool offline = equal(got->values[0].pwszVal, u"DISCONNECTED");
+    MQFreeMemory(got->values[0].pwszVal);
+    OK(MQMgmtAction(NULL, u"MACHINE", u"CONNECT"));
+    CHECK(offline);
+    RETURNS(MQ_ERROR_UNSUPPORTED_OPERATION, MQMgmtAction(NULL, u"MACHINE", u"TIDY"));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtAction(NULL, u"MACHINE", NULL));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtAction(NULL, u"NOTHING", u"PAUSE"));
+    RETURNS(MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE, MQMgmtAction(u"elsewhere", u"MACHINE", u"CONNECT"));
+}
+SCENARIO(the_machine_has_properties)
+{
+    List *got = list();
+    add(got, PROPID_QM_PATHNAME, VT_NULL);
+    add_guid(got, PROPID_QM_MACHINE_ID);
+    MQQMPROPS properties = {got->properties.cProp, got->ids, got->values, got->statuses}, none = {0};
+    OK(MQGetMachineProperties(NULL, NULL, &properties));
+    bool same = equal(got->values[0].pwszVal, u"ALPHA");
+    MQFreeMemory(got->values[0].pwszVal);
+    CHECK(same && got->guids[1].Data1 != 0);
+    RETURNS(MQ_ERROR_ILLEGAL_MQQMPROPS, MQGetMachineProperties(NULL, NULL, &none));
+    RETURNS(MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE, MQGetMachineProperties(u"elsewhere", NULL, &properties));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQGetMachineProperties(u"ALPHA", &got->guids[1], &properties));
+    GUID other = {1, 2, 3, {4}};
+    RETURNS(MQ_ERROR_MACHINE_NOT_FOUND, MQGetMachineProperties(NULL, &other, &properties));
+    got->values[0].vt = VT_NULL;
+    OK(MQGetMachineProperties(NULL, &got->guids[1], &properties));
+    MQFreeMemory(got->values[0].pwszVal);
+    got->ids[0] = PROPID_QM_ENCRYPTION_PK;
+    RETURNS(MQ_INFORMATION_PROPERTY, MQGetMachineProperties(NULL, NULL, &properties));
+    CHECK(got->statuses[0] == MQ_INFORMATION_UNSUPPORTED_PROPERTY);
+}
+
 /* ---- Security ---- */
 
 SCENARIO(security_comes_in_parts)
