@@ -79,7 +79,7 @@ typedef struct Object {
 typedef struct OpenQueue {
     Object object;
     Connection *connection;
-    uint32_t handle;
+    atomic_uint handle; /* 0 once it is closed */
     char *format_name;
     DWORD access;
 } OpenQueue;

@@ -36,6 +36,8 @@ static uint8_t *extend(Buffer *buffer, size_t count)
         buffer->data = data;
         buffer->room = room;
     }
+    if (count == 0)
+        return buffer->data;
     uint8_t *place = buffer->data + buffer->size;
     memset(place, 0, count);
     buffer->size += count;

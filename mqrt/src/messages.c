@@ -396,7 +396,6 @@ static HRESULT look_up(OpenQueue *queue, uint64_t lookup, DWORD action, MQMSGPRO
 
 /* One receive, as a caller asked for it. */
 typedef struct Request {
-    struct Request *next;
     OpenQueue *queue;
     Cursor *cursor;
     QUEUEHANDLE handle;
@@ -430,15 +429,7 @@ static void release_request(Request *request)
     object_release(&request->queue->object);
 }
 
-/* ---- Asynchronous receives: threads that wait, as many as there are receives under way ---- */
-
-static struct {
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    Request *first, **last;
-    unsigned idle, threads;
-    bool ending;
-} workers = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .last = &workers.first};
+/* ---- Asynchronous receives: each has a thread that waits, and ends with the callback ---- */
 
 static void complete(Request *request, HRESULT code)
 {
@@ -460,41 +451,12 @@ static void complete(Request *request, HRESULT code)
     free(request);
 }
 
-static void *work(void *unused)
+/* The thread is not used again: a runtime that knows it by its callback, as Mono, waits for its end before it exits. */
+static void *work(void *given)
 {
-    (void)unused;
-    pthread_mutex_lock(&workers.mutex);
-    while (true) {
-        while (workers.first == NULL && !workers.ending) {
-            workers.idle++;
-            pthread_cond_wait(&workers.changed, &workers.mutex);
-            workers.idle--;
-        }
-        if (workers.ending)
-            break;
-        Request *request = workers.first;
-        workers.first = request->next;
-        if (workers.first == NULL)
-            workers.last = &workers.first;
-        pthread_mutex_unlock(&workers.mutex);
-        complete(request, perform(request));
-        pthread_mutex_lock(&workers.mutex);
-    }
-    workers.threads--;
-    pthread_cond_broadcast(&workers.changed);
-    pthread_mutex_unlock(&workers.mutex);
+    Request *request = given;
+    complete(request, perform(request));
     return NULL;
-}
-
-/* At the end of the program idle threads end; those that wait for a message go with the process. */
-__attribute__((destructor)) static void finish(void)
-{
-    pthread_mutex_lock(&workers.mutex);
-    workers.ending = true;
-    pthread_cond_broadcast(&workers.changed);
-    while (workers.idle > 0)
-        pthread_cond_wait(&workers.changed, &workers.mutex);
-    pthread_mutex_unlock(&workers.mutex);
 }
 
 static HRESULT start(const Request *given)
@@ -503,35 +465,20 @@ static HRESULT start(const Request *given)
     if (request == NULL)
         return E_OUTOFMEMORY;
     *request = *given;
-    request->next = NULL;
     if (request->overlapped != NULL)
         __atomic_store_n(&request->overlapped->Internal, (ULONG_PTR)(uint32_t)MQ_INFORMATION_OPERATION_PENDING,
                          __ATOMIC_RELEASE);
-    HRESULT code = MQ_INFORMATION_OPERATION_PENDING;
-    pthread_mutex_lock(&workers.mutex);
-    unsigned queued = 1;
-    for (Request *other = workers.first; other != NULL; other = other->next)
-        queued++;
-    if (queued > workers.idle) {
-        pthread_t thread;
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        if (pthread_create(&thread, &attributes, work, NULL) == 0)
-            workers.threads++;
-        else
-            code = MQ_ERROR_INSUFFICIENT_RESOURCES;
-        pthread_attr_destroy(&attributes);
-    }
-    if (!FAILED(code)) {
-        *workers.last = request;
-        workers.last = &request->next;
-        pthread_cond_signal(&workers.changed);
-    }
-    pthread_mutex_unlock(&workers.mutex);
-    if (FAILED(code))
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int failed = pthread_create(&thread, &attributes, work, request);
+    pthread_attr_destroy(&attributes);
+    if (failed) {
         free(request);
-    return code;
+        return MQ_ERROR_INSUFFICIENT_RESOURCES;
+    }
+    return MQ_INFORMATION_OPERATION_PENDING;
 }
 
 HRESULT MQGetOverlappedResult(LPOVERLAPPED overlapped)

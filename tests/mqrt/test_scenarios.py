@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,7 +15,8 @@ from tests.mqrt.conftest import LIBRARY, OWN, Library, at
 from tests.mqrt.headers import headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 SOURCE: Final = OWN / "scenarios.c"
 _SCENARIO: Final = re.compile(
@@ -47,6 +50,64 @@ def outcomes(library: Library, node: NodeProcess) -> dict[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_holds(name: str, outcomes: dict[str, str]) -> None:
     assert outcomes.get(name, f"it did not end: {outcomes['']}") == ""
+
+
+@pytest.mark.servers
+def test_the_example_in_c_runs(library: Library, node: NodeProcess, tmp_path: Path) -> None:
+    """Against the library as it is installed, and as pkg-config names it."""
+    staged = {"BUILD": library.folder, "DESTDIR": tmp_path, "PREFIX": "/usr", "CFLAGS": " ".join(library.flags)}
+    words = [f"{name}={value}" for name, value in staged.items()]
+    subprocess.run(["make", "-s", "-C", str(LIBRARY), "install", *words], check=True)
+    (description,) = (tmp_path / "usr/lib/pkgconfig").iterdir()
+    libs, flags = (line.partition(": ")[2] for line in description.read_text("utf-8").splitlines()[-2:])
+    where = [
+        word.replace("${libdir}", "/usr/lib").replace("${includedir}", "/usr/include/mqrt") for word in libs.split()
+    ]
+    program = tmp_path / "orders"
+    subprocess.run(
+        [
+            "gcc",
+            LIBRARY / "examples/orders.c",
+            f"-I{tmp_path}/usr/include/mqrt",
+            f"-L{tmp_path}/usr/lib",
+            "-lmqrt",
+            "-pthread",
+            "-o",
+            program,
+        ],
+        check=True,
+    )
+    assert flags.endswith("-I${includedir}")
+    assert where == ["-L/usr/lib", "-lmqrt"]
+    printed = run([program], node, LD_LIBRARY_PATH=f"{tmp_path}/usr/lib")
+    assert printed == [
+        "peeked: seven screws", "peeked: a hammer", "received: seven screws", "called back: a hammer",
+        "error: 0xC00E0003 MQ_ERROR_QUEUE_NOT_FOUND",
+    ]  # fmt: skip
+
+
+@pytest.mark.servers
+def test_the_example_in_python_runs(library: Library, node: NodeProcess) -> None:
+    words = [sys.executable, LIBRARY / "examples/orders.py"]
+    assert run(words, node, MQRT=str(library.folder / "libmqrt.so.1")) == ["received: seven screws"]
+
+
+@pytest.mark.servers
+def test_the_example_in_csharp_runs_under_mono(library: Library, node: NodeProcess, tmp_path: Path) -> None:
+    program = tmp_path / "Orders.exe"
+    subprocess.run(["mcs", "-warnaserror", f"-out:{program}", LIBRARY / "examples/Orders.cs"], check=True)
+    shutil.copy(LIBRARY / "examples/Orders.exe.config", tmp_path)
+    assert run(["mono", program], node, LD_LIBRARY_PATH=str(library.folder)) == [
+        "peeked: seven screws", "received and given back: seven screws", "received: seven screws",
+        "called back: a hammer", "a private queue: orders-in-csharp", "error: 0xC00E0003",
+    ]  # fmt: skip
+
+
+def run(words: Sequence[str | Path], node: NodeProcess, **environment: str) -> list[str]:
+    """The lines that a program prints beside the node."""
+    done = subprocess.run(words, env=at(node.socket) | environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_each_scenario_has_a_name_of_its_own() -> None:

@@ -1,0 +1,153 @@
+"""The C library under valgrind and the sanitizers, with a node that is killed, and its speed beside Python's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import qmnode
+from qmnode.model.api import Access
+from qmnode.model.message import Message
+from tests.lab.nodes import NodeProcess, running_node
+from tests.mqrt.conftest import LIBRARY, OWN, Library, at, build
+from tests.mqrt.test_scenarios import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.soak, pytest.mark.servers]
+
+THREADS: Final = 8
+EACH: Final = 10_000
+KILLS: Final = 20
+SENT: Final = "DIRECT=OS:.\\private$\\sent"
+MOVED: Final = "DIRECT=OS:.\\private$\\moved"
+PLAIN: Final = "DIRECT=OS:.\\private$\\plain"
+SANITIZERS: Final = {
+    "addresses": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "threads": ("-O1", "-g", "-fsanitize=thread"),
+}
+HOUR: Final = int(os.environ.get("MQRT_FUZZ_SECONDS", "120"))
+"""Seconds of fuzzing; an hour is MQRT_FUZZ_SECONDS=3600."""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with running_node(tmp_path_factory.mktemp("node")) as process:
+        with qmnode.sync.connect(process.socket) as manager:
+            for name, transactional in ((SENT, True), (MOVED, True), (PLAIN, False)):
+                manager.create_queue(name.partition(":")[2], transactional=transactional)
+        yield process
+
+
+def run(node: NodeProcess, *words: object, **environment: str) -> str:
+    """Run a program beside the node; what it prints."""
+    done = subprocess.run(
+        list(map(str, words)), env=at(node.socket) | environment, capture_output=True, text=True, timeout=3600
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_valgrind_finds_no_error_and_no_leak(library: Library, node: NodeProcess) -> None:
+    run(
+        node, "valgrind", "-q", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+        "--child-silent-after-fork=yes", "--error-exitcode=9", compiled(library), "valgrind",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path, node: NodeProcess) -> None:
+    sanitized = build(tmp_path, *SANITIZERS[sanitizer])
+    run(node, compiled(sanitized), f"under-{sanitizer}")
+    traffic = sanitized.program(OWN / "traffic.c")
+    run(node, traffic, "send", PLAIN, EACH, 100, THREADS)
+    run(node, traffic, "receive", PLAIN, EACH, 100, THREADS)  # each gets as many as were sent
+    with qmnode.sync.connect(node.socket) as manager:
+        assert manager.queue(PLAIN).message_count == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_messages_are_read_without_a_fault(seed: int, tmp_path: Path) -> None:
+    program = tmp_path / "fuzz"
+    words = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-pthread", *SANITIZERS["addresses"]]
+    words += [f"-I{LIBRARY / 'include'}", f"-I{LIBRARY / 'src'}", OWN / "fuzz.c"]
+    words += [*sorted((LIBRARY / "src").glob("*.c")), "-ljansson", "-o", program]
+    subprocess.run(list(map(str, words)), check=True)
+    fuzzed = subprocess.run([program, str(HOUR // 2), str(seed + 1)], capture_output=True, text=True)
+    assert fuzzed.returncode == 0, fuzzed.stderr
+    assert int(fuzzed.stdout) > 1000
+
+
+def test_a_killed_node_loses_and_doubles_nothing_in_transactions(library: Library, node: NodeProcess) -> None:
+    count = 2000
+    with qmnode.sync.connect(node.socket) as manager, manager.open_queue(SENT, Access.SEND) as queue:
+        for first in range(0, count, 500):
+            queue.send_many([Message(b"%d" % number) for number in range(first, first + 500)], "single")
+    words = [library.program(OWN / "traffic.c"), "move", SENT, 0, 100, 4, MOVED]
+    with subprocess.Popen(list(map(str, words)), env=at(node.socket), stdout=subprocess.DEVNULL) as mover:
+        for _ in range(KILLS):
+            time.sleep(0.5)
+            node.kill()
+            node.start()
+        assert mover.wait(900) == 0
+    with qmnode.sync.connect(node.socket) as manager, manager.open_queue(MOVED) as queue:
+        assert manager.queue(SENT).message_count == 0
+        found = [int(queue.receive(0).body) for _ in range(manager.queue(MOVED).message_count)]
+    assert sorted(found) == list(range(count))
+
+
+@pytest.mark.timed
+def test_it_is_nearly_as_fast_as_python_for_less_of_the_processor(tmp_path: Path, node: NodeProcess) -> None:
+    """With buffers that hold any message. With small ones a receive has two steps, so that none is lost."""
+    traffic = build(tmp_path, "-O2").program(OWN / "traffic.c")
+    count = 4000
+    for tasks in (1, 8):
+        rates: dict[str, list[float]] = {"send": [], "large": []}
+        costs: dict[str, list[float]] = {"send": [], "large": []}
+        for _ in range(3):
+            for mode, (seconds, processor) in asyncio.run(_of_python(node.socket, count, tasks)).items():
+                own_seconds, own_processor = map(
+                    float, run(node, traffic, mode, PLAIN, count // tasks, 1000, tasks).split()
+                )
+                rates[mode].append(seconds / own_seconds)
+                costs[mode].append(own_processor / processor)
+        print(f"{tasks} at a time: rates {rates}, processor {costs}")
+        assert all(max(found) >= 0.8 for found in rates.values()), rates
+        assert all(min(found) <= 1.2 for found in costs.values()), costs
+
+
+async def _of_python(socket: Path, count: int, tasks: int) -> dict[str, tuple[float, float]]:
+    """The seconds, and those of the processor, that ``qmnode.connect()`` takes to send and to receive. It leaves the
+    queue full for the other to receive."""
+    async with qmnode.connect(socket) as manager:
+        out, back = await manager.open_queue(PLAIN, Access.SEND), await manager.open_queue(PLAIN)
+
+        async def send() -> None:
+            await out.send(Message(bytes(1000)))
+
+        async def receive() -> None:
+            await back.receive()
+
+        async def measure(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
+            async def some() -> None:
+                for _ in range(count // tasks):
+                    await work()
+
+            looked = [(time.perf_counter(), time.process_time())]
+            await asyncio.gather(*(some() for _ in range(tasks)))
+            looked.append((time.perf_counter(), time.process_time()))
+            (((began, used), (ended, used_then)),) = pairwise(looked)
+            return ended - began, used_then - used
+
+        found = {"send": await measure(send)}
+        found["large"] = await measure(receive)
+        await measure(send)
+        return found
