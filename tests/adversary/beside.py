@@ -1,4 +1,4 @@
-"""A node under attack in a process of its own, and honest traffic beside the attack: of a declared machine, of a peer
+"""Nodes under attack in processes of their own, and honest traffic beside the attack: of a declared machine, of a peer
 with a certificate, and of an application of this machine."""
 
 from __future__ import annotations
@@ -7,25 +7,30 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
 import qmnode
 from qmnode import Access, Message
-from qmnode.structures.security_header import SecurityHeader
+from qmnode.local.connection import RemoteQueue
 from tests.adversary import wire
+from tests.adversary.besiegers import PLAIN, SEQUENCED, Target, arguments
 from tests.adversary.peer import PORT, Peer
-from tests.certificates.enterprise import user_certificate
 from tests.forwarding.enterprise import Directory, Machine, Node
+from tests.lab.addresses import free_port
 from tests.lab.waiting import until
 from tests.security.certificates import tls_of
+from tests.transport.conftest import loopback_address
 
 KIB, MIB = 1 << 10, 1 << 20
-HONEST, OPEN = "honest", "open"
-"""Queues: of the honest parties, and one that anybody fills."""
+HONEST = "honest"
+"""The queue of the honest parties."""
 MOST = 150 * MIB
 """Memory that an attack may cost the node."""
 
@@ -42,45 +47,84 @@ class Sender:
 
     name: str
     sent: list[bytes] = field(default_factory=list)
+    number: int = 0
+    """Messages since its beginning."""
     refused: int = 0
     """Messages, or sessions, that the node did not take at once."""
     slowest: float = 0.0
 
     def next_body(self) -> bytes:
-        self.sent.append(f"{self.name} {len(self.sent)}".encode())
+        self.number += 1
+        self.sent.append(f"{self.name} {self.number}".encode())
         return self.sent[-1]
 
 
 class Besieged:
-    """The node, its directory and its honest parties."""
+    """The node, its directory and its honest parties. OTHER is a node of the same machine, if it is started."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
-        self.machines = {name: Machine(name, ["site"]) for name in ("VICTIM", "FRIEND", "TLS")}
+    def __init__(self, folder: Path, address: Callable[[], str] = loopback_address, **settings: object) -> None:
+        names = ("VICTIM", "OTHER", "FRIEND", "TLS")
+        self.machines = {name: Machine(name, ["site"], listens=address()) for name in names}
         directory = Directory(folder / "directory.yaml", self.machines)
         directory.write()
-        victim, known = self.machines["VICTIM"], self.machines["TLS"]
-        tls = tls_of(folder, victim.listens, victim.identifier, number=1, mode="offer")
+        known = self.machines["TLS"]
         self._files = tls_of(folder, known.listens, known.identifier, number=2, mode="offer")
-        security = {"tls": tls.model_dump(mode="json", exclude_defaults=True)}
-        merged: dict[str, Any] = {"security": security} | settings
-        self.node = Node(folder / "victim", victim, directory.file, **merged)
-        self.target = victim.listens
+        self.at: dict[str, Target] = {}
+        self.nodes: dict[str, Node] = {}
+        for name in ("VICTIM", "OTHER"):
+            machine = self.machines[name]
+            tls = tls_of(folder, machine.listens, machine.identifier, number=1, mode="offer")
+            at = self.at[name] = Target(machine.listens, free_port(), free_port())
+            merged: dict[str, Any] = {
+                "transport": {"address": at.address},
+                "security": {"tls": tls.model_dump(mode="json", exclude_defaults=True)},
+                "amqp": {"enabled": True, "address": at.address, "port": at.amqp, "anonymous": True},
+                "remote_read": {"enabled": True, "address": at.address, "port": at.rpc, "endpoint_mapper_port": 0},
+            }
+            for part, values in settings.items():
+                merged[part] = merged.get(part, {}) | values  # type: ignore[operator]
+            self.nodes[name] = Node(folder / name.lower(), machine, directory.file, **merged)
+        self.node = self.nodes["VICTIM"]
+        self.target = self.at["VICTIM"]
         self.parties = {name: Sender(name) for name in ("declared", "certified", "local")}
+        self.bystander = address()
+        """A stranger who is honest."""
+        self.longest = 0.0
+        """Seconds that a new session took the bystander at most."""
         self.peak = 0
-        self._strangers: list[Peer] = []
-
-    def queue(self, name: str) -> wire.Name:
-        """A direct name of a queue of the node."""
-        return wire.direct(rf"TCP:{self.target}\private$\{name}")
-
-    def letter(self, source: bytes, number: int, queue: str = OPEN, **more: object) -> bytes:
-        """A message for one of its queues."""
-        return wire.UserMessage(source=source, message_id=number, queue=self.queue(queue), **more).packet()  # type: ignore[arg-type]
 
     @property
     def memory(self) -> int:
         assert self.node.process is not None
         return resident(self.node.process.pid)
+
+    async def start(self, name: str) -> None:
+        """Start a node, with its queues."""
+        node = self.nodes[name]
+        node.start()
+        await node.ready()
+        for queue in (HONEST, PLAIN):
+            await node.create_queue(queue)
+        await node.create_queue(SEQUENCED, transactional=True)
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    async def shares(self, party: str = "stranger", name: str = "VICTIM") -> dict[str, tuple[float, float]]:
+        """What a kind of party uses of each bounded resource, and how often it was refused more."""
+        transport = httpx.AsyncHTTPTransport(uds=str(self.nodes[name].folder / "management.sock"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://node", timeout=60, verify=False) as client:
+            text = (await client.get("/metrics")).text
+        found: dict[str, dict[str, float]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.startswith("qmnode_share_") and sample.labels["party"] == party:
+                    found.setdefault(sample.labels["resource"], {})[sample.name] = sample.value
+        return {
+            resource: (values["qmnode_share_used"], values["qmnode_share_refused_total"])
+            for resource, values in found.items()
+        }
 
     # Honest traffic
 
@@ -92,53 +136,63 @@ class Besieged:
             context.check_hostname = False
             assert self._files.certificate is not None
             context.load_cert_chain(self._files.certificate, self._files.private_key)
-        opened = await asyncio.open_connection(self.target, PORT, local_addr=(machine.listens, 0), ssl=context)
+        opened = await asyncio.open_connection(self.target.address, PORT, local_addr=(machine.listens, 0), ssl=context)
         peer = Peer(*opened)
         await peer.establish(bytes(machine.identifier))
         return peer
 
-    async def _over_sessions(self, party: str, stop: asyncio.Event) -> None:
-        """Send one message after the other, each once more if its session ends without an answer."""
+    async def _over_sessions(self, party: str, stop: asyncio.Event, at_once: int) -> None:
+        """Send some messages after others, each once more if its session ends without an answer."""
         sender = self.parties[party]
         source = bytes(self.machines["FRIEND" if party == "declared" else "TLS"].identifier)
         peer: Peer | None = None
-        number = 0
         while not stop.is_set():
-            body, began = sender.next_body(), time.monotonic()
-            number += 1
+            began, first = time.monotonic(), sender.number
+            bodies = [sender.next_body() for _ in range(at_once)]
+            letters = [self.target.letter(source, first + one, HONEST, body=body) for one, body in enumerate(bodies, 1)]
             while True:
                 try:
                     peer = peer or await self._session(party)
-                    await peer.say(self.letter(source, number, HONEST, body=body))
+                    await peer.say(*letters)
                     break
                 except OSError:
                     sender.refused += 1
                     peer = None
                     await asyncio.sleep(0.25)
                     if stop.is_set():
-                        sender.sent.pop()
+                        del sender.sent[-at_once:]
                         return
             sender.slowest = max(sender.slowest, time.monotonic() - began)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02 if at_once == 1 else 0)
         if peer is not None:
             peer.close()
 
-    async def _locally(self, stop: asyncio.Event) -> None:
+    async def _locally(self, stop: asyncio.Event, at_once: int) -> None:
         sender = self.parties["local"]
         async with (
             await self.node.connect() as manager,
             await manager.open_queue(rf"DIRECT=OS:.\private$\{HONEST}", Access.SEND) as out,
         ):
             while not stop.is_set():
-                body, began = sender.next_body(), time.monotonic()
+                began = time.monotonic()
+                bodies = [sender.next_body() for _ in range(at_once)]
                 try:
-                    await out.send(Message(body, recoverable=True))
+                    await out.send_many([Message(body, recoverable=True) for body in bodies])
                 except qmnode.MessageQueuingError:
                     sender.refused += 1
-                    sender.sent.pop()
+                    del sender.sent[-at_once:]
                     await asyncio.sleep(0.25)
                 sender.slowest = max(sender.slowest, time.monotonic() - began)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02 if at_once == 1 else 0)
+
+    async def _visit(self, stop: asyncio.Event) -> None:
+        """Open a new session again and again."""
+        while not stop.is_set():
+            began = time.monotonic()
+            with suppress(OSError):
+                (await self.target.session(self.bystander, wire.identifier())).close()
+            self.longest = max(self.longest, time.monotonic() - began)
+            await asyncio.sleep(0.2)
 
     async def _watch(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -146,14 +200,15 @@ class Besieged:
             await asyncio.sleep(0.05)
 
     @asynccontextmanager
-    async def honest_traffic(self) -> AsyncIterator[None]:
-        """All parties send while this is entered."""
+    async def honest_traffic(self, at_once: int = 1) -> AsyncIterator[None]:
+        """All parties send while this is entered, so many messages at once, or one and then a pause."""
         stop = asyncio.Event()
         self.peak = self.memory
         async with asyncio.TaskGroup() as parties:
-            parties.create_task(self._over_sessions("declared", stop))
-            parties.create_task(self._over_sessions("certified", stop))
-            parties.create_task(self._locally(stop))
+            parties.create_task(self._over_sessions("declared", stop, at_once))
+            parties.create_task(self._over_sessions("certified", stop, at_once))
+            parties.create_task(self._locally(stop, at_once))
+            parties.create_task(self._visit(stop))
             parties.create_task(self._watch(stop))
             try:
                 yield
@@ -162,20 +217,27 @@ class Besieged:
 
     async def each_sends(self, count: int) -> None:
         """Wait until each party has sent so many messages more."""
-        before = {name: len(one.sent) for name, one in self.parties.items()}
+        before = {name: one.number for name, one in self.parties.items()}
 
         async def has_sent() -> bool:
-            return all(len(one.sent) > before[name] + count for name, one in self.parties.items())
+            return all(one.number > before[name] + count for name, one in self.parties.items())
 
         await until(has_sent, f"each party sends {count} messages: {self.report()}", 60.0)
 
     async def all_is_well(self) -> None:
         """Check that no honest message was lost, doubled or refused."""
-        count = await self.node.count(rf".\private$\{HONEST}")
-        found = Counter(await self.node.bodies(HONEST, count))
+        found: Counter[bytes] = Counter()
+        async with (
+            await self.node.connect() as manager,
+            await manager.open_queue(rf"DIRECT=OS:.\private$\{HONEST}") as queue,
+        ):
+            while some := await received(queue):
+                found.update(some)
         sent = Counter(body for party in self.parties.values() for body in party.sent)
         assert found == sent, (sent - found, found - sent)
         assert not any(party.refused for party in self.parties.values()), self.report()
+        for party in self.parties.values():
+            party.sent.clear()
 
     def report(self) -> str:
         each = (
@@ -186,54 +248,46 @@ class Besieged:
 
     # Attackers
 
-    async def stranger(self, address: str, *, window: int = 64) -> tuple[Peer, bytes]:
-        """A session of a machine that the directory does not have."""
-        peer, source = await Peer.connect(address, self.target), wire.identifier()
-        self._strangers.append(peer)
-        await peer.establish(source, window=window)
-        return peer, source
-
     @asynccontextmanager
-    async def attacked(self, attackers: Iterable[Callable[[asyncio.Event], Awaitable[None]]]) -> AsyncIterator[None]:
-        """All attackers are at work while this is entered; then their connections end."""
-        stop = asyncio.Event()
-        tasks = [asyncio.ensure_future(one(stop)) for one in attackers]
+    async def attacked(self, attackers: Iterable[Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+        """All attackers are at work while this is entered."""
+        tasks = [asyncio.ensure_future(one()) for one in attackers]
         try:
             yield
         finally:
-            stop.set()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for peer in self._strangers:
-                peer.abort()
-            self._strangers.clear()
+
+    @asynccontextmanager
+    async def besieged_by(self, name: str, strangers: Sequence[str], at: str) -> AsyncIterator[None]:
+        """The same, in a process of their own, at one of the nodes."""
+        process = await asyncio.create_subprocess_exec(
+            *arguments(name, self.at[at], strangers), stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            assert process.stdout is not None
+            assert await process.stdout.readline()
+            yield
+            assert process.returncode is None, "the attackers ended"
+        finally:
+            process.kill()
+            await process.wait()
+
+
+async def received(queue: RemoteQueue) -> list[bytes]:
+    """The bodies of the next messages of a queue; none if it is empty."""
+    with suppress(qmnode.MessageQueuingError):
+        return [message.body for message in await queue.receive_many(500, timeout=0)]
+    return []
 
 
 @asynccontextmanager
 async def besieged(folder: Path, **settings: object) -> AsyncIterator[Besieged]:
     """The node, ready, with its queues."""
-    lab = Besieged(folder, **settings)
+    lab = Besieged(folder, **settings)  # type: ignore[arg-type]
     try:
-        lab.node.start()
-        await lab.node.ready()
-        for name in (HONEST, OPEN):
-            await lab.node.create_queue(name)
+        await lab.start("VICTIM")
         yield lab
     finally:
-        lab.node.kill()
-
-
-def signed() -> bytes:
-    """A SecurityHeader with a signature that has to be verified, by a certificate that anybody can make."""
-    return SecurityHeader(signature=bytes(range(128)), sender_cert=user_certificate()).write()
-
-
-async def drip(peer: Peer, data: bytes, stop: asyncio.Event) -> None:
-    """Write the same again and again, as fast as the other side reads."""
-    closed = asyncio.ensure_future(peer.is_closed())
-    while not (stop.is_set() or closed.done()):
-        peer.send(data)
-        await asyncio.wait([closed, sent := asyncio.ensure_future(peer.flush())], return_when=asyncio.FIRST_COMPLETED)
-        sent.cancel()
-    closed.cancel()
+        lab.close()

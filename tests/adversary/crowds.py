@@ -41,7 +41,7 @@ def addresses_of(crowd: str) -> Iterator[Callable[[], str]]:
         return
     octets = random.SystemRandom()
     prefix = f"fd{octets.randrange(256):02x}:{octets.randrange(1 << 16):x}:{octets.randrange(1 << 16):x}"
-    addresses = [f"{prefix}:{network:x}::{last:x}" for network in range(1, 6) for last in range(1, 11)]
+    addresses = [f"{prefix}:{network:x}::{last:x}" for network in range(1, 8) for last in range(1, 11)]
     _on_loopback("add", addresses)
     free = iter(addresses[::10])
     try:
@@ -55,6 +55,15 @@ def _on_loopback(change: str, addresses: list[str]) -> None:
     subprocess.run(["ip", "-6", "-batch", "-"], input=lines, text=True, check=True)
 
 
+def strangers_of(crowd: str, address: Callable[[], str]) -> list[str]:
+    """The addresses of a crowd's strangers."""
+    first = address()
+    more = [address() for _ in range(9)] if crowd == "ten" else []
+    if crowd == "network":
+        more = [f"{first.removesuffix('1')}{last:x}" for last in range(2, 11)]
+    return [first, *more]
+
+
 class Crowded:
     """TARGET, which is attacked, and FRIEND and SEALED, which the directory has. SEALED speaks TLS."""
 
@@ -64,11 +73,7 @@ class Crowded:
         self.machines = {name: Machine(name, ["north"], listens=address()) for name in names}
         self.directory = Directory(folder / "directory.yaml", self.machines)
         self.directory.write()
-        first = address()
-        more = [address() for _ in range(9)] if crowd == "ten" else []
-        if crowd == "network":
-            more = [f"{first.removesuffix('1')}{last:x}" for last in range(2, 11)]
-        self.strangers = [first, *more]
+        self.strangers = strangers_of(crowd, address)
         self.bystander = address()
         """A stranger who is honest."""
         self.nodes: dict[str, QueueManager] = {}

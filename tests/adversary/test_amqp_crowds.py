@@ -15,6 +15,7 @@ from proton.reactor import Container
 import qmnode.sync
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
 from tests.adversary.attacks import Area, attack
+from tests.adversary.besiegers import naming
 from tests.adversary.test_amqp_door import attach, flow, transfer
 from tests.amqp.conftest import amqp_message, connected, in_thread, open_door, take
 from tests.amqp.raw import BEGIN, OPEN, frame, init, performative, read_all
@@ -176,15 +177,8 @@ def test_receivers_without_credit(door: Door) -> None:
 
 
 NAMING = 15
-LINKS = 500
 ROOM = 48 * 1024
 """Kilobytes by which such attackers may make the node larger while they are connected."""
-
-
-def naming(length: int) -> bytes:
-    """Links to a queue that does not exist, which are refused, and that nobody detaches."""
-    links = (attach("n" * length + str(number), number, "nothing", receives=False) for number in range(LINKS))
-    return OPENED + BEGIN + b"".join(links)
 
 
 @pytest.mark.parametrize("length", [60_000, 7_000])

@@ -31,7 +31,8 @@ from qmnode.transport.connection import Connection
 from qmnode.transport.held import HeldBytes
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
-from tests.adversary.beside import KIB, MIB, MOST, OPEN, Besieged, besieged, drip, signed
+from tests.adversary.beside import KIB, MIB, MOST, Besieged, besieged
+from tests.adversary.besiegers import FAULTING, PLAIN, fill, persist, send_signed, signed
 from tests.adversary.nodes import address_of, letter, node_with
 from tests.adversary.peer import session
 from tests.lab.waiting import eventually, until
@@ -41,20 +42,13 @@ from tests.transport.conftest import loopback_address
 pytestmark = pytest.mark.servers
 
 
-async def send_signed(lab: Besieged, address: str, size: int, stop: asyncio.Event) -> None:
-    """Send signed messages as fast as the node reads."""
-    while not stop.is_set():
-        peer, source = await lab.stranger(address)
-        await drip(peer, lab.letter(source, 1, OPEN, body=bytes(size), security=signed()), stop)
-
-
 async def besiege_with_signed(folder: Path, blocks: int, connections: int, messages: int) -> None:
     addresses = [loopback_address() for _ in range(blocks)]
     async with besieged(folder) as lab:
         async with lab.honest_traffic():
             await lab.each_sends(3)
             before = lab.memory
-            attackers = [partial(send_signed, lab, one, 4 * MIB - 8192) for one in addresses * connections]
+            attackers = [partial(persist, send_signed, lab.target, one) for one in addresses * connections]
             async with lab.attacked(attackers):
                 await lab.each_sends(messages)
             print(lab.report())
@@ -115,16 +109,6 @@ async def test_signed_messages_of_many_wait_in_their_shares(tmp_path: Path, bloc
     await besiege_with_signed(tmp_path, blocks, connections, 300)
 
 
-async def fill(lab: Besieged, address: str, queue: str, stop: asyncio.Event) -> None:
-    """Send messages until no more are taken, then ever smaller ones."""
-    size = 256 * KIB
-    while not stop.is_set():
-        peer, source = await lab.stranger(address)
-        letters = [lab.letter(source, one, queue, body=bytes(size), flags=wire.DEAD_LETTER) for one in range(1, 65)]
-        await drip(peer, b"".join(letters), stop)
-        size = max(64, size // 4)
-
-
 @attack(
     Area.RESOURCES,
     can="fill the quota of a node, with messages for a queue that is open to all and with dead letters for queues that "
@@ -137,8 +121,8 @@ async def test_strangers_fill_their_part_of_the_quota_only(tmp_path: Path) -> No
     async with besieged(tmp_path, quotas={"queue_manager_quota": limit // KIB}) as lab:
         async with lab.honest_traffic():
             await lab.each_sends(2)
-            for queue, most in (("nowhere", limit // 2), (OPEN, limit * 3 // 4)):
-                async with lab.attacked([partial(fill, lab, loopback_address(), queue)]):
+            for queue, most in (("nowhere", limit // 2), (PLAIN, limit * 3 // 4)):
+                async with lab.attacked([partial(persist, partial(fill, queue=queue), lab.target, loopback_address())]):
                     await until(partial(holds, lab, most - 512 * KIB), f"strangers have filled {queue}", 60)
                     await lab.each_sends(5)
                 async with await lab.node.connect() as manager:
@@ -225,9 +209,6 @@ async def test_callers_that_read_no_answers_are_not_read_and_end() -> None:
 def rpc_server(total: int = 8 * MIB, **more: ServerLimits) -> RpcServer:
     """A server whose clients leave no more than so many bytes of answers unread."""
     return RpcServer([service(REMOTE_READ, {})], Accountant().open(RPC_ANSWER_BYTES, total), **more)
-
-
-FAULTING = b"".join(request_pdu(3, b"", 2 + number, context=77) for number in range(600))
 
 
 @attack(
