@@ -2,6 +2,8 @@
 
 from typing import Final
 
+_BLOCKS: Final = 4
+"""Blocks of strangers whose use makes that of all strangers together."""
 _REMEMBERED: Final = 4096
 """Names above which those are forgotten that may use a whole second again."""
 
@@ -35,6 +37,8 @@ class Rates:
     """One rate for each name, such as an address block. A debt outlives the connections that made it."""
 
     def __init__(self, limit: float) -> None:
+        self.strangers = Rate(_BLOCKS * limit, 0.0)
+        """The rate of the costly use of all strangers together."""
         self._limit = limit
         self._rates: dict[str, Rate] = {}
         self._cleaned_at = _REMEMBERED

@@ -67,6 +67,10 @@ class Alarm:
 BUFFER_SIZE: Final = 256 * 1024
 _BEGIN: Final = SMALL + 1024
 """Bytes that are read behind a large packet: they tell whether another one follows, which is then read to its place."""
+_COSTLY: Final = 1000
+"""Units at once that strangers are charged for together, too: ordinary messages never cost so much."""
+_LONGEST_DEBT: Final = 60.0
+"""Seconds after which the connection of a stranger ends that was not read meanwhile, as its block owes."""
 _CHARGED_TOGETHER: Final = 16
 """Messages that the rate counts at once: for each one alone it would cost more than it protects."""
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
@@ -188,7 +192,8 @@ class Connection(asyncio.BufferedProtocol):
         if tls is not None:
             self.encrypted = True
             self.session.certified = self._identify(tls)
-        self._rate = self._rates.of(block_of(self.address), self._loop.time())
+        self.fed = self._loop.time()
+        self._rate = self._rates.of(block_of(self.address), self.fed)
         if self.session.closed:  # closed while it was being opened
             self._transport.abort()
             return
@@ -201,7 +206,8 @@ class Connection(asyncio.BufferedProtocol):
         held = self._held
         view = self.session.buffer(SPARED if held.is_of_stranger(self) else 0) if self._holds else None
         self._own_buffer = view
-        is_little = held.are_scarce and held.is_of_stranger(self)
+        owed = self._rates.strangers.free_at
+        is_little = (held.are_scarce or (owed and self._loop.time() < owed)) and held.is_of_stranger(self)
         if view is not None:
             return view[:_BEGIN] if is_little else view
         return _SHARED.begin if is_little or self._follows_large else _SHARED.view
@@ -212,10 +218,22 @@ class Connection(asyncio.BufferedProtocol):
         now, rate = self._loop.time(), self._rate
         if self._deferred is not None:  # The transport had read on before it paused.
             self._feed_deferred(now)
-        elif rate is not None and now < rate.free_at:
-            self._defer(count, rate.free_at - now)
-            return
+        elif rate is not None and (now < rate.free_at or now < self._rates.strangers.free_at):
+            wait = self._debt(now)
+            if wait > 0.0:
+                self._defer(count, wait)
+                return
         self._feed(_SHARED.view[:count], count, now)
+
+    def _debt(self, now: float) -> float:
+        """Return the seconds for which the peer is not read: its block owes, or strangers together owe and it is one
+        of them whose block was not idle.
+        """
+        assert self._rate is not None
+        until, together = self._rate.free_at, self._rates.strangers.free_at
+        if until < together and now < together and not self._rate.is_rested(now) and self._held.pays_as_stranger(self):
+            until = together
+        return until - now
 
     def _defer(self, count: int, wait: float) -> None:
         """Keep bytes until the address block has paid for what it sent: reading them would cost others their turns."""
@@ -372,7 +390,11 @@ class Connection(asyncio.BufferedProtocol):
     def _take_rate(self) -> None:
         assert self._rate is not None
         count, self._uncharged = self._uncharged, 0
-        wait = self._rate.take(count, self._loop.time())
+        now = self._loop.time()
+        wait = self._rate.take(count, now)
+        if count >= _COSTLY and self._held.pays_as_stranger(self):
+            self._rates.strangers.take(count, now)
+            wait = self._debt(now)
         if wait > 0.0:
             self._wait_for_rate(wait)
 
@@ -383,9 +405,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _rate_recovered(self) -> None:
         self._waits_for_rate = False
-        now, rate = self._loop.time(), self._rate
-        if rate is not None and now < rate.free_at and self._transport is not None:
-            self._wait_for_rate(rate.free_at - now)  # Another connection of the block was first.
+        now = self._loop.time()
+        wait = self._debt(now) if self._transport is not None else 0.0
+        if wait > 0.0:  # Another connection of the block was first.
+            if now - self.fed > _LONGEST_DEBT and self._held.pays_as_stranger(self):
+                self.abort()
+            else:
+                self._wait_for_rate(wait)
         elif self._deferred is not None and self._transport is not None:
             self._feed_deferred(now)
         else:

@@ -20,10 +20,12 @@ from qmnode.structures.multi_queue_format_header import (
     MultiQueueFormatHeader,
 )
 from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.transport import connection
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with
 from tests.adversary.peer import session
+from tests.lab.waiting import eventually
 from tests.protocol.machines import message
 from tests.transport.conftest import PLAIN, loopback_address
 
@@ -72,7 +74,7 @@ def read_of(node: QueueManager, addresses: list[str]) -> int:
     ("blocks", "connections", "each"),
     [
         (1, 8, 20),
-        (4, 2, 20),
+        (8, 1, 20),
         pytest.param(1, 20, 200, marks=pytest.mark.soak),
         pytest.param(10, 20, 50, marks=pytest.mark.soak),
     ],
@@ -105,4 +107,23 @@ async def test_names_are_paid_for_by_their_sender(tmp_path: Path, blocks: int, c
             f"longest wait for a session {longest:.3f} s"
         )
         # What one read of a connection has in the moment in which its block begins to owe, and the rate after that.
-        assert read <= blocks * (8 + 3 * seconds)
+        assert read <= min(blocks * (8 + 3 * seconds), 16 + 2 * blocks + 6 * seconds)
+
+
+@attack(
+    Area.RESOURCES,
+    can="hold connections that wait to be read, as their address owes",
+    promised="those not read for a minute end",
+)
+async def test_connections_of_strangers_that_owe_for_long_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_LONGEST_DEBT", 0.2)
+    async with node_with(tmp_path) as bob, AsyncExitStack() as stack:
+        target, address = address_of(bob), loopback_address()
+        source = wire.identifier()
+        peers = [await stack.enter_async_context(session(address, target, source)) for _ in range(6)]
+        for peer in peers:
+            peer.send(costly(1, target, source) * 20)
+
+        async with session(loopback_address(), target, wire.identifier()) as known:
+            await eventually(lambda: sum(one.address == address for one in bob.network.accepted) < len(peers))
+            await known.say(letter(target))
