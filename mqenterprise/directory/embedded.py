@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tarfile
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ PROGRAM_FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/
 ACCOUNTS: Final = ("openldap", "ldap", "nobody")
 KEPT: Final = ("directory.json", "admin.password", "tls/ca.pem", "tls/ca.key", "tls/server.pem", "tls/server.key")
 DATA_MEMBER: Final = "data.ldif"
+_LARGEST: Final = {**dict.fromkeys(KEPT, 1024**2), DATA_MEMBER: 2 * 1024**3}
+"""Bytes of each member of a backup: what is larger was not written by us."""
 
 
 class EmbeddedSettings(BaseModel):
@@ -224,14 +227,21 @@ class EmbeddedDirectory:
         if (self.paths.state / "directory.json").exists():
             if not force:
                 raise DirectoryError(f"{self.paths.state} holds a directory already: --force moves it aside")
-            self.paths.state.rename(self.paths.state.with_name(f"{self.paths.state.name}.{time.time_ns()}"))
-        self._folders()
-        for name in KEPT:
-            _private_bytes(self.paths.state / name, members[name])
-        settings = self.settings
-        self._configure(settings)
-        self._tool("slapadd", "-q", "-F", str(self.paths.configuration), "-n", "1", given=members[DATA_MEMBER])
-        self._hand_over()
+            aside = self.paths.state.rename(self.paths.state.with_name(f"{self.paths.state.name}.{time.time_ns()}"))
+        else:
+            aside = None
+        try:
+            self._folders()
+            for name in KEPT:
+                _private_bytes(self.paths.state / name, members[name])
+            self._configure(self.settings)
+            self._tool("slapadd", "-q", "-F", str(self.paths.configuration), "-n", "1", given=members[DATA_MEMBER])
+            self._hand_over()
+        except DirectoryError:
+            if aside is not None:  # the present one stays
+                shutil.rmtree(self.paths.state)
+                aside.rename(self.paths.state)
+            raise
 
     def _folders(self) -> None:
         self._own_folder(self.paths.state)
@@ -364,14 +374,25 @@ def _add_member(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _read_archive(source: Path) -> dict[str, bytes]:
-    """The members that a backup must have, by name; nothing is unpacked by path."""
+    """The members that a backup must have, by name; nothing is unpacked by path, and links are not followed."""
     members: dict[str, bytes] = {}
     try:
         with tarfile.open(source, mode="r:gz") as archive:
-            for name in (*KEPT, DATA_MEMBER):
-                file = archive.extractfile(name)
-                if file is not None:
-                    members[name] = file.read()
-    except (KeyError, tarfile.TarError, OSError, EOFError) as error:
-        raise DirectoryError(f"{source} is not a backup of a private directory: {error}") from error
+            for member in archive:
+                if (limit := _LARGEST.get(member.name)) is None:
+                    continue
+                file = archive.extractfile(member) if member.isreg() and member.size <= limit else None
+                if file is None:
+                    raise DirectoryError(f"{source}: {member.name} is not a file of at most {limit} bytes")
+                members[member.name] = file.read()
+        if missing := _LARGEST.keys() - members:
+            raise DirectoryError(
+                f"{source} is not a backup of a private directory: it lacks {', '.join(sorted(missing))}"
+            )
+        EmbeddedSettings.model_validate_json(members["directory.json"])
+        members["admin.password"].decode()
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError) as error:
+        raise DirectoryError(
+            f"{source} is not a backup of a private directory: {' '.join(str(error).split())}"
+        ) from None
     return members
