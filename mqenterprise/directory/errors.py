@@ -5,7 +5,8 @@ from typing import Final
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 
 INSTEAD: Final = (
-    "'mqenterprise document FILE MACHINE' prints what each machine has, and the playbook rollout.yml brings it there"
+    "'mqenterprise document FILE MACHINE' prints what each machine has, the playbook rollout.yml brings it there, and "
+    "plan, drift and apply with --nodes FILE ask the nodes"
 )
 """The advice for enterprises without a directory."""
 

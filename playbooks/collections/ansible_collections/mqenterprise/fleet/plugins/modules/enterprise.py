@@ -129,8 +129,12 @@ class WholeModule(EnterpriseModule):
     }
     rules = {"required_one_of": [("declared", "content")], "mutually_exclusive": [("declared", "content")]}
 
+    def _settings(self):
+        self._declared = self._checked()  # first: the declared enterprise may have no directory
+        return super()._settings()
+
     def work(self, directory):
-        checked = self._checked()
+        checked = self._declared
         target = self.target(directory, access=checked.declaration.has_access_lists)
         prune = self.given["prune"]
         if self.module.check_mode:
