@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.collection.conftest import ModuleFailed
+from tests.collection.conftest import ModuleFailed, Modules
 from tests.security.messages import certificate
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mqenterprise.directory.service import EnterpriseDirectory
-    from tests.collection.conftest import Modules
 
     Names = Callable[[str], str]
 
@@ -29,6 +28,13 @@ pytestmark = pytest.mark.servers
 def pem(number: int) -> str:
     """A certificate that no test of another suite registers: a directory has each once."""
     return x509.load_der_x509_certificate(certificate(1024, 40 + number)).public_bytes(Encoding.PEM).decode()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_an_enterprise_without_a_directory_is_told_so_before_a_directory_is_looked_for(tmp_path: Path) -> None:
+    fleet = {"enterprise": {"name": "Fleet"}, "directory": "none"}
+    with pytest.raises(ModuleFailed, match="Fleet has no directory; 'mqenterprise document FILE MACHINE'"):
+        Modules(directory_file=str(tmp_path / "nothing.yaml")).run("enterprise", content=fleet)
 
 
 class TestEnterprise:

@@ -124,6 +124,7 @@ async def test_two_machines_are_rolled_out_verified_and_speak_tls(two: LabEnterp
     assert "its mode of TLS with other nodes is prefer" in verified.said
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("playbook", "words"),
     [("rotate_keys", "nobody encrypts messages with published keys"), ("provision", "Fleet has no directory; ")],
