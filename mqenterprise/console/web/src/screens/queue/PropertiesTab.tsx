@@ -31,6 +31,12 @@ export function PropertiesTab({ queue, machine, name }: { queue: Queue; machine:
           <dd>{queue.identifier ?? <None />}</dd>
           <dt>{s.transactional}</dt>
           <dd>{queue.transactional ? strings.yes : strings.no}</dd>
+          {queue.queue_type === "private" && (
+            <>
+              <dt>{s.declared}</dt>
+              <dd>{queue.declared ? s.byDocument : s.byHand}</dd>
+            </>
+          )}
           <dt>{s.created}</dt>
           <dd>
             <Moment at={queue.create_time} />

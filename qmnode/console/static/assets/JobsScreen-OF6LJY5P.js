@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-6GQOFRLE.js";import"./chunk-4IAR22L5.js";import"./chunk-YDJEVJ6W.js";import"./chunk-D3DUW5MQ.js";import"./chunk-LSDKVPKB.js";import"./chunk-SPHBD5UR.js";import"./chunk-A2CQTOY6.js";export{a as JobTitle,b as JobsScreen};
