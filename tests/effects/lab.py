@@ -29,6 +29,7 @@ from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.session import Applied, apply_declared
 from qmnode.security.key_making import make_internal_certificate
 from qmnode.structures.access_masks import QueueAccess
@@ -147,6 +148,8 @@ class Lab:
             file.write_bytes(private_key(1024, number).to_der())
             file.chmod(0o600)
         self.phase: Phase | None = None
+        self.prefix = ""
+        """``private$\\`` while the private queues are looked at: each public queue of TWO has a twin."""
         self.applied = 0.0
         """When the last apply had ended, by the monotonic clock."""
         self.nodes: dict[str, NodeProcess] = {}
@@ -243,6 +246,20 @@ class Lab:
         if phase is not self.phase:
             self.apply(self.declaration(phase))
             self.phase = phase
+        if self.nodes:
+            self.bring_document(self.declaration(phase))
+
+    def bring_document(self, declaration: dict[str, Any]) -> None:
+        """Make the document of TWO true, as the roll-out does."""
+        file = self.folder / "documented.yaml"
+        file.write_text(yaml.safe_dump(declaration))
+        document = machine_document(load(file).declaration, "two")
+
+        async def bring() -> None:
+            async with self.two as two:
+                await two.operations.apply_document(document)
+
+        asyncio.run(bring())
 
     def apply(self, declaration: dict[str, Any]) -> Applied:
         file = self.folder / "enterprise.yaml"
@@ -315,6 +332,33 @@ class Lab:
         listed += now(
             [{"to": ANNE, "allow": ["set_properties"]}], [{"to": BOB, "allow": ["set_properties"]}], removed=[]
         )
+        of_two = [
+            *(
+                {"machine": "two", "name": name} | _given(**{name: value})
+                for name, value in {
+                    "label": now("first", "second"),
+                    "type": now("11111111-2222-3333-4444-555555555555", "66666666-2222-3333-4444-555555555555"),
+                    "journal": now(True, None),
+                    "quota": now(8, 16),
+                    "authenticate": now(True, None),
+                    "privacy_level": now("body", "none"),
+                    "base_priority": now(100, -100),
+                    "access": now(
+                        [{"to": "Everyone", "allow": ["get_properties"]}],
+                        [{"to": "Everyone", "allow": ["send", "receive", "get_properties"]}],
+                    ),
+                }.items()
+            ),
+            {"machine": "two", "name": "transactional", "transactional": True},
+            {"machine": "two", "name": "plain"},
+            {"machine": "two", "name": "journal_quota", "journal": True} | _given(journal_quota=now(8, 64)),
+        ]
+        everybody = {"access": [{"to": "Everyone", "allow": ["generic_all"]}]}
+        private = [
+            ({} if queue["name"] == "access" else everybody) | queue | {"private": True}
+            for queue in of_two
+            if queue["name"] != "base_priority"
+        ]
         return {
             "enterprise": {"name": "Observed", "access": listed} | _given(default_time_to_live=now(1, 3600)),
             "sites": [{"name": name} | ({"access": listed} if name == "b" else {}) for name in sites],
@@ -334,25 +378,8 @@ class Lab:
             ],
             "queues": [
                 *({"machine": name, "name": "orders"} for name in DESTINATIONS),
-                *(
-                    {"machine": "two", "name": name} | _given(**{name: value})
-                    for name, value in {
-                        "label": now("first", "second"),
-                        "type": now("11111111-2222-3333-4444-555555555555", "66666666-2222-3333-4444-555555555555"),
-                        "journal": now(True, None),
-                        "quota": now(8, 16),
-                        "authenticate": now(True, None),
-                        "privacy_level": now("body", "none"),
-                        "base_priority": now(100, -100),
-                        "access": now(
-                            [{"to": "Everyone", "allow": ["get_properties"]}],
-                            [{"to": "Everyone", "allow": ["send", "receive", "get_properties"]}],
-                        ),
-                    }.items()
-                ),
-                {"machine": "two", "name": "transactional", "transactional": True},
-                {"machine": "two", "name": "plain"},
-                {"machine": "two", "name": "journal_quota", "journal": True} | _given(journal_quota=now(8, 64)),
+                *of_two,
+                *private,
                 {"machine": "two", "name": "signed", "authenticate": True},
                 *({"machine": "two", "name": name} for name in LISTED),
             ],
@@ -368,7 +395,9 @@ class Lab:
     # What is seen
 
     def format_name(self, pathname: str) -> str:
-        """The public format name of a declared queue."""
+        """The format name of a declared queue: a public one, or to the address of a machine."""
+        if "private$" in pathname:
+            return f"DIRECT=TCP:{self.link.narrow.address}\\{pathname.partition(chr(92))[2]}"
         found = self.directory.queues.find(pathname)
         assert found is not None and found.identifier is not None, pathname
         return f"PUBLIC={guid_to_text(found.identifier)}"
@@ -379,7 +408,7 @@ class Lab:
         async def is_there() -> QueueInformation | None:
             async with self.two as two:
                 with suppress(qmnode.MessageQueuingError):
-                    return await two.queue(rf".\{name}")
+                    return await two.queue(rf".\{self.prefix}{name}")
             return None
 
         return await until(is_there, f"TWO has the queue {name}")
@@ -387,14 +416,15 @@ class Lab:
     async def outcome(self, name: str, size: int = 10, **properties: Any) -> str:
         """What becomes of a message from ONE to a queue of TWO: its acknowledgment."""
         async with self.one as one:
-            own = rf".\private$\admin-{name}"  # by a direct name: TWO sends others through its routing servers
+            # By a direct name: TWO sends others through its routing servers.
+            own = rf".\private$\admin-{name}{'-private' if self.prefix else ''}"
             with suppress(qmnode.MessageQueuingError):
                 await one.create_queue(own, security=OPEN)
-            sender = await one.open_queue(self.format_name(rf"two\{name}"), qmnode.Access.SEND)
+            sender = await one.open_queue(self.format_name(rf"two\{self.prefix}{name}"), qmnode.Access.SEND)
             await sender.send(
                 qmnode.Message(
                     bytes(size), recoverable=True, acknowledgements_requested=5, time_to_reach_queue=LONG,
-                    administration_queue_format_name=rf"DIRECT=TCP:{self.addresses['one']}\private$\admin-{name}",
+                    administration_queue_format_name=rf"DIRECT=TCP:{self.addresses['one']}{own.removeprefix('.')}",
                     **properties,
                 )
             )  # fmt: skip

@@ -23,7 +23,7 @@ from mqenterprise.directory.names import child
 from mqenterprise.topology import drawing
 from mqenterprise.topology.plan import FixedError
 from qmnode.objects.rows import Door, Kind, Property
-from qmnode.objects.table import ROWS
+from qmnode.objects.table import PRIVATE_QUEUE, ROWS
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 from qmnode.structures.message_classes import MessageClass
@@ -262,10 +262,10 @@ async def a_queue_shows_its_label(lab: Lab, phase: Phase) -> None:
 
     async def is_so() -> bool:
         async with lab.two as two:
-            return (await two.queue(r".\label")).label == expected
+            return (await two.queue(rf".\{lab.prefix}label")).label == expected
 
     await until(is_so, f"the label is {expected!r}")
-    shown = await asyncio.to_thread(lab.nodes["two"].command, "queue", "show", r".\label", "--json")
+    shown = await asyncio.to_thread(lab.nodes["two"].command, "queue", "show", rf".\{lab.prefix}label", "--json")
     assert json.loads(shown.stdout)["label"] == expected, shown.stderr
 
 
@@ -276,7 +276,7 @@ async def a_queue_has_its_type(lab: Lab, phase: Phase) -> None:
 
     async def is_so() -> bool:
         async with lab.two as two:
-            return bytes((await two.queue(r".\type")).type)[0] == expected
+            return bytes((await two.queue(rf".\{lab.prefix}type")).type)[0] == expected
 
     await until(is_so, f"the type begins with {expected:x}")
 
@@ -289,10 +289,12 @@ async def a_transactional_queue_takes_no_other_messages(lab: Lab, phase: Phase) 
         await lab.becomes(ARRIVED, "plain")
         return
     declaration = lab.declaration(phase)
-    (queue,) = (queue for queue in declaration["queues"] if queue["name"] == "transactional")
-    queue["transactional"] = False
-    with pytest.raises(FixedError):
-        await asyncio.to_thread(lab.apply, declaration)
+    for queue in declaration["queues"]:
+        if queue["name"] == "transactional":
+            queue["transactional"] = False
+    bring = lab.bring_document if lab.prefix else lab.apply
+    with pytest.raises((FixedError, qmnode.MessageQueuingError), match="transactional"):
+        await asyncio.to_thread(bring, declaration)
 
 
 @sees(Kind.QUEUE, "journaling")
@@ -319,9 +321,11 @@ async def a_journal_keeps_no_copies_beyond_its_quota(lab: Lab, phase: Phase) -> 
 async def copies(lab: Lab, name: str, size: int) -> int:
     """How many copies of a message that is received from a queue of TWO go into its journal, which is empty then."""
     async with lab.two as two:
-        await (await two.open_queue(rf"DIRECT=OS:.\{name}", qmnode.Access.SEND)).send(qmnode.Message(bytes(size)))
-        await (await two.open_queue(rf"DIRECT=OS:.\{name}")).receive(timeout=60)
-        journal = await two.open_queue(rf"DIRECT=OS:.\{name};JOURNAL")
+        await (await two.open_queue(rf"DIRECT=OS:.\{lab.prefix}{name}", qmnode.Access.SEND)).send(
+            qmnode.Message(bytes(size))
+        )
+        await (await two.open_queue(rf"DIRECT=OS:.\{lab.prefix}{name}")).receive(timeout=60)
+        journal = await two.open_queue(rf"DIRECT=OS:.\{lab.prefix}{name};JOURNAL")
         found = 0
         with suppress(qmnode.MessageQueuingError):
             while True:
@@ -351,7 +355,8 @@ async def a_private_queue_refuses_a_clear_message_and_a_public_one_an_encrypted(
         REMOVED: (ARRIVED, ARRIVED),
     }[phase]
     await lab.becomes(clear, "privacy_level")
-    await lab.becomes(encrypted, "privacy_level", privacy_level=PrivacyLevel.ADVANCED)
+    if not lab.prefix:  # nobody encrypts to a direct format name
+        await lab.becomes(encrypted, "privacy_level", privacy_level=PrivacyLevel.ADVANCED)
 
 
 @sees(Kind.QUEUE, "base_priority")
@@ -458,6 +463,22 @@ async def test_a_declared_value_holds(lab: Lab, phase: Phase, row: Property) -> 
     assert (kind, row.name) in SEEN, f"nothing observes {kind}.{row.name}: add an observation to this file"
     await asyncio.to_thread(lab.enter, phase)
     await SEEN[kind, row.name](lab, phase)
+
+
+PRIVATE: Final = {name: row for name, row in PRIVATE_QUEUE.items() if row.obeyed_by and name != "duplicate_window"}
+"""What is obeyed of private queues. Duplicates of AMQP messages are looked at in ``tests/amqp``."""
+
+
+@pytest.mark.parametrize("name", ["access", *PRIVATE])
+@pytest.mark.parametrize("phase", Phase, ids=[phase.name.lower() for phase in Phase])
+async def test_a_value_of_a_private_queue_holds(lab: Lab, phase: Phase, name: str) -> None:
+    """The document of its machine brings it."""
+    await asyncio.to_thread(lab.enter, phase)
+    lab.prefix = "private$\\"
+    try:
+        await SEEN[Kind.QUEUE, name](lab, phase)
+    finally:
+        lab.prefix = ""
 
 
 LASTING: Final = (
