@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from qmnode.shares.blocks import block_of
 from qmnode.structures.guid import Guid, guid_to_text
 
 log = structlog.get_logger(__name__)
@@ -15,7 +16,7 @@ _REPEAT: Final = 60.0
 _SPOKEN_OF: Final = 256
 """Pairs of kind and address that are remembered."""
 _MISSES: Final = 200
-"""Acknowledgments from one address in one interval that match nothing, after which those of strangers are dropped."""
+"""Acknowledgments from one block in one interval that match nothing, after which those of strangers are dropped."""
 
 
 @unique
@@ -72,7 +73,7 @@ class Distrust:
 
     def missed(self, kind: Kind, address: str, now: float) -> None:
         """Count an acknowledgment that was not believed."""
-        self._misses[address] += 1
+        self._misses[block_of(address)] += 1
         self.note(kind, address, now)
 
     def is_noisy(self, address: str, now: float) -> bool:
@@ -80,4 +81,4 @@ class Distrust:
         if now >= self._misses_since + _REPEAT:
             self._misses.clear()
             self._misses_since = now
-        return self._misses[address] >= _MISSES if address in self._misses else False
+        return bool(self._misses) and self._misses[block_of(address)] >= _MISSES

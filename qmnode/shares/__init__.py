@@ -14,5 +14,14 @@ Nothing here does input or output or reads a clock. To bound a resource:
 Use over time (messages, connections, processor seconds) is a :class:`~qmnode.shares.rates.Rates` instead: charge what
 something cost, and do not read from the payer for the seconds that it returns.
 
+Some limits are no accounts, and count by address block where they are:
+
+- Places for connections (:mod:`qmnode.transport.places`): what makes room depends on who was heard last, not on the
+  order of arrival. The limit of a block is a setting of its own.
+- Packets that are not believed (:mod:`qmnode.delivery.distrust`): they hold nothing but a number, for a minute.
+- Branches of a sequence (:mod:`qmnode.protocol.branches`): at most sixteen of each position, which has an account.
+- Windows of sessions: agreed with each peer. The bytes behind them are held bytes, which have an account.
+- The quota: what is stored does not keep its payer over a restart, so strangers share it, without parts for blocks.
+
 Status, metrics and the table in ``docs/reference/shares.md`` come from the rows and the open accounts.
 """

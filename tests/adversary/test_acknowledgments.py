@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from qmnode import Access
 from qmnode.delivery import notices
+from qmnode.delivery.distrust import Distrust
+from qmnode.delivery.distrust import Kind as Distrusted
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid
@@ -373,6 +376,16 @@ async def test_how_a_message_ended_says_its_destination_alone(pair: Pair, own: s
     assert await receive(pair.bob, TRANSACTIONAL, COUNT) == numbered()
     await eventually(lambda: not waits.message_count, "the destination's word is taken")
     assert not pair.alice.queue_collection.transactional_dead_letter.message_count
+
+
+def test_acknowledgments_that_match_nothing_count_by_address_block() -> None:
+    distrust = Distrust(Counter())
+    assert not distrust.is_noisy("2001:db8::1", 0.0)
+    for number in range(300):
+        distrust.missed(Distrusted.FINAL_ACK, f"2001:db8::{number:x}", 0.0)
+    assert distrust.is_noisy("2001:db8::ffff", 1.0)
+    assert not distrust.is_noisy("2001:db8:0:1::1", 1.0)
+    assert not distrust.is_noisy("2001:db8::ffff", 61.0)
 
 
 @attack(
