@@ -92,6 +92,21 @@ def _body_type(text: str) -> int:
     return number
 
 
+_NEEDS: Final = {
+    "acknowledge": "admin_queue",
+    "admin_queue": "acknowledge",
+    "dead_letter_queue": "dead_letter",
+    "signed_with": "authenticated",
+}
+"""Options that need another one to have an effect."""
+_OPTIONS: Final = {"signed_with": "--hash"}
+_OF_TRANSACTIONS: Final = {
+    "priority": "arrive in the order in which they were sent",
+    "express": "are always kept on disk",
+}
+"""Why options have no effect on transactional messages (MS-MQMQ 2.2.19.1)."""
+
+
 def _acknowledgments(asked: int) -> int:
     if sentence := fault("acknowledgements_requested", asked):
         raise typer.BadParameter(sentence)
@@ -116,6 +131,7 @@ def _extension(text: str) -> bytes:
 
 @app.command(epilog="Example: qmnode send orders 'order 7' --label first   or: qmnode send orders --lines < orders.txt")
 def send(
+    context: typer.Context,
     name: QueueName,
     body: Annotated[
         str | None,
@@ -258,11 +274,14 @@ def send(
             made.time_to_be_received = time_to_be_received
         return made
 
+    given = _given(context)
     contents = _lines(as_utf16) if lines else iter([_content(body, file, as_utf16)])
 
     async def work(manager: RemoteQueueManager) -> int:
         unit = await unit_for(manager, queue_name(name), transactional)
         count = 0
+        for sentence in _without_effect(given, transactional=unit is not None):
+            say(sentence)
         try:
             async with await manager.open_queue(format_name(name), Access.SEND) as queue:
                 with progress(f"sending to {name}") as bar:
@@ -280,6 +299,26 @@ def send(
         return count
 
     say(f"{node.run(work)} sent")
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The names of the parameters of the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def _without_effect(given: set[str], *, transactional: bool) -> Iterator[str]:
+    """Yield a sentence for each option that changes nothing about the messages."""
+    for name, needed in _NEEDS.items():
+        if name in given and needed not in given:
+            yield f"{_OPTIONS.get(name, _option(name))} has no effect without {_option(needed)}"
+    for name, why in _OF_TRANSACTIONS.items() if transactional else ():
+        if name in given:
+            yield f"{_option(name)} has no effect: transactional messages {why}"
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _headers(texts: list[str] | None) -> dict[str, str]:

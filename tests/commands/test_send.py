@@ -203,3 +203,36 @@ def test_quotas_are_read_and_shown_with_units(
 def test_what_is_no_quota_is_wrong_usage(written: str, queue: str, command: Command) -> None:
     answer = command("queue", "set", queue, f"--journal-quota={written}")
     assert (answer.code, "--journal-quota" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--acknowledge", "3"), ["--acknowledge has no effect without --admin-queue"]),
+        (("--admin-queue", "answers"), ["--admin-queue has no effect without --acknowledge"]),
+        (("--hash", "sha512"), ["--hash has no effect without --authenticated"]),
+        (("--dead-letter-queue", "answers"), ["--dead-letter-queue has no effect without --dead-letter"]),
+        (
+            ("--transactional", "--priority", "5", "--express"),
+            [
+                "--priority has no effect: transactional messages arrive in the order in which they were sent",
+                "--express has no effect: transactional messages are always kept on disk",
+            ],
+        ),
+        (("--priority", "5", "--express", "--no-transactional"), []),
+        (("--acknowledge", "1", "--admin-queue", "answers", "--dead-letter"), []),
+    ],
+)
+def test_an_option_without_an_effect_is_named(
+    queue: str, command: Command, options: tuple[str, ...], said: list[str]
+) -> None:
+    name = queue
+    if "--transactional" in options:
+        name = f"{queue}-tx"
+        assert command("queue", "create", name, "--transactional").code == 0
+    sent = command("send", name, "x", *options)
+    assert sent.code == 0
+    assert [line for line in sent.err.splitlines() if "no effect" in line] == said
+    (found,) = command("receive", name, "--all", "--json").documents
+    if "--transactional" in options:
+        assert (found["priority"], found["recoverable"]) == (0, True)
