@@ -26,6 +26,7 @@ from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption
 from qmnode.management.documents import time_or_none
 from qmnode.management.message_documents import exported
+from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
@@ -45,6 +46,12 @@ HeaderOption = Annotated[
     typer.Option("--header", metavar="NAME=VALUE", help="Set a header; NAME alone removes it. May be given again."),
 ]
 _DEAD: Final = (";DEADLETTER", ";DEADXACT")
+_DECODED: Final = ("decoded", "format", "headers", "headers_format")
+_PLACE: Final = {
+    *("queue", "packet", "lookup_identifier", "arrival_time", "aborted_receives", "moves", "unreadable", "undecoded"),
+    *("authenticated", "sender", "claimed_sender"),
+}
+"""Of an exported message: what its packet does not say."""
 FAILURE_QUEUES: Final = ("system$;dead*", "*;poison", "error*", "*.error")
 """Where failures are looked for if no queue is named."""
 
@@ -183,12 +190,34 @@ def _item(line: str, target: str) -> dict[str, Any] | str:
         queue = str(document.get("queue", ""))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error):
         return "it is no exported message: a JSON object with its packet"
+    if edits := _edits(document, packet):
+        return (
+            f"its packet, of which the message is made, has another {', '.join(edits)}: undo the edit, import "
+            "the message, and change it with 'qmnode message edit'"
+        )
     if not target and "=" not in queue.partition("\\")[0]:
         queue = f".\\{queue.partition(chr(92))[2]}"  # the queue of the same name on this node
     if not target and not queue.strip(".\\"):
         return "it names no queue: say --to"
     name = queue_name(target or queue)
     return {"packet": packet, "target": name, "dead_letter": str(document.get("queue", "")).upper().endswith(_DEAD)}
+
+
+def _edits(document: dict[str, Any], packet: bytes) -> list[str]:
+    """The names of the properties of an exported message that somebody changed beside its packet."""
+    from qmnode.model.packet import message_from_packet
+
+    if document.keys() <= _PLACE:
+        return []
+    try:
+        own = exported("", message_from_packet(packet))
+    except ValueError:
+        return []  # the node refuses the packet
+    misspelt = [name for name in document if name not in own and nearest(name, own, 0.8)]
+    there = [name for name in own if name in document and name not in _PLACE]
+    changed = [name for name in there if json.dumps(document[name]) != json.dumps(own[name])]
+    # Nodes have limits of their own for what they decode.
+    return [*misspelt, *(name for name in changed if name not in _DECODED or None not in (document[name], own[name]))]
 
 
 @dataclass(frozen=True, slots=True)

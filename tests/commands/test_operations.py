@@ -2,6 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.commands.conftest import Command
 
@@ -70,6 +73,37 @@ def test_choosing_nothing_or_everything_twice_is_wrong_usage(command: Command, q
     assert command("message", "delete", queue, "--all", stdin=b"").code == 2, "nobody was asked"
     assert command("message", "delete", queue, "0x1", "--yes").code == 1, "that message is not there"
     assert command("job", "show", 4711).code == 1
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"label": "second"},
+        {"priority": 6},
+        {"text": "order 8"},
+        {"decoded": {"Id": 8}},
+        {"time_to_be_received": 60},
+        {"response_queue": r"DIRECT=OS:other\private$\q"},
+        {"lable": "second"},
+    ],
+)
+def test_an_edited_export_is_refused_with_what_to_do(
+    command: Command, queue: str, tmp_path: Path, edit: dict[str, Any]
+) -> None:
+    command("send", queue, '{"Id": 7}', "--label", "first", "--time-to-reach-queue", "60")
+    (line,) = command("message", "export", queue).documents
+    file = tmp_path / "edited.ndjson"
+    as_it_was = line | {"queue": f"{queue}-copy"}
+    file.write_text("".join(json.dumps(one) + "\n" for one in (line | edit, as_it_was)))
+    assert command("queue", "create", f"{queue}-copy").code == 0
+
+    done = command("message", "import", str(file), "--to", f"{queue}-copy")
+
+    (name,) = edit
+    assert (done.code, done.err.count("undo the edit")) == (1, 1)
+    assert f"line 1: its packet, of which the message is made, has another {name}:" in done.err
+    assert "1 refused, 1 sent" in done.err
+    assert len(command("receive", f"{queue}-copy", "--all", "--json").documents) == 1
 
 
 def test_an_export_is_imported_once_and_edited(command: Command, queue: str, tmp_path: Path) -> None:
