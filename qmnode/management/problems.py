@@ -143,7 +143,7 @@ async def _not_valid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _sentence(request: Request, mistake: dict[str, Any]) -> str:
-    """What is wrong, with the nearest name of a field or value."""
+    """Return the fault, with the nearest name of a field or value."""
     if mistake["type"] == "extra_forbidden":
         name, *place = reversed(mistake["loc"])
         known = _fields(request, list(reversed(place)))
