@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import (
@@ -62,16 +62,17 @@ class Step:
 
 
 class Note(enum.StrEnum):
-    """The reason why a difference is left alone."""
+    """The reason why a difference is left alone, or why what is declared has no effect."""
 
     UNMANAGED = "not declared, and not made by this tool: left alone"
     PRUNABLE = "not declared any more: would be deleted with --prune"
     HOLDS_OTHERS = "not declared any more, but holds what this tool did not make: left alone"
+    DENIES_NOBODY = "the directory has no such user or group: the denial has no effect, take it out or correct it"
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A resource of the directory that a plan leaves alone, and the reason."""
+    """A resource of the directory that a plan leaves alone, or the declared entry without an effect, and the reason."""
 
     note: Note
     title: str
@@ -102,6 +103,8 @@ class FixedError(ValueError):
 
 
 _HIGHEST = 1_000
+_ACCOUNT: Final = "S-1-5-21-"
+"""The SIDs of users and groups of a domain begin with it."""
 SERVICES = frozenset({"routing_server", "supporting_server", "directory_server"})
 """The services of a machine: values that its settings objects repeat (MS-MQDSSM 3.1.6.7.1.9)."""
 
@@ -129,7 +132,17 @@ def make_plan(directory: str, wanted: Table, actual: Table, *, prune: bool = Fal
     if fixed:
         raise FixedError("\n".join(fixed))
     deletions, remarks = _left_over(wanted, actual, prune)
-    return Plan(directory, order((*steps, *deletions)), tuple(remarks))
+    return Plan(directory, order((*steps, *deletions)), (*remarks, *_denials_of_nobody(wanted)))
+
+
+def _denials_of_nobody(wanted: Table) -> Iterator[Remark]:
+    """Yield a remark for each denial of a user or group that has no name in the directory, but only a SID."""
+    for row in wanted:
+        lines = row.values.get("access")
+        for line in lines if isinstance(lines, tuple) else ():
+            trustee, _, rest = line.rpartition(": ")
+            if rest.startswith("deny ") and trustee.upper().startswith(_ACCOUNT):
+                yield Remark(Note.DENIES_NOBODY, f"{row.title}, {trustee}")
 
 
 def _left_over(wanted: Table, actual: Table, prune: bool) -> tuple[list[Step], list[Remark]]:

@@ -19,7 +19,7 @@ from mqenterprise.topology.explain import choices, explain
 from mqenterprise.topology.export import declared_sections
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import Action, Plan, Step, make_plan, needs
+from mqenterprise.topology.plan import Action, Note, Plan, Remark, Step, make_plan, needs
 from mqenterprise.topology.problems import in_words
 from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, resource
 from mqenterprise.topology.session import apply_plan
@@ -78,6 +78,8 @@ class Change:
     before: Item | None
     after: Item | None
     missing: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    """The entries of its access list that have no effect."""
 
     @property
     def changed(self) -> bool:
@@ -135,6 +137,7 @@ def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, for
         None if before is None or place is None else _complete(place[0], before),
         _complete(section, item | _normal(model, said)),
         tuple(wrong),
+        tuple(remark for remark in plan.remarks if remark.note is Note.DENIES_NOBODY),
     )
 
 

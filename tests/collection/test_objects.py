@@ -207,6 +207,16 @@ class TestQueue:
             assert made["quota"] == found["quota"] == kilobytes
             assert made["label"] == found["label"] == label
 
+    def test_a_denial_of_nobody_is_said_to_have_no_effect(self, modules: Modules, machine: str) -> None:
+        nobody = "S-1-5-21-1-2-3-4711"
+        entries = [{"to": nobody, "deny": ["send"]}, {"to": "Everyone", "allow": ["send"]}]
+        done = modules.run("queue", machine=machine, name="denied", access=entries)
+        warned = [line for line in map(str, done["warnings"]) if f"denied, {nobody}" in line]
+        assert warned and "the denial has no effect" in warned[-1]
+        modules.run("queue", machine=machine, name="granted", access=[{"to": nobody, "allow": ["send"]}])
+        known = modules.run("queue", machine=machine, name="known", access=[{"to": "Everyone", "deny": ["send"]}])
+        assert all(f"{queue}," not in str(known["warnings"]) for queue in ("granted", "known"))
+
     def test_what_no_queue_can_have_is_refused_before_anything_is_written(self, modules: Modules, machine: str) -> None:
         for wrong, sentence in (
             ({"label": "\U0001f600" * 63}, "at most 124 UTF-16 units, this one has 126"),

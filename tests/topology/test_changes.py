@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mqenterprise.topology.apply import ApplyError, apply, remaining, written
 from mqenterprise.topology.check import load
 from mqenterprise.topology.lease import acquire
-from mqenterprise.topology.plan import Action, FixedError, from_json, make_plan
+from mqenterprise.topology.plan import Action, FixedError, Note, from_json, make_plan
 from mqenterprise.topology.render import plan_lines
+from mqenterprise.topology.resources import Table
 from mqenterprise.topology.wanted import wanted
 from tests.topology.enterprises import enterprises
 from tests.topology.memory import MemoryTarget
@@ -129,3 +130,18 @@ def test_nothing_that_others_made_is_lost(theirs, ours):
     assert not any(step.action is Action.DELETE for step in plan.steps)
     assert before <= set(target.rows.rows)
     assert plan_for(target, checked(ours)).steps == ()
+
+
+def test_a_denial_of_an_unknown_sid_is_a_remark_at_every_plan():
+    nobody, group = "S-1-5-21-1-2-3-4711", "S-1-5-32-544"
+    entries = [{"to": nobody, "deny": ["send"]}, {"to": group, "deny": ["send"]}, {"to": nobody, "allow": ["send"]}]
+    queues = [{"machine": "m", "name": f"q{n}", "access": [entry]} for n, entry in enumerate(entries)]
+    declared = checked(
+        {"enterprise": {"name": "E"}, "sites": [{"name": "S"}], "machines": [{"name": "m", "sites": ["S"]}]}
+        | {"queues": queues}
+    )
+    table = wanted(declared, lambda name: name)
+
+    for actual in (Table(), table):
+        remarks = [f"{one.title}: {one.note}" for one in make_plan("lab", table, actual).remarks]
+        assert remarks == [f"queue m\\q0, {nobody}: {Note.DENIES_NOBODY}"]

@@ -144,6 +144,11 @@ class EnterpriseModule:
         """The directory as plans see it; with the access lists of queues only when they are asked for."""
         return LdapTarget(directory, access=access)
 
+    def warn_of(self, remarks):
+        """Warn of each remark of a plan: an entry that has no effect."""
+        for remark in remarks:
+            self.module.warn(f"{remark.title}: {remark.note.value}")
+
     def _settings(self):
         given = self.module.params["directory"]
         if given is None:

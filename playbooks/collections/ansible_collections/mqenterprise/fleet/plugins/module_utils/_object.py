@@ -99,6 +99,7 @@ class ObjectModule(EnterpriseModule):
             change = plan_present(snapshot, kind, self.item(said), foresee=self.module.check_mode)
             for sentence in change.missing:
                 self.module.warn(f"{sentence}: check mode takes it that an earlier task would have made it")
+            self.warn_of(change.remarks)
         if not self.module.check_mode:
             carry_out(change, target, directory, patience=self.module.params["wait"])
         header = f"{self.kind} {' - '.join(names_in(kind, said))}"

@@ -114,6 +114,7 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._plan import loaded, told
 
 try:
+    from mqenterprise.topology.plan import Note
     from mqenterprise.topology.session import apply_declared, plan_declared
 except ImportError:
     pass  # told by EnterpriseModule.run
@@ -138,7 +139,7 @@ class WholeModule(EnterpriseModule):
         target = self.target(directory, access=checked.declaration.has_access_lists)
         prune = self.given["prune"]
         if self.module.check_mode:
-            return told(plan_declared(checked, target, prune=prune))
+            return self._told(plan_declared(checked, target, prune=prune))
         done = apply_declared(
             checked,
             target,
@@ -148,7 +149,11 @@ class WholeModule(EnterpriseModule):
             workers=self.given["workers"],
         )
         record = {"record": str(done.record)} if done.record else {}
-        return told(done.plan) | {"done": done.done} | record
+        return self._told(done.plan) | {"done": done.done} | record
+
+    def _told(self, plan):
+        self.warn_of(remark for remark in plan.remarks if remark.note is Note.DENIES_NOBODY)
+        return told(plan)
 
     def _checked(self):
         if self.given["declared"]:
