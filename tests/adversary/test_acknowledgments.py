@@ -279,7 +279,7 @@ async def test_the_destination_does_not_acknowledge_what_a_stranger_delivered(
         async with session(own, enterprise.address("TARGET"), source.identifier) as mallory:
             await mallory.say(packet.packet())
         incoming = node.network.state.incoming  # type: ignore[attr-defined]
-        await eventually(lambda: not incoming._armed and not incoming._due, "the acknowledgment is due")
+        await eventually(lambda: incoming.next_timer() is None, "the acknowledgment is due")
         toward = [queue for queue in outgoing(node) if queue.for_acknowledgments]
         assert not [queue.pathname for queue in toward if queue.pathname.startswith("PRIVATE=")]
         assert waiting(source) == COUNT
