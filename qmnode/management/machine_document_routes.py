@@ -1,13 +1,17 @@
 """The document of the machine: the private queues that it should have."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import Field
+from pydantic_core import to_json
 
+from qmnode.administration.pace import Pace
 from qmnode.management.context import Node, note, require_administer
 from qmnode.management.documents import Document
 from qmnode.management.large_requests import InSteps
+from qmnode.management.message_documents import list_answer
 from qmnode.management.operation_routes import asker_of, operations_of
 from qmnode.management.problems import about
 
@@ -41,19 +45,32 @@ class DocumentChanges(Document):
     dry_run: bool
 
 
-@router.get("/v1/document", **about("queues", "Show the document of the machine"))
+async def _answer(name: str, items: Iterable[Any], rest: Mapping[str, Any]) -> Response:
+    """The answer that is an object of a list, made item by item: others work meanwhile."""
+    pace, parts = Pace(), []
+    for item in items:
+        parts.append(to_json(item))
+        await pace.rest()
+    return list_answer(name, parts, dict(rest))
+
+
+@router.get("/v1/document", response_model=MachineDocument, **about("queues", "Show the document of the machine"))
 async def show_document(
     request: Request,
     node: Node,
     everything: Annotated[bool, Query(alias="all", description="Also queues that no document made")] = False,
-) -> MachineDocument:
+) -> Response:
     """The private queues that documents made, as they are now. For the role `administer`."""
     require_administer(request, _WHAT)
     found = await operations_of(node).show_document(asker_of(request, node), everything=everything)
-    return MachineDocument(**found)
+    return await _answer("queues", found.pop("queues"), found)
 
 
-@router.put("/v1/document", **about("queues", "Make the document of the machine true", 413))
+@router.put(
+    "/v1/document",
+    response_model=DocumentChanges,
+    **about("queues", "Make the document of the machine true", 413),
+)
 async def apply_document(
     request: Request,
     node: Node,
@@ -61,11 +78,11 @@ async def apply_document(
     prune: Annotated[bool, Query(description="Delete queues that a document made and this one lacks")] = False,
     with_messages: Annotated[bool, Query(description="With prune: also those that hold messages")] = False,
     dry_run: bool = False,
-) -> DocumentChanges:
+) -> Response:
     """Create and change private queues until they are as declared. For the role `administer`."""
     note(request, dry_run=dry_run, prune=prune, with_messages=with_messages)
     require_administer(request, _WHAT)
     done = await operations_of(node).apply_document(
         asker_of(request, node), document, prune=prune, with_messages=with_messages, dry_run=dry_run
     )
-    return DocumentChanges(**done)
+    return await _answer("steps", map(DocumentStep.model_validate, done.pop("steps")), done)

@@ -341,7 +341,7 @@ _SHOWN: Final = [
 
 def list_answer(name: str, items: list[bytes], rest: dict[str, Any]) -> Response:
     """The answer that is an object of a list, whose items are JSON already, and of other members."""
-    parts = [b'{"', name.encode(), b'":[', b",".join(items), b"],", to_json(rest)[1:]]
+    parts = [b'{"', name.encode(), b'":[', b",".join(items), b"]", b"," if rest else b"", to_json(rest)[1:]]
     return Response(b"".join(parts), media_type="application/json")
 
 

@@ -148,9 +148,11 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     await ask("POST", "/v1/queues/{name}/access", json={"action": "reset"})
     await ask("GET", "/v1/document", "?all=true")
     endpoints = [
-        {"name": f"endpoint-{number}", "access": [{"to": "everyone", "allow": ["send"]}]} for number in range(300)
+        {"name": f"endpoint-{number}", "access": [{"to": "everyone", "allow": ["send"]}]}
+        for number in range(3 * count // 10)
     ]
     await ask("PUT", "/v1/document", json={"queues": endpoints})
+    await ask("GET", "/v1/document")
     await ask("PUT", "/v1/document", "?prune=true", json={"queues": []})
     await ask("POST", "/v1/keys/reload")
     await ask("POST", "/v1/keys/rotation", json={"action": "start"})
