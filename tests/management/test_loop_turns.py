@@ -16,6 +16,8 @@ import pytest
 
 import qmnode
 from qmnode.management.app import build_app
+from tests.adversary.test_amqp_crowds import GREEDY
+from tests.lab.addresses import free_port
 from tests.lab.loop_watch import Turn, too_long
 from tests.lab.nodes import NodeProcess, watched_node
 from tests.management.conftest import digest, write_certificate
@@ -87,13 +89,13 @@ class Watched:
 
 
 @asynccontextmanager
-async def filled(folder: Path, count: int, **settings: object) -> AsyncIterator[Watched]:
+async def filled(folder: Path, count: int, listens: int = 0, **settings: object) -> AsyncIterator[Watched]:
     certificate, key = write_certificate(folder)
     tokens = folder / "tokens.yaml"
     tokens.write_text(json.dumps([{"name": "alice", "role": "administer", "sha256": digest("secret")}]))
     tokens.chmod(0o600)
     management = {
-        "socket": str(folder / "api.sock"), "listen": "127.0.0.1:0", "tokens": str(tokens), "console": True,
+        "socket": str(folder / "api.sock"), "listen": f"127.0.0.1:{listens}", "tokens": str(tokens), "console": True,
         "certificate": str(certificate), "private_key": str(key), "audit_log": str(folder / "audit.log"),
     }  # fmt: skip
     with watched_node(folder / "node", management=management, **settings) as node:
@@ -194,3 +196,55 @@ async def test_no_route_of_the_management_api_holds_the_loop(tmp_path: Path, cou
         node.check()
     document = build_app(None).openapi()  # type: ignore[arg-type]
     assert asked == {(method, path) for path, methods in document["paths"].items() for method in methods}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_no_action_of_the_console_holds_the_loop(tmp_path: Path) -> None:
+    port = free_port()
+    async with filled(tmp_path, MANY, port) as node:
+        async with httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", verify=False, timeout=600) as client:
+            origin = {"Origin": f"https://127.0.0.1:{port}"}
+            signed_in = await client.post("/api/session", json={"method": "token", "token": "secret"}, headers=origin)
+            assert signed_in.status_code == 200, signed_in.text
+            client.headers.update(origin | {"x-csrf-token": signed_in.json()["csrf"]})
+            node.client = client
+            for place in ("overview", "queues", "messages?where=body%3Dzzz", "failures", "jobs", "audit", "session"):
+                answer = await node.ask("GET", f"/api/{place}")
+                assert answer.status_code == 200, (place, answer.text)
+            first = await node.ask("GET", "/api/nodes/ALPHA/v1/queues/orders/messages?limit=1000&body=decoded")
+            assert first.status_code == 200, first.text
+            for kind in ("copy", "delete"):
+                wanted = {"kind": kind, "queues": ["orders" if kind == "copy" else "later"]}
+                wanted |= {"target": "later"} if kind == "copy" else {}
+                answer = await client.post("/api/nodes/ALPHA/v1/jobs", json=wanted)
+                number = answer.json()["job"]
+                async with asyncio.timeout(600):
+                    while (await client.get(f"/api/nodes/ALPHA/v1/jobs/{number}")).json()["state"] == "running":
+                        await asyncio.sleep(0.05)
+                node.note(f"the console's {kind}")
+        node.check()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_readers_over_amqp_that_do_not_read_do_not_hold_the_loop(tmp_path: Path) -> None:
+    port = free_port()
+    amqp = {"enabled": True, "address": "127.0.0.1", "port": port, "anonymous": True}
+    async with filled(tmp_path, MANY, amqp=amqp) as node:
+        for name in ("orders", "later"):
+            await asyncio.to_thread(node.node.command, "queue", "acl", "allow", name, "anonymous", "receive-message")
+        slow = []
+        for _ in range(200):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(GREEDY.replace(b"large", b"later"))
+            slow.append((reader, writer))
+        node.note("200 receivers attach")
+        await fill(node.node, "later", MANY)
+        node.note("200 receivers with credit do not read, and 20,000 messages come")
+        for _, writer in slow:
+            writer.transport.abort()
+        await fill(node.node, "later", 1)
+        node.note("200 receivers end, and the messages return")
+        node.check()
