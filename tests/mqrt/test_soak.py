@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import time
 from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 import qmnode
+from qmnode.local.frames import HEAD_SIZE, SIZE_FIELD, Kind
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from tests.lab.nodes import NodeProcess, running_node
 from tests.mqrt.conftest import LIBRARY, OWN, Library, at, build
-from tests.mqrt.test_scenarios import compiled
+from tests.mqrt.test_scenarios import NAMES, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -84,6 +87,73 @@ def test_damaged_messages_are_read_without_a_fault(seed: int, tmp_path: Path) ->
     fuzzed = subprocess.run([program, str(HOUR // 2), str(seed + 1)], capture_output=True, text=True)
     assert fuzzed.returncode == 0, fuzzed.stderr
     assert int(fuzzed.stdout) > 1000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_answers_are_read_without_a_fault(seed: int, tmp_path: Path, node: NodeProcess) -> None:
+    """Between the library and the node stands a program that damages every few answers."""
+    sanitized = build(tmp_path, *SANITIZERS["addresses"])
+    program, between = compiled(sanitized), tmp_path / "between.sock"
+    damage = Random(seed)
+    # Leaks are not looked for, as a scenario that fails leaves what it has. One that fails while a receive is under way
+    # takes the buffers away from it.
+    environment = at(between) | {"ASAN_OPTIONS": "detect_leaks=0"}
+    names = [name for name in NAMES if not re.search("callback|event|many_receives", name)]
+
+    def damaged(frame: bytes) -> bytes:
+        head, body = bytearray(frame[:HEAD_SIZE]), bytearray(frame[HEAD_SIZE:])
+        match damage.randrange(40):
+            case 0:
+                return b""  # and the end of the connection
+            case 1:
+                head[:SIZE_FIELD] = damage.randbytes(SIZE_FIELD)
+            case 2:
+                head[SIZE_FIELD] = damage.choice([*Kind])
+            case 3 | 4 | 5 | 6 if body:
+                for _ in range(damage.randrange(1, 4)):
+                    body[damage.randrange(len(body))] = damage.randrange(256)
+            case 7:
+                body = body[: damage.randrange(len(body) + 1)]
+                head[:SIZE_FIELD] = (HEAD_SIZE - SIZE_FIELD + len(body)).to_bytes(SIZE_FIELD, "little")
+            case _:
+                pass
+        return bytes(head + body)
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: bool) -> None:
+        try:
+            while True:
+                size = await reader.readexactly(SIZE_FIELD)
+                frame = size + await reader.readexactly(int.from_bytes(size, "little"))
+                if not (sent := damaged(frame) if change else frame):
+                    break
+                writer.write(sent)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        own_reader, own_writer = await asyncio.open_unix_connection(node.socket)
+        await asyncio.gather(pass_on(reader, own_writer, False), pass_on(own_reader, writer, True))
+
+    async def run_between() -> tuple[int, str]:
+        async with await asyncio.start_unix_server(serve, between):
+            ended = await asyncio.create_subprocess_exec(
+                program, f"damaged-{seed}", *names, env=environment,
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            # A scenario may wait for ever for a message that was damaged: the time is up then, and nothing is wrong.
+            try:
+                async with asyncio.timeout(60):
+                    _, said = await ended.communicate()
+            except TimeoutError:
+                ended.kill()
+                return 1, ""
+            return ended.returncode or 0, said.decode()
+
+    code, said = asyncio.run(run_between())
+    assert code in (0, 1), said
+    assert "Sanitizer" not in said, said
 
 
 def test_a_killed_node_loses_and_doubles_nothing_in_transactions(library: Library, node: NodeProcess) -> None:
