@@ -5,21 +5,27 @@ and puts them into an outgoing queue, in the same batch as the messages that the
 """
 
 from functools import lru_cache
-from struct import Struct
 from typing import Final, NamedTuple
 
 from qmnode.model.outcomes import Repeated
 from qmnode.protocol.disposition import WITHOUT_BODY
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
-from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME, FinalAckBody, OrderAckBody, final_ack, order_ack
+from qmnode.structures.acks import (
+    ORDER_QUEUE,
+    ORDER_QUEUE_NAME,
+    FinalAckBody,
+    OrderAckBody,
+    final_ack,
+    order_ack,
+    pack_order_ack_body_into,
+)
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
 from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES, format_names
 from qmnode.structures.names import PrivateFormatName, PublicFormatName
-from qmnode.structures.packet_view import ADDRESS, SENT_TIME_AT
-from qmnode.structures.places import codes_of
+from qmnode.structures.packet_view import ADDRESS, SENT_TIME_AT, pack_sent_into
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
@@ -35,9 +41,6 @@ from qmnode.structures.user_message import UserMessage
 _PRIVATE_ON_SOURCE: Final = 2
 _MESSAGE_ID_SIZE: Final = 4
 _INDIRECT: Final = Route(False, "")
-_write_sent: Final = Struct("<II").pack_into
-"""The two neighbouring fields SentTime and MessageID of a UserHeader."""
-_write_body: Final = Struct(f"<{codes_of(OrderAckBody)}").pack_into
 
 
 class AdministrationAcknowledgment(NamedTuple):
@@ -162,8 +165,8 @@ def order_ack_packet(acknowledgment: OrderAcknowledgment, identifier: Guid, mess
     packet = bytearray(form)
     if not route.direct:
         packet[ADDRESS] = source
-    _write_sent(packet, SENT_TIME_AT, time, message_id)
-    _write_body(packet, body_at, sequence_id, number, number - 1, b"")
+    pack_sent_into(packet, SENT_TIME_AT, time, message_id)
+    pack_order_ack_body_into(packet, body_at, sequence_id, number, number - 1, b"")
     return bytes(packet)
 
 

@@ -1,6 +1,7 @@
 """OrderAck and FinalAck packets (MS-MQQB 2.2.4, 2.2.5): UserMessages to the order queue."""
 
 from enum import Enum
+from struct import Struct
 from typing import Final
 
 from qmnode.structures.base_header import BaseHeader
@@ -9,6 +10,7 @@ from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure
 from qmnode.structures.message_classes import MessageClass, is_receive_acknowledgment
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.places import codes_of
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
@@ -72,6 +74,10 @@ def message_kind(message: UserMessage) -> MessageKind:
     if properties.message_size != ACK_BODY_SIZE or not is_order_queue(message.user_header.destination_queue):
         return MessageKind.USER_MESSAGE
     return MessageKind.FINAL_ACK if final else MessageKind.ORDER_ACK
+
+
+pack_order_ack_body_into: Final = Struct("<" + codes_of(OrderAckBody)).pack_into
+"""The fields of an OrderAckBody at an offset."""
 
 
 def order_ack(user_header: UserHeader, body: OrderAckBody) -> UserMessage:

@@ -75,6 +75,8 @@ BODY_SIZES: Final = slice(offset_of(MessagePropertiesHeader, "message_size"), PR
 pack_transaction_header: Final = _TRANSACTION.pack
 pack_identifier: Final = _FLAGS.pack
 """MessageID as it is at ``IDENTIFIER``."""
+pack_sent_into: Final = Struct("<II").pack_into
+"""SentTime and MessageID, which are neighbours, at ``SENT_TIME_AT``."""
 TRACED_AT: Final = offset_of(BaseHeader, "flags") + 1
 TRACED: Final = BaseFlags.TR.mask >> 8
 """The mask for the byte at ``TRACED_AT`` that shows whether a message is traced."""
