@@ -17,6 +17,7 @@ import pytest
 import qmnode
 from qmnode.management.app import build_app
 from tests.adversary.test_amqp_crowds import GREEDY
+from tests.doors.test_command_matrix import LATER, MACHINE, ROWS
 from tests.lab.addresses import free_port
 from tests.lab.loop_watch import Turn, too_long
 from tests.lab.nodes import NodeProcess, watched_node
@@ -81,7 +82,7 @@ class Watched:
             f"{0.0 if turn is None else turn.processor * 1000:7.1f} ms {what} {'' if turn is None else turn.what}"
             for what, turn in sorted(self.longest.items(), key=lambda pair: -(pair[1].processor if pair[1] else 0))
         ]
-        return "\n".join(["the longest turn of the loop, in processor time (0.0: under 10)", *lines[:30]])
+        return "\n".join(["the longest turn of the loop, in processor time (0.0: under 25)", *lines[:30]])
 
     def check(self) -> None:
         print(self.report())
@@ -150,11 +151,9 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     await ask("POST", "/v1/queues/{name}/access", json={"action": "reset"})
     await ask("GET", "/v1/document", "?all=true")
     endpoints = [
-        {"name": f"endpoint-{number}", "access": [{"to": "everyone", "allow": ["send"]}]}
-        for number in range(3 * count // 10)
+        {"name": f"endpoint-{number}", "access": [{"to": "everyone", "allow": ["send"]}]} for number in range(300)
     ]
     await ask("PUT", "/v1/document", json={"queues": endpoints})
-    await ask("GET", "/v1/document")
     await ask("PUT", "/v1/document", "?prune=true", json={"queues": []})
     await ask("POST", "/v1/keys/reload")
     await ask("POST", "/v1/keys/rotation", json={"action": "start"})
@@ -196,6 +195,43 @@ async def test_no_route_of_the_management_api_holds_the_loop(tmp_path: Path, cou
         node.check()
     document = build_app(None).openapi()  # type: ignore[arg-type]
     assert asked == {(method, path) for path, methods in document["paths"].items() for method in methods}
+
+
+LAST = ("message delete", "queue purge", "queue delete", "backup")
+"""Commands that come after those that need messages."""
+MORE = (
+    "message copy orders --to copied --all", "message move copied --to moved --all",
+    "message export orders", "message failures *", "message find * --where body=zzz", "peek orders",
+    "message delete moved --all --yes", "send orders x", "verify", "job list", "status --json", "queue list --json",
+)  # fmt: skip
+"""What the matrix of the doors does not do in earnest."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [MESSAGES, MANY])
+async def test_no_command_holds_the_loop(tmp_path: Path, count: int) -> None:
+    async with filled(tmp_path, count) as node:
+
+        async def run(line: str) -> str:
+            answer = await asyncio.to_thread(node.node.command, *line.split(), limit=600)
+            assert "Traceback" not in answer.stderr, (line, answer.stderr)
+            assert answer.returncode != 2, (line, answer.stderr)
+            node.note(f"qmnode {line}")
+            return answer.stdout
+
+        for queue in ("copied", "moved"):
+            await run(f"queue create {queue}")
+        job = json.loads(await run("message delete orders --all --dry-run --yes --json"))["job"]
+        await run(f"send {LATER} x")
+        rows = {name: line.format(q="orders") for name, (_, line) in ROWS.items()}
+        rows |= {name: line.format(who="root", job=job, folder=tmp_path) for name, (_, line) in MACHINE.items()}
+        for name in sorted(rows, key=lambda name: (name in LAST, LAST.index(name) if name in LAST else 0)):
+            if name == LAST[0]:
+                for line in MORE:
+                    await run(line)
+            await run(f"{name} {rows[name]}")
+        node.check()
 
 
 @pytest.mark.soak
