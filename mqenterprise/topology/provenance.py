@@ -37,6 +37,11 @@ _DECLARED_AS: Final[Mapping[tuple[Kind, str], tuple[str, ...]]] = {
     (Kind.SITE, "foreign"): ("name",),
 }
 """Properties that declarations write under other names. A site is foreign by its section."""
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    declared: tuple(name for (_, name), names in _DECLARED_AS.items() if declared in names)
+    for declared in ("roles", "foreign_sites")
+}
+"""Names of declarations that no property has, with the properties that each stands for."""
 _OF_ONE_NAME: Final = (Kind.MACHINE, Kind.ENTERPRISE, Kind.SITE, Kind.USER, Kind.QUEUE_ALIAS, Kind.DISTRIBUTION_LIST)
 FORMS: Final = (
     "MACHINE.PROPERTY, MACHINE\\QUEUE.PROPERTY, SITE.PROPERTY, SITE|SITE.PROPERTY, USER.PROPERTY, ALIAS.PROPERTY or "
@@ -142,6 +147,10 @@ def asked(text: str) -> Asked:
             return Asked(kind, names, row.name, row)
     if len(names) == 1 and name in INVENTORY:
         return Asked(Kind.MACHINE, names, name, None)
+    if len(names) == 1 and (parts := _PARTS.get(name)):
+        if len(parts) == 1:
+            return asked(f"{whole}.{parts[0]}")
+        raise UnknownValue(f"each of the {name} is a value of its own: ask for {whole}." + f" or {whole}.".join(parts))
     known = [row.name for kind in kinds for row in ROWS[kind].at(Door.DECLARATION)]
     what = f"a {kinds[0]}" if len(names) > 1 else "a machine, site, user, alias, list or enterprise"
     hint = did_you_mean(name, known + ([] if len(names) > 1 else [*INVENTORY]))

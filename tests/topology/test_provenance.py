@@ -76,6 +76,12 @@ def test_a_declared_value_has_its_line_and_its_attribute(checked: Checked) -> No
     assert found("m.routing_server", checked)[0] == ("declaration", True, "e.yaml:13", "applied")
 
 
+def test_names_of_declarations_lead_to_the_values_that_they_stand_for(checked: Checked) -> None:
+    assert asked("m.foreign_sites").name == "sites"
+    with pytest.raises(UnknownValue, match=r"ask for m\.routing_server or m\.supporting_server or m\.directory_server"):
+        asked("m.roles")
+
+
 def test_sites_links_and_users_have_values_too(checked: Checked) -> None:
     assert found("b.intra_site_replication_interval", checked) == [
         ("declaration", 7, "e.yaml:3", "applied"),
