@@ -10,6 +10,8 @@ from tests.collection.conftest import COLLECTION, COLLECTIONS, REPOSITORY
 from tests.collection.test_ansible import run
 
 OLD = COLLECTIONS / "ansible_collections/msmq/enterprise"
+NEW = {"distribution_list", "distribution_list_info", "queue_alias", "queue_alias_info"}
+"""Modules that came after the collection got its name: they have no old one."""
 KINDS = ("action", "doc_fragments", "filter", "inventory", "lookup", "modules")
 
 
@@ -19,7 +21,7 @@ def test_each_plugin_is_redirected_and_each_role_has_a_twin() -> None:
     for kind in KINDS:
         names = {path.stem for path in (COLLECTION / "plugins" / kind).glob("*.py")}
         assert {name: row["redirect"] for name, row in routing[kind].items()} == {
-            name: f"mqenterprise.fleet.{name}" for name in names
+            name: f"mqenterprise.fleet.{name}" for name in names - NEW
         }
     assert set(routing) == set(KINDS)
     roles = {path.name for path in (OLD / "roles").iterdir()}
