@@ -195,7 +195,7 @@ def test_a_console_speaks_for_itself(tmp_path: Path) -> None:
 )
 def test_a_file_of_consoles_that_others_write_is_refused(tmp_path: Path) -> None:
     for mode in (0o666, 0o664, 0o646):
-        with pytest.raises(ConfigurationError, match="others may write"):
+        with pytest.raises(ConfigurationError, match="may write it"):
             Consoles(write_consoles(tmp_path, believed(), mode=mode), "ALPHA")
     for wrong in (
         {"public_key": KEY.as_pem(private=True).decode()},
