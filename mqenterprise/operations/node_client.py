@@ -1,10 +1,12 @@
 """A node's management API as its operations: every failure of a node is a :class:`NodeError` with a sentence."""
 
 import json
+import re
 import ssl
 from asyncio import Semaphore
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from itertools import chain
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
@@ -32,6 +34,8 @@ _UNAUTHORIZED: Final = 401
 _REPEATED: Final = ("GET", "PUT")
 """Methods whose requests may be repeated at any time."""
 _LONGEST_REASON: Final = 500
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+"""Halves of surrogate pairs."""
 
 
 class Exchanged(NamedTuple):
@@ -74,6 +78,7 @@ class NodeClient:
             base_url=url,
             verify=trust,
             auth=_Bearer((lambda: token) if isinstance(token, str) else token),
+            headers={"Accept-Encoding": "identity"},
             timeout=httpx.Timeout(timeout, connect=connect_timeout),
             trust_env=False,
         )
@@ -98,15 +103,25 @@ class NodeClient:
         return await self._ask(QueueDocument, "GET", f"/v1/queues/{quote(name, safe='')}")
 
     async def document(self, *, everything: bool) -> MachineDocument:
-        """The private queues that documents made, or all."""
-        return await self._ask(MachineDocument, "GET", "/v1/document", parameters={"all": everything})
+        """The private queues that documents made, or all. They are of this machine, whatever else the node says."""
+        found = await self._ask(MachineDocument, "GET", "/v1/document", parameters={"all": everything})
+        if not all(_is_text(queue.get("name")) and _has_values(queue) for queue in found.queues):
+            raise _not_understood(1)
+        for queue in found.queues:
+            queue.pop("machine", None)
+            queue.pop("private", None)
+        return found
 
     async def apply_document(
         self, document: Mapping[str, Any], *, prune: bool, with_messages: bool, dry_run: bool
     ) -> DocumentChanges:
         """Make the document of the machine true, or say what that would change."""
         asked = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run}
-        return await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
+        done = await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
+        changes = [change for step in done.steps for change in step.changes.values()]
+        if not all({"from", "to"} <= change.keys() and _has_values(change) for change in changes):
+            raise _not_understood(1)
+        return done
 
     async def delete_queue(self, name: str) -> None:
         """Delete a private queue with its messages."""
@@ -146,7 +161,7 @@ class NodeClient:
     async def _lines(self, response: httpx.Response) -> AsyncGenerator[dict[str, Any], None]:
         waiting = b""
         try:
-            async for part in response.aiter_bytes():
+            async for part in response.aiter_raw():
                 *lines, waiting = (waiting + part).split(b"\n")
                 for line in lines:
                     yield _object(line)
@@ -233,9 +248,7 @@ class NodeClient:
                 if room is not None:
                     room.release()
                 if isinstance(error, ValidationError):
-                    raise NodeError(
-                        f"its answer is not understood ({error.error_count()} mistakes): is it another release?"
-                    ) from None
+                    raise _not_understood(error.error_count()) from None
                 raise
 
     @asynccontextmanager
@@ -291,7 +304,7 @@ class NodeClient:
 
 async def _whole(response: httpx.Response, largest: int) -> bytes:
     parts, size = [], 0
-    async for part in response.aiter_bytes():
+    async for part in response.aiter_raw():  # decoded, a few bytes could be more than the memory holds
         parts.append(part)
         size += len(part)
         if size > largest:
@@ -308,6 +321,32 @@ def _json(content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         raise NodeError("its answer is no JSON: is this the management API of a node?") from None
+
+
+def _not_understood(mistakes: int) -> NodeError:
+    counted = f"{mistakes} mistake{'s' if mistakes != 1 else ''}"
+    return NodeError(f"its answer is not understood ({counted}): is it another release?")
+
+
+def _has_values(found: Mapping[str, Any]) -> bool:
+    return all(_is_text(name) and _is_value(value) for name, value in found.items())
+
+
+def _is_value(value: object) -> bool:
+    """Whether it can be a property of a queue: a number, a text, nothing, or an access list."""
+    if isinstance(value, list):
+        return all(isinstance(entry, dict) and _is_entry(entry) for entry in value)
+    return value is None or isinstance(value, int | float) or _is_text(value)
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    rights = [[verb, *value] if isinstance(value, list) else [None] for verb, value in entry.items() if verb != "to"]
+    return _is_text(entry.get("to")) and all(map(_is_text, chain.from_iterable(rights)))
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text of whole characters: JSON may have half of one, which nothing can write."""
+    return isinstance(value, str) and (value.isascii() or not _HALVES.search(value))
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def export(
     sections = declared_sections(table, name)
     for machine, queues in (private or {}).items():
         for each in queues:
-            item = {"machine": machine, "name": each["name"], "private": True} | each
-            sections.setdefault("queues", []).append(item)
+            place = {"machine": machine, "name": each["name"], "private": True}
+            sections.setdefault("queues", []).append(place | each | place)
     left_out = [_printable(f"# left out: private queues of {sentence}") + "\n" for sentence in unasked]
     while True:
         text = yaml.dump(sections, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=120)

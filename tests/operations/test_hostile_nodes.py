@@ -1,0 +1,121 @@
+"""Answers of a node that was taken over, about its document."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import ssl
+import threading
+import tracemalloc
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.topology.export import export
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAYROLL = {"name": "payroll", "access": [{"to": "everyone", "allow": ["generic_all"]}]}
+BOMB = 256 * 1024 * 1024
+
+
+class Hostile:
+    """A server in place of a node's."""
+
+    def __init__(self) -> None:
+        self.content, self.encoding = b"", ""
+        node = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(node.content)))
+                if node.encoding:
+                    self.send_header("Content-Encoding", node.encoding)
+                self.end_headers()
+                self.wfile.write(node.content)
+
+            do_PUT = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def says(self, document: str) -> NodeClient:
+        self.content = document.encode()
+        return self.client()
+
+    def client(self) -> NodeClient:
+        url, trust = f"http://127.0.0.1:{self.server.server_port}", ssl.create_default_context()
+        return NodeClient("HOSTILE", url, "token", trust, connect_timeout=30, timeout=30)
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    node = Hostile()
+    yield node
+    node.server.shutdown()
+    node.server.server_close()
+
+
+async def test_a_node_names_queues_of_no_other_machine_and_no_public_ones(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqenterprise.topology.export._refused", lambda _: set())  # its machines are not declared here
+    lies = [PAYROLL | {"machine": "VICTIM"}, {"name": "orders", "machine": "VICTIM", "private": False}]
+    async with hostile.says(json.dumps({"queues": lies})) as client:
+        found = (await client.document(everything=True)).queues
+    for queues in (found, lies):
+        exported = yaml.safe_load(export((), "E", {"HOSTILE": queues}))["queues"]
+        assert [(one["machine"], one["private"]) for one in exported] == [("HOSTILE", True)] * 2
+    assert found == [PAYROLL, {"name": "orders"}]
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        '{"label": "nameless"}',
+        '{"name": ["orders"]}',
+        '{"name": "half \\ud800"}',
+        '{"name": "orders", "\\ud800": 1}',
+        '{"name": "orders", "label": {"a": 1}}',
+        '{"name": "orders", "access": ' + "[" * 900 + "]" * 900 + "}",
+        '{"name": "orders", "access": [{"to": "everyone", "allow": "send"}]}',
+    ],
+)
+async def test_a_document_that_is_none_is_not_understood(hostile: Hostile, queue: str) -> None:
+    async with hostile.says(f'{{"queues": [{queue}]}}') as client:
+        with pytest.raises(NodeError, match="not understood"):
+            await client.document(everything=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["{}", '{"from": 1}', '{"from": [1], "to": 2}', '{"from": 1, "to": "\\udc00"}', '{"from": 1, "to": [{"to": 3}]}'],
+)
+async def test_changes_that_are_none_are_not_understood(hostile: Hostile, change: str) -> None:
+    step = f'{{"action": "change", "queue": "q", "changes": {{"label": {change}}}, "messages": 0, "reason": null}}'
+    async with hostile.says(f'{{"steps": [{step}], "unchanged": 0, "dry_run": true}}') as client:
+        with pytest.raises(NodeError, match="not understood"):
+            await client.apply_document({"queues": []}, prune=False, with_messages=False, dry_run=True)
+
+
+async def test_a_small_answer_does_not_become_a_large_one(hostile: Hostile) -> None:
+    """Some hundred bytes were 256 MB at once: the limit of an answer was compared with what came out."""
+    hostile.content, hostile.encoding = gzip.compress(gzip.compress(bytes(BOMB))), "gzip, gzip"
+    assert len(hostile.content) < 2000
+    async with hostile.client() as client:
+        tracemalloc.start()
+        with pytest.raises(NodeError):
+            await client.document(everything=True)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < BOMB / 8
