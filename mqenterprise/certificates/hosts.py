@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 
 from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.authority import FOR_BOTH, FOR_CLIENTS, Issued, create_authority, issue, load_authority
+from qmnode.transport.certificate import URI_SCHEME
 
 
 class Holder(StrEnum):
@@ -100,7 +101,11 @@ def why_due(
 def issue_for_host(
     authority: Authority, certificate: Path, key: Path, name: str, names: Sequence[str], now: datetime.datetime
 ) -> None:
-    """Issue a certificate for a host under all of its names, with a new key that only its owner can read."""
+    """Issue a certificate for a host under all of its names, with a new key that only its owner can read.
+
+    Raises :class:`CertificateError` for the queue manager of another host.
+    """
+    _refuse_that_of_others(certificate, names, now)
     _issue(Holder.HOST, authority, certificate, key, name, names, now)
 
 
@@ -121,6 +126,27 @@ def _issue(
     certificate.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     key.unlink(missing_ok=True)
     issue(authority.load(), name, names, now, usages=holder.usages).save(certificate, key)
+
+
+def _refuse_that_of_others(certificate: Path, names: Sequence[str], now: datetime.datetime) -> None:
+    """Refuse a queue manager that the certificate of another host in the folder of all hosts names.
+
+    A host of a workgroup says itself which queue manager it has, and one that was taken over could name another's.
+    """
+    claimed = {name.lower() for name in names if name.lower().startswith(URI_SCHEME)}
+    others = sorted(certificate.parent.parent.glob(f"*/{certificate.name}")) if claimed else []
+    for other in others:
+        if other.parent == certificate.parent:
+            continue
+        try:
+            found = x509.load_pem_x509_certificate(other.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if found.not_valid_after_utc > now and claimed & set(map(str.lower, _names(found))):
+            raise CertificateError(
+                f"{certificate.parent.name} says that its queue manager is the one of {other.parent.name}, as {other} "
+                f"names it: look who it is. If it has taken that host's place, delete {other.parent}"
+            )
 
 
 def _usages(certificate: x509.Certificate) -> set[x509.ObjectIdentifier]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 
+from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.certificates.hosts import Authority, issue_for_host, why_due
-from qmnode.structures.guid import guid_to_text, new_guid
+from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.transport.certificate import queue_manager_in
 
 
@@ -26,3 +28,23 @@ def test_a_host_certificate_names_its_queue_manager(tmp_path: Path) -> None:
     assert why_due(authority, certificate, key, other, now, ahead) == "the host's names have changed"
     assert why_due(authority, certificate, key, names[:2], now, ahead) == "the host's names have changed"
     assert "it expires on" in str(why_due(authority, certificate, key, names, now + timedelta(days=820), ahead))
+
+
+def test_a_host_gets_no_certificate_for_the_queue_manager_of_another(tmp_path: Path) -> None:
+    """In a workgroup the host itself says which queue manager it has."""
+    authority, now, victim = Authority(tmp_path / "authority"), datetime.now(UTC), new_guid()
+    authority.create("Fleet", now)
+
+    def ask(host: str, manager: Guid, at: datetime = now) -> None:
+        folder = tmp_path / "hosts" / host
+        names = [host, f"urn:uuid:{guid_to_text(manager)}".upper()]
+        issue_for_host(authority, folder / "certificate.pem", folder / "key.pem", host, names, at)
+
+    ask("sales", victim)
+    ask("sales", victim)
+    ask("ops", new_guid())
+    before = (tmp_path / "hosts/ops/certificate.pem").read_bytes()
+    with pytest.raises(CertificateError, match="is the one of sales"):
+        ask("ops", victim)
+    assert (tmp_path / "hosts/ops/certificate.pem").read_bytes() == before
+    ask("ops", victim, now + timedelta(days=2000))
