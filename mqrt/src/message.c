@@ -12,6 +12,7 @@
 #define SOAP_HEADER_SECTION 0x0320
 #define SOAP_BODY_SECTION 0x0384
 #define MOST_ELEMENTS 1000
+#define LONGEST_DIRECT_NAME 0x7FFEu /* its size in a packet, with the null, has 16 bits */
 
 enum NameKind { NO_NAME = 0, SAME_AS_ADMINISTRATION = 1, OF_SOURCE = 2, OF_DESTINATION = 3, OF_ADMINISTRATION = 4,
                 PUBLIC_NAME = 5, PRIVATE_NAME = 6, DIRECT_NAME = 7 };
@@ -102,7 +103,7 @@ static const WCHAR *read_name(const WCHAR *text, Name *name)
         name->kind = DIRECT_NAME;
         name->text = text + 7;
         name->length = length - 7;
-        return is_direct(name->text, name->length) ? text + length : NULL;
+        return name->length <= LONGEST_DIRECT_NAME && is_direct(name->text, name->length) ? text + length : NULL;
     }
     if (begins_with(text, "PUBLIC=") && length == 7 + 36 && read_guid(text + 7, name->guid)) {
         name->kind = PUBLIC_NAME;

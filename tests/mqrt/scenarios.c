@@ -418,6 +418,14 @@ FAULTY(send_a_response_queue_that_is_none, MQ_ERROR_ILLEGAL_FORMATNAME,
        add_text(sent, PROPID_M_RESP_QUEUE, u".\\private$\\path"))
 FAULTY(send_an_administration_queue_that_is_none, MQ_ERROR_ILLEGAL_FORMATNAME,
        add_text(sent, PROPID_M_ADMIN_QUEUE, u"DIRECT=OS:nothing"))
+static WCHAR long_name[0x8000 + 16] = u"DIRECT=OS:x\\";
+static void fill_name(void)
+{
+    for (size_t at = 12; at < 7 + 0x7FFF; at++)
+        long_name[at] = u'q';
+}
+FAULTY(send_a_response_queue_whose_size_has_no_room, MQ_ERROR_ILLEGAL_FORMATNAME,
+       (fill_name(), add_text(sent, PROPID_M_RESP_QUEUE, long_name)))
 FAULTY(send_several_response_queues_as_one, MQ_ERROR_ILLEGAL_FORMATNAME,
        add_text(sent, PROPID_M_RESP_QUEUE, u"DIRECT=OS:.\\private$\\a,DIRECT=OS:.\\private$\\b"))
 FAULTY(send_a_private_name_with_a_broken_guid, MQ_ERROR_ILLEGAL_FORMATNAME,
