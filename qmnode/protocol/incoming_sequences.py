@@ -476,9 +476,8 @@ class IncomingSequences:
         """Order Ack Send Timer Event, 3.1.6.9: acknowledgments to send now, of some sequences; the timer is due at once
         for others. Each covers only messages on disk.
         """
-        due = dict.fromkeys(islice(self._due, _ACKNOWLEDGED_AT_ONCE))
-        for sequence in due:
-            del self._due[sequence]
+        due: dict[IncomingSequence, None] = {}
+        self._take_due(due, _ACKNOWLEDGED_AT_ONCE // 2)  # many messages of some leave turns to the timers of others
         while len(due) < _ACKNOWLEDGED_AT_ONCE:
             self._skip_moved()
             if not self._timers or self._timers[0][0] > now:
@@ -486,6 +485,7 @@ class IncomingSequences:
             sequence = heappop(self._timers)[2]
             sequence.armed = sequence.deadline = None
             due[sequence] = None
+        self._take_due(due, _ACKNOWLEDGED_AT_ONCE)
         acknowledgments: list[OrderAcknowledgment] = []
         for sequence in due:
             sequence.deadline = None
@@ -501,6 +501,12 @@ class IncomingSequences:
                 OrderAcknowledgment(sequence.source, sequence.route, sequence.durable_id, sequence.durable_number)
             )
         return list(dict.fromkeys(acknowledgments))
+
+    def _take_due(self, due: dict[IncomingSequence, None], most: int) -> None:
+        """Move sequences that had many messages to ``due``, until these are ``most``."""
+        for sequence in list(islice(self._due, max(0, most - len(due)))):
+            del self._due[sequence]
+            due[sequence] = None
 
     def load(self, records: Iterable[tuple[bytes, bytes]], now: float) -> list[Record]:
         """Load the records of an opened store. Return changes of records that earlier versions kept by the destination

@@ -151,6 +151,21 @@ def test_acknowledgments_of_many_sequences_are_sent_in_turns() -> None:
     assert len({one.source for turn in turns for one in turn}) == sum(map(len, turns)) == 100
 
 
+def test_many_messages_of_some_do_not_put_off_the_acknowledgments_of_others() -> None:
+    sequences = table()
+    accepted(sequences, 1)
+    many = TransferSettings().order_ack_every
+    for turn in range(3):
+        for number in range(100):
+            busy = sequences.get(Guid(number.to_bytes(16, "little")), DESTINATION, 0.0)
+            for message in range(turn * many, turn * many + many):
+                sequences.accept(busy, FIRST, message + 1, TIME)
+            sequences.persisted(busy, FIRST, turn * many + many, 1.0)
+        sent = sequences.take_order_acknowledgments(1.0)
+        assert len(sent) == 32
+        assert (ALICE in {one.source for one in sent}) == (turn == 0)
+
+
 def test_more_messages_put_it_off_but_not_past_the_maximum_delay() -> None:
     sequences = table()
     now = 0.0
