@@ -26,6 +26,7 @@ from qmnode.management.operation_routes import (
     JobList,
     JobLog,
 )
+from qmnode.structures.text import printable
 
 D = TypeVar("D", bound=BaseModel)
 _LARGEST_ANSWER: Final = 64 * 1024 * 1024
@@ -297,7 +298,7 @@ class NodeClient:
         try:
             problem = await _document(response)
             name = str(problem["name"])
-            return NodeError(f"{name}: {problem['detail']}"[:_LONGEST_REASON], name)
+            return NodeError(printable(f"{name}: {problem['detail']}"[:_LONGEST_REASON]), name)
         except (NodeError, KeyError, TypeError, httpx.HTTPError):
             return NodeError(f"it answered with HTTP status {response.status_code}")
 

@@ -28,13 +28,13 @@ class Hostile:
     """A server in place of a node's."""
 
     def __init__(self) -> None:
-        self.content, self.encoding = b"", ""
+        self.status, self.content, self.encoding = 200, b"", ""
         node = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self.send_response(200)
+                self.send_response(node.status)
                 self.send_header("Content-Length", str(len(node.content)))
                 if node.encoding:
                     self.send_header("Content-Encoding", node.encoding)
@@ -119,3 +119,12 @@ async def test_a_small_answer_does_not_become_a_large_one(hostile: Hostile) -> N
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < BOMB / 8
+
+
+async def test_a_refusal_acts_on_no_terminal(hostile: Hostile) -> None:
+    """Ansible prints it as it is."""
+    hostile.status = 409
+    async with hostile.says(json.dumps({"name": "MQ_ERROR", "detail": "no\x1b]0;owned\x07\n ok: [all]"})) as client:
+        with pytest.raises(NodeError) as refused:
+            await client.document(everything=True)
+    assert refused.value.sentence == r"MQ_ERROR: no\x1b]0;owned\x07\n ok: [all]"
