@@ -14,6 +14,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from mqenterprise.operations.errors import NodeError
+from mqenterprise.topology.names import fold
 from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument
 from qmnode.management.machine_document_routes import DocumentChanges, MachineDocument
 from qmnode.management.message_documents import MessageDocument
@@ -116,7 +117,11 @@ class NodeClient:
     async def apply_document(
         self, document: Mapping[str, Any], *, prune: bool, with_messages: bool, dry_run: bool
     ) -> DocumentChanges:
-        """Make the document of the machine true, or say what that would change."""
+        """Make the document of the machine true, or say what that would change. Raises :class:`NodeError` if another
+        machine answers.
+        """
+        if fold(found := (await self.node()).computer_name) != fold(self.machine):
+            raise NodeError(f"{printable(found)} answers there, whose queues are others: correct the address")
         asked = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run}
         done = await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
         changes = [change for step in done.steps for change in step.changes.values()]

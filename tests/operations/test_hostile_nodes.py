@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAYROLL = {"name": "payroll", "access": [{"to": "everyone", "allow": ["generic_all"]}]}
+NODE = {
+    "computer_name": "HOSTILE", "identifier": "x", "version": "1", "online": True, "queue_count": 0,
+    "outgoing_queue_count": 0, "message_count": 0, "total_bytes": 0, "dead_letter_count": 0, "transaction_count": 0,
+    "in_doubt_count": 0, "settings_read": 0.0,
+}  # fmt: skip
 BOMB = 256 * 1024 * 1024
 
 
@@ -28,18 +33,20 @@ class Hostile:
     """A server in place of a node's."""
 
     def __init__(self) -> None:
-        self.status, self.content, self.encoding = 200, b"", ""
+        self.status, self.content, self.encoding, self.name = 200, b"", "", "HOSTILE"
         node = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self.send_response(node.status)
-                self.send_header("Content-Length", str(len(node.content)))
-                if node.encoding:
+                about_itself = self.path == "/v1/node"
+                content = json.dumps(NODE | {"computer_name": node.name}).encode() if about_itself else node.content
+                self.send_response(200 if about_itself else node.status)
+                self.send_header("Content-Length", str(len(content)))
+                if node.encoding and not about_itself:
                     self.send_header("Content-Encoding", node.encoding)
                 self.end_headers()
-                self.wfile.write(node.content)
+                self.wfile.write(content)
 
             do_PUT = do_GET
 
@@ -106,6 +113,16 @@ async def test_changes_that_are_none_are_not_understood(hostile: Hostile, change
     async with hostile.says(f'{{"steps": [{step}], "unchanged": 0, "dry_run": true}}') as client:
         with pytest.raises(NodeError, match="not understood"):
             await client.apply_document({"queues": []}, prune=False, with_messages=False, dry_run=True)
+
+
+async def test_a_document_goes_to_no_other_machine(hostile: Hostile) -> None:
+    """An address that is wrong leads to another node, which the same token may administer."""
+    hostile.name = "OTHER"
+    async with hostile.says('{"steps": [], "unchanged": 0, "dry_run": true}') as client:
+        with pytest.raises(NodeError, match="OTHER answers there"):
+            await client.apply_document({"queues": []}, prune=True, with_messages=False, dry_run=False)
+        hostile.name = "Hostile"
+        assert (await client.apply_document({"queues": []}, prune=True, with_messages=False, dry_run=False)).steps == []
 
 
 async def test_a_small_answer_does_not_become_a_large_one(hostile: Hostile) -> None:
