@@ -36,6 +36,7 @@ from mqenterprise.topology.problems import (
 from mqenterprise.topology.workgroup import refusals
 from qmnode.objects.rows import Door, Property, Rows
 from qmnode.objects.table import ENTERPRISE, QUEUE
+from qmnode.structures.names import parse_single_format_name
 
 _NODES = frozenset({"everyone", "authenticated users", "world"})
 """Names of groups that all nodes are in."""
@@ -402,10 +403,19 @@ class _Checker:
         elif "\\" in member:
             self._known(path, member, self.queues, self._queue_names, "queue")
         else:
-            names = [each.name for each in self.loaded.declaration.queue_aliases]
+            aliases = self.loaded.declaration.queue_aliases
+            names = [each.name for each in aliases]
             names += [each.name for each in self.loaded.declaration.distribution_lists]
             what = "queue alias or distribution list"
             self._known(path, member, self.aliases | self.lists, lambda: [*names, *self._queue_names()], what)
+            if (position := self.aliases.get(fold(member))) is not None:
+                target = aliases[position].format_name
+                if parse_single_format_name(target).is_read_only:
+                    self._say(
+                        path,
+                        f"{member!r} stands for {target}, a journal or a dead-letter queue, and nodes would refuse "
+                        "every message to the list; leave it out, or let it stand for the queue",
+                    )
 
     def _queue_names(self) -> list[str]:
         return [path_of(queue) for queue in self.loaded.declaration.public_queues]

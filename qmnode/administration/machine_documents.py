@@ -220,6 +220,8 @@ def _access(place: tuple[str | int, ...], entries: object) -> Access:
         for key in entry:
             _check_key(where, key, _ENTRY_KEYS)
         who = _account((*where, "to"), entry.get("to"))
+        if "allow" not in entry and "deny" not in entry:
+            raise DocumentFault(where, "neither allows nor denies anything: give allow or deny")
         for verb in ("allow", "deny"):
             rights = entry.get(verb) or ()
             if isinstance(rights, str) or not isinstance(rights, Sequence):

@@ -294,6 +294,7 @@ async def test_three_hundred_queues_with_access_lists(qm: qmnode.QueueManager) -
         ({"name": "a", "access": [{"to": "bob"}]}, ("queues", 0, "access", 0, "to"), "user:alice"),
         ({"name": "a", "access": [SND]}, ("queues", 0, "access", 0, "allow", "snd"), "did you mean send"),
         ({"name": "a", "access": [{"to": "everyone", "may": []}]}, ("queues", 0, "access", 0, "may"), "unknown"),
+        ({"name": "a", "access": [{"to": "everyone"}]}, ("queues", 0, "access", 0), "give allow or deny"),
         ({"name": "a", "owner": "nobody-such"}, ("queues", 0, "owner"), "has no user"),
     ],
 )  # fmt: skip
@@ -369,7 +370,9 @@ RIGHTS = st.sampled_from(sorted(QUEUE_RIGHTS)) | st.integers(1, 0xFFFFFFFF).map(
 ENTRIES = st.fixed_dictionaries(
     {"to": st.sampled_from(["everyone", "anonymous", "network", "Authenticated-Users", "uid:0", "gid:0"])},
     optional={verb: st.lists(RIGHTS, max_size=3) for verb in ("allow", "deny")},
-) | st.fixed_dictionaries({"to": st.just("S-1-5-21-1-2-3-1104"), "allow": st.lists(RIGHTS, max_size=3)})
+).filter(lambda entry: len(entry) > 1) | st.fixed_dictionaries(
+    {"to": st.just("S-1-5-21-1-2-3-1104"), "allow": st.lists(RIGHTS, max_size=3)}
+)
 QUEUES = st.lists(
     st.fixed_dictionaries(
         {"name": (NAMES | st.text(max_size=30)).filter(is_name)},

@@ -45,6 +45,11 @@ def table(folder, data):
         (lists(ANN=[]), "a user has this name"),
         (lists(old=[]), "a queue alias has this name"),
         (lists(**{r"m1\orders": []}), "would be the path of a queue"),
+        (
+            lists(all=["Copies"])
+            | {"queue_aliases": [{"name": "copies", "format_name": r"DIRECT=OS:m1\private$\x;journal"}]},
+            "nodes would refuse every message to the list",
+        ),
         ({"queue_aliases": [{"name": "a"}]}, "'format_name' is missing"),
         ({"queue_aliases": [{"name": "a", "format_name": r"m1\orders"}]}, "no format name"),
         (
