@@ -18,6 +18,7 @@ from qmnode.administration.access_control import TRUSTEES, check_denied, owner_o
 from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
+from qmnode.model.queue_collection import NAMES_OF_NODES
 from qmnode.objects.rows import QUOTA, Changes, Property, is_none
 from qmnode.objects.table import DECLARED, PRIVATE_QUEUE, QUEUE
 from qmnode.settings.sizes import quota_value
@@ -167,6 +168,8 @@ def _name(place: tuple[str | int, ...], name: object) -> str:
         raise DocumentFault(place, error.sentence) from None
     if path.queue != name:
         raise DocumentFault(place, f"{_shown(name)} is no name of a queue")
+    if name.upper() in NAMES_OF_NODES:
+        raise DocumentFault(place, f"{name} is a queue that every node has for itself: take another name")
     return name
 
 

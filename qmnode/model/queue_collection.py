@@ -52,6 +52,10 @@ _SYSTEM_QUEUES: Final = {
     # AwaitingFinalACKTable of MS-MQQB 3.1.1.3: delivered messages whose FinalAck has not come.
     "awaiting_final_ack": (12, "PRIVATE$\\awaiting_final_ack$", True),
 }
+NAMES_OF_NODES: Final = frozenset(
+    name.upper().removeprefix("PRIVATE$\\") for _, name, _ in _SYSTEM_QUEUES.values() if "\\" in name
+)
+"""The names, in upper case, that no other private queue can have."""
 NOTIFICATIONS_QUOTA: Final = 128
 """Kilobytes of change notifications that may wait. Many more say no more than that much has changed."""
 _KINDS: Final = {

@@ -291,6 +291,7 @@ async def test_three_hundred_queues_with_access_lists(qm: qmnode.QueueManager) -
         ({"name": "a", "quota": 10**6000}, ("queues", 0, "quota"), "a very large number"),
         ({"name": "a", "label": [["x"] * 9]}, ("queues", 0, "label"), "a list: expected"),
         ({"name": "a" * 9_999_999}, ("queues", 0, "name"), ""),
+        ({"name": "Order_Queue$"}, ("queues", 0, "name"), "take another name"),
         ({"name": "a", "access": [{"to": "bob"}]}, ("queues", 0, "access", 0, "to"), "user:alice"),
         ({"name": "a", "access": [SND]}, ("queues", 0, "access", 0, "allow", "snd"), "did you mean send"),
         ({"name": "a", "access": [{"to": "everyone", "may": []}]}, ("queues", 0, "access", 0, "may"), "unknown"),
