@@ -122,7 +122,7 @@ def _silence(about: Asked) -> str:
     """Why no node is asked; empty if one can be."""
     match about.kind:
         case Kind.QUEUE:
-            return "qmnode queue access shows it" if about.name == "access" else ""
+            return "qmnode queue acl show has it" if about.name == "access" else ""
         case Kind.SITE | Kind.ROUTING_LINK:
             return "it is a fact of all nodes; mqenterprise route explain shows the way of a message"
         case Kind.USER:

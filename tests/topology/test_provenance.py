@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.commands.explain import _ask
+from mqenterprise.commands.explain import _ask, _silence
 from mqenterprise.commands.over_nodes import DEFAULT_ACCESS
 from mqenterprise.topology.check import load
 from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, located, standings
 from mqenterprise.topology.resources import Kind, Table
 from mqenterprise.topology.wanted import wanted
+from qmnode.cli import main
 from qmnode.objects.rows import Door
 from qmnode.objects.table import ROWS
 
@@ -96,6 +97,16 @@ def test_sites_links_and_users_have_values_too(checked: Checked) -> None:
         ("directory", True, "mSMQSiteForeign", "holds"),
     ]
     assert found("m.foreign", checked)[0][:3] == ("directory", False, "mSMQForeign")
+
+
+def test_the_command_that_has_an_access_list_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, *command = _silence(asked(r"m\orders.access")).removesuffix(" has it").split()
+
+    monkeypatch.setattr("sys.argv", [program, *command, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert (program, ended.value.code) == ("qmnode", 0)
 
 
 DECLARED = [(kind, row.name) for kind, rows in ROWS.items() for row in rows.at(Door.DECLARATION)]

@@ -32,6 +32,8 @@ options:
     description:
       - The queue is private. No directory has it, so its node is asked, over its management API.
       - It needs O(nodes_file) with a token of the role C(administer).
+      - One that this module creates is marked as declared, so a roll-out that prunes deletes it if the declaration
+        does not have it.
     type: bool
     default: false
   nodes_file:
