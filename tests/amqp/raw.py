@@ -30,9 +30,8 @@ def read_until(connection: socket.socket, marker: bytes) -> bytes:
     return data
 
 
-def read_frames(connection: socket.socket, marker: bytes) -> bytes:
-    """Whole frames, until one has the marker."""
-    data = b""
+def read_frames(connection: socket.socket, marker: bytes, data: bytes = b"") -> bytes:
+    """Whole frames, until one has the marker: after those that came before, since one read may bring several."""
     while marker not in data or not _whole(data):
         chunk = connection.recv(65536)
         assert chunk, data

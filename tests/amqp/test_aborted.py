@@ -95,11 +95,12 @@ def peer_that_aborts(listener: socket.socket, count: int) -> None:
     with connection:
         connection.settimeout(60)
         connection.sendall(SASL_HEADER + frame(performative(0x40, [Symbol("ANONYMOUS")]), kind=1))
-        read_frames(connection, b"\x53\x41")
+        data = read_frames(connection, b"\x53\x41")
         connection.sendall(frame(performative(0x44, [UByte(0)]), kind=1) + AMQP_HEADER + frame(OPEN))
-        read_frames(connection, b"\x53\x11")
+        data = read_frames(connection, b"\x53\x11", data)
         connection.sendall(frame(performative(0x11, [UShort(0), 0, 1000, 1000])))
-        name = values(read_frames(connection, b"\x53\x12"))[-1].value[0]
+        found = values(read_frames(connection, b"\x53\x12", data))
+        name = next(one.value[0] for one in found if one is not None and one.descriptor == 0x12)
         source = Described(ULong(0x28), ["orders"])
         connection.sendall(frame(performative(0x12, [name, 0, False, None, None, source, None, None, None, 0])))
         sent = 0

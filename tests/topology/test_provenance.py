@@ -201,7 +201,7 @@ def test_an_unknown_value_is_refused(checked: Checked, text: str, sentence: str)
         ("a.intra_site_replication_interval", "mqenterprise route explain"),
         ("a|b.cost", "mqenterprise route explain"),
         ("u.certificates", "mqenterprise certificate list"),
-        ("m\\q.access", "qmnode queue access"),
+        ("m\\q.access", "qmnode queue acl show"),
         ("m.supporting_server", "no node obeys it"),
         ("m.version", "a node does not show it"),
         ("m.sites", "--nodes FILE"),
