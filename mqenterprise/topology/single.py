@@ -261,10 +261,20 @@ def _contradicted(
     if section not in _LISTED:
         for name in _LISTED:
             before[name] = after[name] = []
-    told = Counter(problem.sentence for problem in contradictions(_declaration(before)))
     # Older faults of the directory are not this object's faults, but it may share a fault with another object.
-    found = Counter(problem.sentence for problem in contradictions(_declaration(after)))
-    return list(found - told)
+    told = Counter(_without_hint(problem.sentence) for problem in contradictions(_declaration(before)))
+    found: dict[str, None] = {}
+    for problem in contradictions(_declaration(after)):
+        fault = _without_hint(problem.sentence)
+        if not told[fault]:
+            found[problem.sentence] = None
+        told[fault] = max(0, told[fault] - 1)
+    return list(found)
+
+
+def _without_hint(sentence: str) -> str:
+    """Return a sentence without the names that are known, of which the change may be one."""
+    return sentence.partition(" (known: ")[0].partition(" (did you mean ")[0]
 
 
 def _unchecked(section: str, item: Item) -> Model:

@@ -312,6 +312,19 @@ class TestLists:
             modules.settle("distribution_list", name=name, state="absent")
         assert modules.settle("queue_alias", name=alias, state="absent")["queue_alias"] is None
 
+    def test_a_list_of_a_queue_that_is_gone_stops_no_other_object(
+        self, modules: Modules, directory: EnterpriseDirectory, queue: str, fresh_name: Names
+    ) -> None:
+        name, machine = fresh_name("list"), queue.partition("\\")[0]
+        modules.run("distribution_list", name=name, members=[queue])
+        entity = directory.queues.find(queue)
+        assert entity is not None
+        directory.queues.delete(entity)
+
+        assert modules.settle("queue", machine=machine, name="more")["queue"]["name"] == "more"
+        modules.run("distribution_list", name=name, members=[])
+        modules.run("distribution_list", name=name, state="absent")
+
     def test_what_no_list_can_have_is_refused_with_a_remedy(
         self, modules: Modules, queue: str, fresh_name: Names
     ) -> None:
