@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Self, TypeVar
 
+from qmnode.event_loop import loop_name
 from qmnode.structures.hresults import hresult_of_error
 from qmnode.structures.queue_attributes import ConnectionStatus
 
@@ -73,7 +74,7 @@ async def dial(
     connected = await _connect(address, port, own_address)
     loop = asyncio.get_running_loop()
     try:
-        _, made = await loop.create_connection(
+        transport, made = await loop.create_connection(
             protocol,
             sock=connected,
             ssl=tls,
@@ -85,6 +86,8 @@ async def dial(
         if not isinstance(error, OSError):
             raise
         raise DialingError.certificate(str(error) or type(error).__name__, hresult_of_error(error)) from error
+    if transport.is_closing() and loop_name() == "uvloop":
+        connected.detach()  # uvloop closes the descriptor, and this would close it again: another's, by then
     return made
 
 
