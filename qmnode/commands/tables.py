@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,8 +29,8 @@ def print_table(
 
     In a pipe a row is a line, whatever its cells hold. In a terminal the columns of ``drop`` are left out, the first of
     them first, until the others have room, and a remark names them. Text is broken into lines. The columns of ``whole``
-    hold identifiers, which are never broken: one that is longer than its column pushes the rest of its line to the
-    right. With ``wide`` a terminal gets all columns, unbroken. A ``continued`` table has no heading of its own in a
+    hold identifiers, which are never broken: after one that is longer than its column, its row goes on in the next
+    line. With ``wide`` a terminal gets all columns, unbroken. A ``continued`` table has no heading of its own in a
     pipe, which has that of the table before.
     """
     cells = [[cell(value) for value in row] for row in rows]
@@ -43,16 +43,17 @@ def print_table(
 
     natural = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     room = sum(natural) + len(_GAP) * len(columns) if wide else shutil.get_terminal_size().columns
+    words = [max(map(cell_len, " ".join(column).split(" "))) for column in zip(columns, *cells, strict=True)]
     table = [
-        _Column(at, name, widest, cell_len(name), is_whole=name in whole, is_right=name in right)
-        for at, (name, widest) in enumerate(zip(columns, natural, strict=True))
+        _Column(at, name, widest, word, cell_len(name), is_whole=name in whole, is_right=name in right)
+        for at, (name, widest, word) in enumerate(zip(columns, natural, words, strict=True))
     ]
     shown = _fitted(table, drop, room)
     print(_GAP.join(column.aligned(column.name) for column in shown).rstrip())
     print(("─" if "utf" in (sys.stdout.encoding or "").lower() else "-") * min(_total(shown), room))
     for row in cells:
-        for line in _lines(shown, row):
-            print(line)
+        for line in _lines(shown, row, room):
+            print(line.rstrip())
     if not continued and (left_out := [column.name for column in table if column not in shown]):
         say(f"not shown in {room} columns: {', '.join(left_out)}; --wide shows all")
 
@@ -73,6 +74,8 @@ class _Column:
     at: int
     name: str
     natural: int
+    word: int
+    """Of the longest word."""
     width: int
     is_whole: bool
     is_right: bool
@@ -104,6 +107,8 @@ def _total(columns: Sequence[_Column]) -> int:
 
 def _fitted(table: Sequence[_Column], drop: Sequence[str], room: int) -> list[_Column]:
     """The columns that fit into ``room``, with their widths: identifiers get half of it, or what they need."""
+    from rich.cells import cell_len
+
     for column in table:
         enough = max(column.width, room // 2 if column.is_whole or column.is_right else _NARROWEST)
         column.width = min(column.natural, enough)
@@ -112,13 +117,29 @@ def _fitted(table: Sequence[_Column], drop: Sequence[str], room: int) -> list[_C
         if _total(shown) <= room:
             break
         shown = [column for column in shown if column.name != name]
+    # Identifiers that have no room in their column have a line of their own, so that its width may be that of its name.
+    names = sorted((column for column in shown if column.is_whole), key=lambda column: -column.width)
+    texts = [column for column in shown if not column.is_whole and not column.is_right]
+    for column in (*names[:1], *texts, *names[1:]):
+        least = max(cell_len(column.name), 0 if column.is_whole else min(column.word, _NARROWEST))
+        column.width -= max(0, min(column.width - least, _total(shown) - room))
     for column in sorted(shown, key=lambda column: not column.is_whole):
         column.width = min(column.natural, column.width + max(0, room - _total(shown)))
     return shown
 
 
-def _lines(columns: Sequence[_Column], row: Sequence[str]) -> Iterator[str]:
-    parts = [column.broken(row[column.at]) for column in columns]
-    for at in range(max(map(len, parts))):
-        line = (column.aligned(part[at] if at < len(part) else "") for column, part in zip(columns, parts, strict=True))
-        yield _GAP.join(line).rstrip()
+def _lines(columns: Sequence[_Column], row: Sequence[str], room: int) -> list[str]:
+    """The lines of a row: cells begin in their columns, and a line ends where the next cell has no room any more."""
+    from rich.cells import cell_len
+
+    lines, top, start = [""], 0, 0
+    for column in columns:
+        parts = column.broken(row[column.at])
+        at = max(0, min(start, room - cell_len(parts[0])))
+        if at < (end := cell_len(lines[top].rstrip())) + len(_GAP) and end:
+            top += 1
+        for line, part in enumerate(parts, top):
+            lines += [""] * (line + 1 - len(lines))
+            lines[line] += " " * (at - cell_len(lines[line])) + column.aligned(part)
+        start += column.width + len(_GAP)
+    return lines

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 from contextlib import redirect_stdout
 
@@ -67,8 +68,35 @@ def test_an_identifier_that_is_longer_than_the_terminal_is_still_on_one_line(ter
     with redirect_stdout(terminal):
         print_table(("queue", "messages"), [(long, 1), ("orders", 2)], right=("messages",), whole=("queue",))
     lines = terminal.getvalue().splitlines()
-    assert [line.split() for line in lines[2:]] == [[long, "1"], ["orders", "2"]]
-    assert len(lines[3]) <= 80
+    assert [line.split() for line in lines[2:]] == [[long], ["1"], ["orders", "2"]]
+    assert all(len(line) <= 80 for line in lines[3:])
+
+
+NAMES = ("in", r".\private$\incoming-orders-of-the-north", DIRECT, "宛先" * 12, "")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 132])
+@pytest.mark.parametrize("second", NAMES)
+@pytest.mark.parametrize("first", NAMES)
+def test_long_names_push_no_cell_out_of_its_column(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, first: str, second: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = ("queue", "messages", "peer", "state")
+    rows = [(first, 12, second, "connected"), ("orders", 2, "beta", "idle")]
+    with redirect_stdout(terminal):
+        print_table(names, rows, right=("messages",), whole=("queue", "peer"))
+    head, _, *lines = terminal.getvalue().splitlines()
+    state, number = head.index("state"), head.index("messages") + len("messages")
+    assert len(head) <= columns
+    assert [cell_len(line) for line in lines if cell_len(line) > columns] == [
+        cell_len(name) for name in (first, second) if cell_len(name) > columns
+    ]
+    for text in ("connected", "idle"):
+        assert [cell_len(line.partition(text)[0]) for line in lines if text in line] == [state]
+    ends = [cell_len(line[: match.end()]) for line in lines if (match := re.search(r"(?<!\S)(12|2)(?!\S)", line))]
+    assert ends == [number, number]
+    assert all(any(name in line for line in lines) for name in (first, second))
 
 
 @pytest.mark.parametrize("label", ["a\nb", "a\tb", "a\r\nqueue\t1", "a\x85b\u2028c", "\x1b[2Ja", ["x\ny", "z"]])
