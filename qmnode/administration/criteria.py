@@ -199,8 +199,8 @@ def _has_header(name: str, pattern: str | None, message: Message) -> bool:
     # Most messages are passed over without reading their headers as XML or JSON.
     if not extension or name.encode("utf-8", "surrogatepass") not in extension:
         return False
-    value = read_headers(extension, limits=LIMITS).values.get(name)
-    return value is not None and (pattern is None or matches(value, pattern))
+    headers = read_headers(extension, limits=LIMITS).values
+    return name in headers and (pattern is None or matches(headers[name] or "", pattern))
 
 
 def _has_values(wanted: Iterable[tuple[str, str | None]], message: Message) -> bool:

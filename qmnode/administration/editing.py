@@ -130,10 +130,9 @@ def _extension(message: Message, wanted: object) -> bytes:
         raise _bad(f"the headers cannot be read: {headers.reason}")
     if message.extension and not headers.format:
         raise _bad("the message has an extension that has no headers: edit the extension")
-    merged = dict(headers.values) | dict(wanted)
-    return write_headers(
-        {name: value for name, value in merged.items() if value is not None}, headers.format or "nservicebus"
-    )
+    kept = {name: value for name, value in headers.values.items() if wanted.get(name, "") is not None}
+    changed = {name: value for name, value in wanted.items() if value is not None}
+    return write_headers(kept | changed, headers.format or "nservicebus")
 
 
 def _gone(lookup_identifier: int, pathname: str) -> MessageQueuingError:

@@ -119,8 +119,8 @@ def _header(headers: Any, name: str) -> tuple[str, list[str]] | None:
 def _reason(message: Message, headers: Any) -> tuple[str, list[str]]:
     if found := _header(headers, _EXCEPTION_TYPE):
         return found
-    if _REBUS_ERROR in headers:
-        line = headers[_REBUS_ERROR].partition("\n")[0].strip()[:200]
+    if error := headers.get(_REBUS_ERROR):
+        line = error.partition("\n")[0].strip()[:200]
         return line, [f"header.{_REBUS_ERROR}={line}*"]
     name = reason(message)
     return name.removeprefix("MQMSG_CLASS_"), [f"class={name.removeprefix('MQMSG_CLASS_')}"]

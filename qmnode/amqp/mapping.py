@@ -6,7 +6,7 @@ property of Message Queuing, under names that begin with ``AMQP.``.
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
@@ -385,7 +385,7 @@ def _keep_annotations(annotations: dict[Any, Any], headers: dict[str, str], type
             types[name] = kind
 
 
-def _extension(headers: dict[str, str]) -> bytes:
+def _extension(headers: Mapping[str, str | None]) -> bytes:
     form = NSERVICEBUS if any(name.startswith("NServiceBus.") for name in headers) else REBUS
     try:
         return write_headers(headers, form)
@@ -456,7 +456,8 @@ def _body_in(message: AmqpMessage, headers: dict[str, str], body_type: int) -> t
 def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
     """The message to be delivered from the queue with this address."""
     found = read_headers(message.extension, limits=CARRIED)
-    headers = {} if found.reason else dict(found.values)  # damaged ones travel whole, as the extension
+    values = {} if found.reason else found.values  # damaged ones travel whole, as the extension
+    headers = {name: value for name, value in values.items() if value is not None}
     types = _types_of(headers)
     out = AmqpMessage()
     out.header = {
@@ -482,10 +483,13 @@ def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
     for name, text in headers.items():
         if name.startswith(_ANNOTATION):
             out.annotations[Symbol(name.removeprefix(_ANNOTATION))] = _value(text, types.get(name, ""))
-    _write_annotations(message, out, is_opaque=bool(message.extension) and not headers)
+    _write_annotations(message, out, is_opaque=bool(message.extension) and not values)
     _body_out(message, headers, out)
-    names = [name for name in headers if not name.startswith(_OURS)]
-    out.application_properties = {name: _value(headers[name], types.get(name, "")) for name in names}
+    out.application_properties = {
+        name: None if value is None else _value(value, types.get(name, ""))
+        for name, value in values.items()
+        if not name.startswith(_OURS)
+    }
     return out
 
 

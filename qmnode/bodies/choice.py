@@ -41,7 +41,8 @@ class Headers(NamedTuple):
 
     format: str
     """``nservicebus``, ``rebus``, or empty for none or unknown ones."""
-    values: Mapping[str, str]
+    values: Mapping[str, str | None]
+    """By name; None for one without a value, which is another thing than an empty one."""
     reason: str = ""
     """Why some could not be read: what is damaged, and where. Those that could are in ``values`` all the same."""
 
@@ -61,7 +62,7 @@ def decode(
     format: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
     code_page: str = activex.DEFAULT_CODE_PAGE,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | None] | None = None,
 ) -> Decoded:
     """The value of a body, in the recognised or the given format. Never raises. ``headers`` are those of NServiceBus or
     Rebus, which may say how the body is compressed and encoded.
@@ -174,12 +175,12 @@ def undecoded(body: Decoded, headers: Headers) -> str:
     return "; ".join(filter(None, (body.reason, headers.reason and f"headers: {headers.reason}")))
 
 
-def write_headers(headers: Mapping[str, str], format: str) -> bytes:
+def write_headers(headers: Mapping[str, str | None], format: str) -> bytes:
     """Extension for such headers. Raises BodyError for another format."""
     from qmnode.bodies import nservicebus, rebus
 
     for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, str):
+        if not isinstance(name, str) or not isinstance(value, (str, type(None))):
             raise BodyError(f"headers are text, and {name!r:.80} is {value!r:.80}")
     if format == NSERVICEBUS:
         return nservicebus.encode(dict(headers))
@@ -192,7 +193,7 @@ def encode(
     value: Any,
     format: str,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | None] | None = None,
     code_page: str = activex.DEFAULT_CODE_PAGE,
 ) -> Encoded:
     """Body, body type and Extension for a value. Raises BodyError if the format cannot represent it.

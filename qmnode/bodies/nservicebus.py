@@ -8,7 +8,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from qmnode.bodies.limits import BodyError, Budget, BudgetError
-from qmnode.bodies.tree import Element
+from qmnode.bodies.tree import Element, is_nil
 from qmnode.bodies.xml_text import parse, text_of
 
 NAME: Final = "nservicebus"
@@ -34,8 +34,9 @@ def recognise(extension: bytes) -> bool:
     return root is None or (root.end() == len(start) and b"<ArrayOfHeaderInfo".startswith(root[0]))
 
 
-def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str], str]:
-    """Headers by name. Of damaged ones, those that can be read; and what is damaged, else no reason.
+def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str | None], str]:
+    """Headers by name; those without a value are None. Of damaged ones, those that can be read; and what is damaged,
+    else no reason.
 
     Data after the list, such as the NUL characters of old senders, are ignored.
     """
@@ -53,14 +54,14 @@ def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str], str]:
         return found, "; ".join(places)
 
 
-def _headers(root: Element) -> dict[str, str]:
+def _headers(root: Element) -> dict[str, str | None]:
     if root.name != _ROOT:
         raise BodyError(f"the headers are <{root.name:.80}>, and NServiceBus writes <{_ROOT}>")
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for info in root.children:
         key, value = info.child("Key"), info.child("Value")
         if key is not None:
-            found[key.text] = "" if value is None else value.text
+            found[key.text] = None if value is None or is_nil(value) else value.text
     return found
 
 
@@ -70,9 +71,9 @@ _MOST: Final = 5
 """Damaged headers that are named."""
 
 
-def _read_part(content: bytes, budget: Budget) -> tuple[dict[str, str], list[str]]:
+def _read_part(content: bytes, budget: Budget) -> tuple[dict[str, str | None], list[str]]:
     """The headers of a damaged list that can be read each by itself, and which of them cannot."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     damaged: list[str] = []
     for number, info in enumerate(_INFO.findall(text_of(content, "replace")), 1):
         if "\ufffd" not in info:
@@ -90,10 +91,12 @@ def _read_part(content: bytes, budget: Budget) -> tuple[dict[str, str], list[str
     return found, damaged
 
 
-def encode(headers: dict[str, str]) -> bytes:
+def encode(headers: dict[str, str | None]) -> bytes:
     """The list in the form that NServiceBus reads."""
     infos = "".join(
-        f"<HeaderInfo><Key>{_escaped(key)}</Key><Value>{_escaped(value)}</Value></HeaderInfo>"
+        f"<HeaderInfo><Key>{_escaped(key)}</Key>"
+        + ("" if value is None else f"<Value>{_escaped(value)}</Value>")
+        + "</HeaderInfo>"
         for key, value in headers.items()
     )
     return f"{_START}{infos}{_END.decode()}".encode("utf-8", "surrogatepass")

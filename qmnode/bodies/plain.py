@@ -14,7 +14,9 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON: bytes become base64; dates, decimals and identifiers text; infinite numbers their names."""
+    """A value for JSON: half a surrogate pair becomes U+FFFD, bytes base64; dates, decimals and identifiers text;
+    infinite numbers their names.
+    """
     if type(value) is dict:
         return {
             name if type(name) is str and name.isascii() else str(plain(name)): held
@@ -24,7 +26,9 @@ def plain(value: Any) -> Any:
         }
     match value:
         case str():
-            return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+            if value.isascii():
+                return value
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         case None | bool() | int():
             return value
         case float():

@@ -17,8 +17,10 @@ def recognise(extension: bytes) -> bool:
     return _OBJECT.match(extension) is not None or json_text.looks_like_json(extension)
 
 
-def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str], str]:
-    """Decode the headers, by name. Of damaged ones, those that can be read; and what is damaged, else no reason."""
+def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str | None], str]:
+    """Decode the headers, by name; null is None. Of damaged ones, those that can be read; and what is damaged, else no
+    reason.
+    """
     try:
         found = json_text.decode(extension, budget)
     except BudgetError:
@@ -31,14 +33,14 @@ def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str], str]:
         if not isinstance(found, dict):
             raise BodyError(f"the headers are {_KINDS.get(type(found), 'one value')}, and Rebus writes a JSON object")
         reasons = []
-    headers: dict[str, str] = {}
+    headers: dict[str, str | None] = {}
     for name, value in found.items():
         if not isinstance(value, (str, type(None))):
             reasons.append(f"the header {name!r:.80} is {_KINDS[type(value)]}, and no text")
         elif reasons and "\ufffd" in f"{name}{value}":
             reasons.append(f"the header {name!r:.80} has bytes that are no UTF-8")
         else:
-            headers[name] = value or ""
+            headers[name] = value
     return headers, "; ".join(reasons[:_MOST]) + (f"; and {len(reasons) - _MOST} more" if len(reasons) > _MOST else "")
 
 
@@ -71,6 +73,6 @@ def _read_part(extension: bytes) -> dict[str, Any]:
     return found
 
 
-def encode(headers: dict[str, str]) -> bytes:
+def encode(headers: dict[str, str | None]) -> bytes:
     """The object in the form that Rebus reads."""
     return json_text.encode(headers)

@@ -15,16 +15,16 @@ _PLAIN: Final = frozenset({"utf-8", "ascii"})
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-def plain_content(body: bytes, headers: Mapping[str, str], limits: Limits) -> bytes:
+def plain_content(body: bytes, headers: Mapping[str, str | None], limits: Limits) -> bytes:
     """The body as it was before it was compressed, and its text in UTF-8. Raises BodyError."""
     for name in _CONTENT_ENCODINGS:
-        encoding = headers.get(name, "").strip().lower()
+        encoding = (headers.get(name) or "").strip().lower()
         if encoding in ("gzip", "x-gzip"):
             body = _unzipped(body, limits)
         elif encoding and name == _CONTENT_ENCODINGS[0] and encoding != "identity":
             raise BodyError(f"the content encoding {encoding!r:.40} is not read: gzip is")
     for name in _CONTENT_TYPES:
-        if found := _CHARSET.search(headers.get(name, "")[:200]):
+        if found := _CHARSET.search((headers.get(name) or "")[:200]):
             codec = codec_of(found[1])
             if codec in _PLAIN:
                 return body

@@ -43,13 +43,18 @@ class Element:
             waiting += reversed(element.children)
 
 
+def is_nil(element: Element) -> bool:
+    """Whether the element says that it has no value, by ``xsi:nil``."""
+    return element.attributes.get((XSI, "nil"), "").strip() in ("true", "1")
+
+
 def content(element: Element, around: str = "") -> Any:
     """The contents of an element: text, None for ``xsi:nil``, or a dictionary.
 
     The dictionary has children by name (a list for a repeated name), attributes under ``@name``, and text beside them
     under ``#text``. ``@xmlns`` is present if the namespace differs from that of the enclosing element.
     """
-    if element.attributes.get((XSI, "nil"), "").strip() in ("true", "1"):
+    if is_nil(element):
         return None
     own = {} if element.namespace == around else {"@xmlns": element.namespace}
     if not element.children and not element.attributes and not own:

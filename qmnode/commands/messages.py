@@ -213,7 +213,7 @@ def _print_decoded(message: Message, limits: Limits) -> None:
     facts = (message.label, decoded.format or "unknown format", headers.format, size_text(len(message.body)))
     print(printable(f"{lookup_text(message.lookup_identifier)}  {'  '.join(filter(None, facts))}"))
     for name, value in headers.values.items():
-        print_body(f"  {name}: {value}")
+        print_body(f"  {name}: {'null' if value is None else value}")
     if reason := undecoded(decoded, headers):
         say(f"{lookup_text(message.lookup_identifier)}: not decoded: {reason}")
     if not decoded.reason:

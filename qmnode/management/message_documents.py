@@ -95,7 +95,9 @@ class NewMessage(Document):
         description="How `value` is written: xml, activex, wcf, json, text, nservicebus, rebus, or a body type",
         examples=["xml", "VT_BSTR"],
     )
-    headers: dict[str, str] | None = Field(default=None, description="Headers of the formats nservicebus and rebus")
+    headers: dict[str, str | None] | None = Field(
+        default=None, description="Headers of the formats nservicebus and rebus"
+    )
     label: MessageLabel = ""
     recoverable: bool = True
     priority: int = DEFAULTS["priority"]
@@ -281,7 +283,9 @@ class MessageDocument(Document):
     undecoded: str | None = Field(
         default=None, description="Why it has none, or `headers` lacks some, though decoded was asked for"
     )
-    headers: dict[str, str] | None = Field(default=None, description="Those in the extension, if decoded was asked for")
+    headers: dict[str, str | None] | None = Field(
+        default=None, description="Those in the extension, if decoded was asked for; null for one without a value"
+    )
     headers_format: str | None = Field(default=None, description="Whose headers they are", examples=["nservicebus"])
 
     @classmethod

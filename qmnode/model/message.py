@@ -215,7 +215,7 @@ class Message:
         value: Any,
         *,
         format: str = "xml",
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | None] | None = None,
         code_page: str = "cp1252",
         **properties: Unpack[MessageProperties],
     ) -> "Message":
@@ -253,9 +253,9 @@ class Message:
         return decode(self.body, self.body_type, format=format, code_page=code_page, limits=limits, headers=headers)
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of NServiceBus or Rebus, which are carried in ``extension``; empty if there are none. Of damaged
-        ones, those that can be read: see ``undecoded_headers``.
+    def headers(self) -> Mapping[str, str | None]:
+        """Headers of NServiceBus or Rebus, which are carried in ``extension``; empty if there are none. One
+        without a value is None. Of damaged ones, those that can be read: see ``undecoded_headers``.
         """
         return self._read_headers().values
 

@@ -198,6 +198,13 @@ def test_headers_of_nservicebus_are_written_and_read_as_it_has_them() -> None:
     assert out.application_properties == {"NServiceBus.MessageId": "1", "own": "x"}
 
 
+def test_a_header_without_a_value_is_null_to_receivers() -> None:
+    message = Message(b"x", extension=b'{"rbs2-msg-id":"1","tenant":null,"region":"","AMQP.x":null}')
+    out = to_amqp(message, "a", PLACE)
+    assert out.application_properties == {"rbs2-msg-id": "1", "tenant": None, "region": ""}
+    assert EXTENSION not in out.annotations
+
+
 def test_damaged_headers_travel_whole_as_the_extension() -> None:
     extension = b'{"rbs2-msg-id":"1","rbs2-retries":5}'
     out = parse(write(to_amqp(kept(Message(b"x", extension=extension)), "orders", PLACE)))

@@ -7,8 +7,9 @@ from struct import pack
 
 import pytest
 
-from qmnode.bodies.choice import decode, encode
+from qmnode.bodies.choice import decode, encode, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
+from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.message import Message
 
 XML = '<?xml version="1.0" encoding="utf-16"?><Order><Id>7</Id></Order>'
@@ -112,3 +113,39 @@ def test_a_reply_has_the_identifier_of_its_request() -> None:
 def test_values_that_a_format_cannot_have_are_refused(format: str) -> None:
     with pytest.raises(BodyError):
         encode(object() if format == "xml" else 1 << 40, format)
+
+
+_XSI = "http://www.w3.org/2001/XMLSchema-instance"
+
+
+@pytest.mark.parametrize(
+    ("extension", "headers"),
+    [
+        (b'{"rbs2-msg-id":"1","rbs2-return-address":null}', {"rbs2-msg-id": "1", "rbs2-return-address": None}),
+        (b'{"a":"","b":null,"c":"null"}', {"a": "", "b": None, "c": "null"}),
+        (b'{"a":null}', {"a": None}),
+        (
+            b"<ArrayOfHeaderInfo><HeaderInfo><Key>a</Key></HeaderInfo>"
+            b"<HeaderInfo><Key>b</Key><Value /></HeaderInfo></ArrayOfHeaderInfo>",
+            {"a": None, "b": ""},
+        ),
+        (
+            f'<ArrayOfHeaderInfo xmlns:x="{_XSI}"><HeaderInfo><Key>a</Key><Value x:nil="true"/></HeaderInfo>'
+            "</ArrayOfHeaderInfo>".encode(),
+            {"a": None},
+        ),
+    ],
+)
+def test_a_header_without_a_value_is_not_an_empty_one(extension: bytes, headers: dict[str, str | None]) -> None:
+    found = Message(b"{}", extension=extension)
+    assert (found.headers, found.undecoded_headers) == (headers, "")
+    assert read_headers(write_headers(found.headers, read_headers(extension).format)).values == headers
+    assert found.decoded().value == {}
+    assert MessageDocument.of(found, BodyForm.DECODED).model_dump(mode="json")["headers"] == headers
+
+
+@pytest.mark.parametrize("body", [b'{"a":"x \\ud83d?"}', b'{"a":["\\udc00"]}', b'{"\\ud83d":1}'])
+def test_half_a_surrogate_pair_is_shown_as_what_is_missing_and_not_as_a_question(body: bytes) -> None:
+    document = MessageDocument.of(Message(body, extension=b'{"b":"\\ud83d"}'), BodyForm.DECODED)
+    assert "\ufffd" in str(document.decoded) and str(document.decoded).count("?") == body.count(b"?")
+    assert document.headers == {"b": "\ufffd"}

@@ -235,3 +235,16 @@ def test_damaged_headers_are_shown_with_the_reason(command: Command, daemon: Nod
     assert "rbs2-msg-id: 9" in shown.out
     reason = "column 37 (char 36), after the header 'rbs2-retries'; the header 'rbs2-retries' is a number, and no text"
     assert reason in " ".join(shown.err.split())
+
+
+def test_a_header_that_is_null_is_shown_as_null_and_found(command: Command, daemon: NodeProcess, queue: str) -> None:
+    send(daemon, queue, qmnode.Message(b'{"a":1}', extension=b'{"rbs2-msg-id":"9","tenant":null,"region":""}'))
+    socket = ("--socket", daemon.socket)
+    (document,) = command("peek", queue, *socket, "--json").documents
+    assert document["headers"] == {"rbs2-msg-id": "9", "tenant": None, "region": ""}
+    lines = command("message", "show", queue, document["lookup_identifier"], *socket).out.splitlines()
+    assert "  tenant: null" in lines and "  region: " in lines
+    assert command("message", "find", queue, "--where", "header.tenant", *socket).code == 0
+    assert command("message", "edit", queue, document["lookup_identifier"], "--header", "own=1", *socket).code == 0
+    (document,) = command("peek", queue, *socket, "--json").documents
+    assert document["headers"] == {"rbs2-msg-id": "9", "tenant": None, "region": "", "own": "1"}

@@ -182,7 +182,7 @@ export interface Message {
   readonly format: string | null;
   readonly decoded: unknown;
   readonly undecoded: string | null;
-  readonly headers: Readonly<Record<string, string>> | null;
+  readonly headers: Readonly<Record<string, string | null>> | null;
   readonly headers_format: string | null;
 }
 

@@ -29,7 +29,7 @@ export function EditDialog({
   const queries = useQueryClient();
   const [label, setLabel] = useState(message.label);
   const [text, setText] = useState(message.text ?? "");
-  const [headers, setHeaders] = useState<Record<string, string>>({ ...message.headers });
+  const [headers, setHeaders] = useState<Record<string, string | null>>({ ...message.headers });
   const [target, setTarget] = useState("");
   const changedHeaders = Object.fromEntries(
     Object.entries(headers).filter(([name, value]) => value !== message.headers?.[name]),
@@ -92,7 +92,8 @@ export function EditDialog({
               <TextInput
                 key={name}
                 label={<Foreign text={name} />}
-                value={value}
+                value={value ?? ""}
+                placeholder={value === null ? "null" : undefined}
                 onChange={(event) => changed(() => setHeaders((old) => ({ ...old, [name]: event.target.value })))}
               />
             ))}
