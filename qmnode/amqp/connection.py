@@ -40,6 +40,7 @@ class AmqpConnection(asyncio.Protocol):
         """The address block that it came from."""
         self.manager, self.settings, self.place = door.manager, door.settings, door.place
         self.counts, self.arrivals, self.returned = door.counts, door.arrivals, door.returned
+        self.temporary = door.temporary
         self.transactions = Transactions(door.manager, door.settings.transactions, self._take_in_transactions)
         self.held_bytes = 0
         self.closed = False

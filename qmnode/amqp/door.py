@@ -17,10 +17,16 @@ from qmnode.amqp.connection import AmqpConnection
 from qmnode.amqp.mapping import Place
 from qmnode.amqp.principals import Principals, server_context
 from qmnode.amqp.returned import Returned
+from qmnode.amqp.temporary import TemporaryQueues
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.settings.node import NodeSettings
 from qmnode.shares.blocks import block_of
-from qmnode.shares.resources import AMQP_ATTACHED_BYTES, AMQP_PARTIAL_BYTES, AMQP_TRANSACTION_BYTES
+from qmnode.shares.resources import (
+    AMQP_ATTACHED_BYTES,
+    AMQP_PARTIAL_BYTES,
+    AMQP_TEMPORARY_QUEUES,
+    AMQP_TRANSACTION_BYTES,
+)
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
 from qmnode.transport.listener import listening_sockets
@@ -52,6 +58,11 @@ class AmqpDoor:
         self.partial = shares.open(AMQP_PARTIAL_BYTES, self.settings.partial_bytes)
         self.in_transactions = shares.open(AMQP_TRANSACTION_BYTES, self.settings.transaction_bytes)
         self.attached = shares.open(AMQP_ATTACHED_BYTES, self.settings.attached_bytes)
+        self.temporary = TemporaryQueues(
+            manager,
+            shares.open(AMQP_TEMPORARY_QUEUES, self.settings.temporary_queues),
+            self.settings.temporary_queue_bytes,
+        )
         self.port = 0
         self._servers: list[asyncio.Server] = []
         self.connections: set[AmqpConnection] = set()
@@ -85,6 +96,7 @@ class AmqpDoor:
                 f"the AMQP door cannot listen on {settings.address or 'any address'}, port {port}: "
                 f"{reason_of(error)}. Change amqp.address or amqp.port",
             ) from error
+        await self.temporary.clear()
         loop = asyncio.get_running_loop()
         for one in sockets:
             self.port = one.getsockname()[1]

@@ -9,7 +9,7 @@ from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, SIZE, TRANSFER_LIMIT, RefusedError, of_message
 from qmnode.amqp.engine import accept, discard, drop_aborted, receive
 from qmnode.amqp.links import Host, Sent, credit_to_give, refuse, reject, send_all
-from qmnode.amqp.sections import parse
+from qmnode.amqp.sections import AmqpMessage, parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import InTransaction, QueueApi
@@ -66,11 +66,12 @@ class IncomingLink:
     """Messages from a program into a queue."""
 
     def __init__(
-        self, host: Host, link: Receiver, number: int, queue: QueueApi, *, transactional: bool,
+        self, host: Host, link: Receiver, number: int, queue: QueueApi | None, *, transactional: bool,
         arrival: int | None = None,
     ) -> None:  # fmt: skip
-        """``transactional``: each message that is in no transaction is one of its own. ``arrival``: a message is
-        accepted when it has arrived at the other machine, and rejected if it has not after so many seconds.
+        """``queue``: None for a subclass that has several. ``transactional``: each message that is in no transaction is
+        one of its own. ``arrival``: a message is accepted when it has arrived at the other machine, and rejected if it
+        has not after so many seconds.
         """
         self.number = number
         self._host = host
@@ -115,20 +116,26 @@ class IncomingLink:
             return
         self._average = (7 * self._average + len(data) + _HEADERS) // 8
         try:
-            message = Sent.read(parse(data), self._queue, self._host.place)
+            self._take(delivery, parse(data), len(data))
         except CodecError as error:
             self._refuse(delivery, RefusedError(DECODE, str(error)))
+        except RefusedError as error:
+            self._refuse(delivery, error)
         except MessageQueuingError as error:
             self._refuse(delivery, of_message(error))
+
+    def _take(self, delivery: Delivery, found: AmqpMessage, size: int) -> None:
+        """Begin to store a message. CodecError, RefusedError or MessageQueuingError if it is none for the queue."""
+        assert self._queue is not None
+        message = Sent.read(found, self._queue, self._host.place)
+        self._under_way += 1
+        self._storing += 1
+        if delivery.remote_state == TRANSACTIONAL:
+            self._host.spawn(self._send_in_transaction(delivery, message, size, self._queue))
+        elif self._arrival is not None:
+            self._host.spawn(self._send_to_the_end(delivery, message, self._arrival))
         else:
-            self._under_way += 1
-            self._storing += 1
-            if delivery.remote_state == TRANSACTIONAL:
-                self._host.spawn(self._send_in_transaction(delivery, message, len(data)))
-            elif self._arrival is not None:
-                self._host.spawn(self._send_to_the_end(delivery, message, self._arrival))
-            else:
-                self._came.append((delivery, message))
+            self._came.append((delivery, message))
 
     def pass_ended(self) -> None:
         """Store what came in this pass with one sync."""
@@ -157,7 +164,11 @@ class IncomingLink:
         if self._storing:
             self._stored = asyncio.get_running_loop().create_future()
             await self._stored
-        await self._queue.close()
+        await self._close_queues()
+
+    async def _close_queues(self) -> None:
+        if self._queue is not None:
+            await self._queue.close()
 
     def _has_stored(self, count: int) -> None:
         self._storing -= count
@@ -167,6 +178,7 @@ class IncomingLink:
     # Answers of the node
 
     async def _store(self, came: list[tuple[Delivery, Sent]]) -> None:
+        assert self._queue is not None
         try:
             outcomes = await send_all(self._queue, [message for _, message in came], self._single)
         finally:
@@ -179,6 +191,7 @@ class IncomingLink:
     async def _send_to_the_end(self, delivery: Delivery, message: Sent, seconds: int) -> None:
         refused = None
         arrivals = self._host.arrivals
+        assert self._queue is not None
         try:
             try:
                 identifier, arrived = await arrivals.send(self._queue, message.message, self._single, seconds)
@@ -193,11 +206,11 @@ class IncomingLink:
         self._end(delivery, refused)
         self._replenish()
 
-    async def _send_in_transaction(self, delivery: Delivery, message: Sent, size: int) -> None:
+    async def _send_in_transaction(self, delivery: Delivery, message: Sent, size: int, queue: QueueApi) -> None:
         identifier = transaction_of(delivery.remote.data)
         refused = None
         try:
-            await message.into(self._queue, self._host.transactions.hold(identifier, size))
+            await message.into(queue, self._host.transactions.hold(identifier, size))
         except RefusedError as error:
             refused = error
         except MessageQueuingError as error:
@@ -254,12 +267,18 @@ class IncomingLink:
         self._looking = False
         self._replenish()
 
+    def _store_works(self) -> bool:
+        """Whether the disk is neither full nor failing."""
+        try:
+            self._host.manager.context.store.check()
+        except MessageQueuingError:
+            return False
+        return True
+
     def _room(self) -> int | None:
         """Messages that the queue has room for; None if nothing limits it."""
         queue = self._queue
-        try:
-            self._host.manager.context.store.check()
-        except MessageQueuingError:  # a full disk, or one that fails: until it works again
+        if not self._store_works():
             return 0
         if not isinstance(queue, OpenQueueDescriptor):
             return None

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from qmnode.amqp.arrivals import Arrivals
     from qmnode.amqp.principals import Principal
     from qmnode.amqp.returned import Returned
+    from qmnode.amqp.temporary import TemporaryQueues
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.queue_manager import QueueManager
+    from qmnode.shares.parties import Party
 
 _CLOSED: Final = Endpoint.REMOTE_CLOSED | Endpoint.LOCAL_CLOSED
 
@@ -39,6 +41,8 @@ class Host(Protocol):
     counts: AmqpCounts
     arrivals: Arrivals
     returned: Returned
+    party: Party
+    temporary: TemporaryQueues
     held_bytes: int
     """Bytes of the messages that the connection's links have locked."""
     closed: bool

@@ -42,9 +42,12 @@ from qmnode.amqp.engine import (
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
+from qmnode.amqp.relay import CAPABILITY, RelayLink
+from qmnode.amqp.temporary import ends_with_link
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.structures.names import MultipleElementFormatName
 from qmnode.version import program_version
 
 log = structlog.get_logger(__name__)
@@ -102,6 +105,8 @@ class Peer:
             Event.DELIVERY: self._delivery,
             Event.TRANSPORT_ERROR: self._transport_failed,
         }
+        self._temporary: dict[str, int] = {}
+        """Path names of this connection's temporary queues, and the numbers of the links that they end with, or 0."""
         self._taken = bytearray()
         """Bytes for the peer that are taken from the engine."""
         self.is_open = False
@@ -223,6 +228,7 @@ class Peer:
                 NOT_ALLOWED, f"an idle time-out of {wanted * 1000:.0f} ms: the least is {_SHORTEST_IDLE * 1000:.0f} ms"
             )
         connection.container = self._host.manager.computer_name
+        connection.offered_capabilities = symbol(CAPABILITY)
         connection.properties = {symbol("product"): "qmnode", symbol("version"): program_version()}
         connection.open()
 
@@ -285,15 +291,17 @@ class Peer:
             opened = await (
                 self._attach_sender(link, number) if link.is_sender else self._attach_receiver(link, number)
             )
-        except RefusedError as error:
+        except (RefusedError, MessageQueuingError, *MALFORMED) as error:
+            await self._end_temporary(number)
+            if isinstance(error, MessageQueuingError):
+                error = of_endpoint(error)
+            elif not isinstance(error, RefusedError):
+                error = RefusedError(DECODE, f"an address or a name that cannot be read: {error}")
             self._refuse_link(link, error)
-        except MessageQueuingError as error:
-            self._refuse_link(link, of_endpoint(error))
-        except MALFORMED as error:
-            self._refuse_link(link, RefusedError(DECODE, f"an address or a name that cannot be read: {error}"))
         else:
             if self._host.closed or is_gone(link):
                 await opened.close()
+                await self._end_temporary(number)
                 return
             self._links[number] = self._by_key[key_of(link)] = opened
             self._host.counts.links += 1
@@ -313,8 +321,15 @@ class Peer:
             return CoordinatorLink(self._host, link, number)
         _check_terminus(target)
         properties = remote_properties(link)  # before the queue is open: these may be no text
-        queue = await self._open_queue(target.address, Access.SEND, link)
         transactional = properties.get(TRANSACTIONAL) is True
+        link.max_message_size = self._host.settings.message_size
+        if target.address is None and not target.dynamic:
+            if ARRIVAL in properties:
+                raise RefusedError(NOT_IMPLEMENTED, f"{ARRIVAL} is for one queue: use a link for each queue")
+            self._open(link)
+            return RelayLink(self._host, link, number, transactional=transactional)
+        address = await self._address(target, number)
+        queue = await self._open_queue(address, Access.SEND, link)
         if isinstance(queue, OpenQueueDescriptor):
             transactional |= queue.queue.transactional
         try:
@@ -324,7 +339,6 @@ class Peer:
         except (RefusedError, MessageQueuingError):
             await queue.close()
             raise
-        link.max_message_size = self._host.settings.message_size
         await self._open_with(link, queue)
         return IncomingLink(self._host, link, number, queue, transactional=transactional, arrival=arrival)
 
@@ -337,7 +351,8 @@ class Peer:
         if _has_filter(source):
             raise RefusedError(NOT_IMPLEMENTED, "queues are not filtered: receive without a selector")
         browses = source.distribution_mode == Terminus.DIST_MODE_COPY
-        queue = await self._open_queue(source.address, Access.PEEK if browses else Access.RECEIVE, link)
+        address = await self._address(source, number)
+        queue = await self._open_queue(address, Access.PEEK if browses else Access.RECEIVE, link)
         if not isinstance(queue, OpenQueueDescriptor):
             await queue.close()
             raise RefusedError(NOT_IMPLEMENTED, "queues of other machines are only sent to: connect to that machine")
@@ -345,7 +360,7 @@ class Peer:
         await self._open_with(link, queue)
         handle = next((found.value[1] for _, found in frames(self._take()) if found.descriptor == ATTACH), None)
         return OutgoingLink(
-            self._host, link, number, queue, source.address, browses=browses,
+            self._host, link, number, queue, address, browses=browses,
             tell_drained=lambda count: self._tell_drained(link, handle, count),
         )  # fmt: skip
 
@@ -364,9 +379,35 @@ class Peer:
                 self._taken += frame(channel, Described(found.descriptor, flow))
                 return
 
-    async def _open_queue(self, address: str | None, access: Access, link: Any) -> QueueApi:
-        host = self._host
-        queue = await host.manager.open_queue(opened_name(address), access, caller=await host.principal.caller())
+    async def _address(self, terminus: Any, number: int) -> str:
+        """The address of a terminus; that of a new queue if it is dynamic."""
+        if not terminus.dynamic:
+            return str(terminus.address or "")
+        pathname = await self._host.temporary.create(self._host.party)
+        self._temporary[pathname] = number if ends_with_link(terminus) else 0
+        terminus.address = self._host.temporary.address(pathname)
+        return str(terminus.address)
+
+    async def _end_temporary(self, number: int | None = None) -> None:
+        """Delete the temporary queues that end with a link; with the connection, all."""
+        ended = [one for one, link in self._temporary.items() if number is None or link == number]
+        for pathname in ended:
+            del self._temporary[pathname]
+        for pathname in ended:
+            await self._host.temporary.delete(pathname, self._host.party)
+
+    def _is_own_temporary(self, name: str) -> bool:
+        names = self._host.manager.names
+        found = names.parse(name)
+        queue = None if isinstance(found, MultipleElementFormatName) else names.local(found)
+        return queue is not None and queue.pathname in self._temporary
+
+    async def _open_queue(self, address: str, access: Access, link: Any) -> QueueApi:
+        host, name = self._host, opened_name(address)
+        caller: object = await host.principal.caller()
+        if access is not Access.SEND and self._temporary and self._is_own_temporary(name):
+            caller = None  # no access list lets clients receive from it: only the connection that has it does
+        queue = await host.manager.open_queue(name, access, caller=caller)
         if host.closed or is_gone(link):
             await queue.close()
             raise RefusedError(NOT_ALLOWED, "the link was closed while its queue was opened")
@@ -406,6 +447,8 @@ class Peer:
     async def _end_after(self, link: Any, closing: asyncio.Task[None] | None) -> None:
         if closing is not None:
             await closing
+        if number := getattr(link, "number", 0):
+            await self._end_temporary(number)
         if self._host.closed:
             return
         del self._ending[key_of(link)]
@@ -430,6 +473,7 @@ class Peer:
             self._close_link(link)
         if self._closing:
             await asyncio.wait(self._closing)
+        await self._end_temporary()
 
     def _of(self, link: Any) -> DoorLink | None:
         return self._links.get(getattr(link, "number", 0))
@@ -449,8 +493,6 @@ class Peer:
 
 def _check_terminus(terminus: Any) -> None:
     """Refuse a terminus that is no queue."""
-    if terminus.dynamic:
-        raise RefusedError(NOT_IMPLEMENTED, "there are no temporary queues: give the name of a queue")
     if (terminus.address or "").startswith(_TOPIC_PREFIXES) or not _TOPICS.isdisjoint(_symbols(terminus.capabilities)):
         raise RefusedError(NOT_IMPLEMENTED, "there are no topics: give the name of a queue")
 

@@ -77,6 +77,10 @@ class AmqpSettings(BaseModel):
     attached_bytes: Bytes = Field(default=4 * _MIB, ge=64 * 1024)
     """Bytes of the frames with which the clients of all connections have attached links: names, addresses, properties.
     Over its share of them, a client's connection is closed."""
+    temporary_queues: int = Field(default=1_000, ge=0)
+    """Temporary queues of all clients. Over its share of them, a client gets no more."""
+    temporary_queue_bytes: Bytes = Field(default=8 * _MIB, ge=1024)
+    """The quota of each temporary queue."""
     handshake_timeout: float = Field(default=10.0, gt=0)
     """Until then a connection is authenticated and open."""
     idle_timeout: float = Field(default=60.0, ge=1)

@@ -140,6 +140,14 @@ AMQP_TRANSACTION_BYTES: Final = Resource(
     "the message is refused, and the transaction rolled back",
     times_free=1.0,
 )
+AMQP_TEMPORARY_QUEUES: Final = Resource(
+    "amqp_temporary_queues",
+    "temporary queues of AMQP clients; who logs in is a declared peer",
+    "places",
+    "amqp.temporary_queues",
+    "its link is refused",
+    times_free=1.0,
+)
 RPC_ANSWER_BYTES: Final = Resource(
     "rpc_answer_bytes",
     "answers to remote procedure calls that the clients have not read; a client that authenticated is a declared peer",

@@ -104,7 +104,6 @@ async def test_a_message_that_is_too_large_closes_the_link(tmp_path: Path) -> No
         ("nothing", "amqp:not-found"),
         ("DIRECT=nonsense", "amqp:not-found"),
         (r"orders;journal", "amqp:not-allowed"),
-        (None, "amqp:not-found"),
     ],
 )
 async def test_a_link_to_no_queue_is_refused(door: Door, address: str | None, condition: str) -> None:

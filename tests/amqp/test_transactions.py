@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 class Mover(MessagingHandler, TransactionHandler):  # type: ignore[misc]
     """Moves messages from one queue to another, ``size`` in each transaction, and ends each as it is told."""
 
-    def __init__(self, url: str, ends: Sequence[str], size: int = 2, source: str = "exact") -> None:
+    def __init__(
+        self, url: str, ends: Sequence[str], size: int = 2, source: str = "exact", target: str | None = "done"
+    ) -> None:
+        """``target``: None sends to ``done`` on a link without an address."""
         super().__init__(prefetch=0, auto_accept=False)
         self.url, self.ends, self.size, self.source = url, list(ends), size, source
+        self.target = target
         self.moved = 0
         self.seen: list[bytes] = []
         self.rejected: list[str] = []
@@ -38,7 +42,7 @@ class Mover(MessagingHandler, TransactionHandler):  # type: ignore[misc]
         self.container = event.container
         self.connection = self.container.connect(self.url, allowed_mechs="ANONYMOUS", reconnect=False)
         self.receiver = self.container.create_receiver(self.connection, self.source)
-        self.sender = self.container.create_sender(self.connection, "done")
+        self.sender = self.container.create_sender(self.connection, self.target)
         self.container.declare_transaction(self.connection, handler=self)
 
     def on_transaction_declared(self, event: Any) -> None:
@@ -49,7 +53,7 @@ class Mover(MessagingHandler, TransactionHandler):  # type: ignore[misc]
     def on_message(self, event: Any) -> None:
         body = bytes(event.message.body)
         self.seen.append(body)
-        self.transaction.send(self.sender, amqp_message(body))
+        self.transaction.send(self.sender, amqp_message(body, address="done"))
         self.transaction.accept(event.delivery)
         self.moved += 1
         if self.moved == self.size:

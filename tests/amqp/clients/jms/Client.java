@@ -32,6 +32,7 @@ public class Client {
         try (Connection connection = new JmsConnectionFactory(arguments[0]).createConnection()) {
             connection.start();
             plain(connection);
+            asks(connection);
             kinds(connection);
             topics(connection);
             transacted(connection);
@@ -129,6 +130,28 @@ public class Client {
         check(found.getDoubleProperty("double") == 0.1, "double");
         check(found.getJMSReplyTo() instanceof javax.jms.Topic, "reply-to: " + found.getJMSReplyTo().getClass());
         check(found.getJMSPriority() == 0, "priority: " + found.getJMSPriority());
+        session.close();
+    }
+
+    /** A question and its answer in a temporary queue, both by producers without a destination. */
+    static void asks(Connection connection) throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Queue orders = session.createQueue("orders");
+        javax.jms.TemporaryQueue answers = session.createTemporaryQueue();
+        MessageConsumer consumer = session.createConsumer(answers);
+        MessageProducer producer = session.createProducer(null);
+        TextMessage question = session.createTextMessage("how many?");
+        question.setJMSReplyTo(answers);
+        producer.send(orders, question);
+        Message asked = session.createConsumer(orders).receive(20000);
+        TextMessage answer = session.createTextMessage("three");
+        answer.setJMSCorrelationID(asked.getJMSMessageID());
+        producer.send(asked.getJMSReplyTo(), answer);
+        TextMessage found = (TextMessage) consumer.receive(20000);
+        check(found != null && found.getText().equals("three"), "answer: " + found);
+        check(found.getJMSCorrelationID().equals(question.getJMSMessageID()), "of another question");
+        consumer.close();
+        answers.delete();
         session.close();
     }
 

@@ -1,0 +1,99 @@
+r"""Temporary queues: a client attaches a link with a dynamic terminus (AMQP 1.0, part 3.5), the node makes the queue.
+
+It is a private queue, and its address is one that other machines can use. Everybody may send to it. Only the connection
+that has it receives from it. It ends with the link that made it, or with the connection if the link asks for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import structlog
+
+from qmnode.amqp.codec import Described
+from qmnode.amqp.conditions import RESOURCE_LIMIT, RefusedError
+from qmnode.amqp.engine import decoded
+from qmnode.errors import MessageQueuingError
+from qmnode.model.api import QueueType
+from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import guid_from_text
+from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
+from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE
+
+if TYPE_CHECKING:
+    from qmnode.model.queue_manager import QueueManager
+    from qmnode.shares.account import Account
+    from qmnode.shares.parties import Party
+
+log = structlog.get_logger(__name__)
+
+_PREFIX: Final = ".\\private$\\amqp$temporary$"
+_TYPE: Final = guid_from_text("6f2b1a0e-5d0c-4f43-9a55-7a0f3a1f6e54")
+"""The type of the queues, by which a node knows those that it made before it was killed."""
+_SECURITY: Final = SecurityDescriptor(
+    owner=BUILTIN_ADMINISTRATORS,
+    group=BUILTIN_ADMINISTRATORS,
+    dacl=Acl.of(*(allow(who, QueueAccess.MQSEC_WRITE_MESSAGE) for who in (EVERYONE, ANONYMOUS))),
+).write()
+_DELETE_ON_CLOSE: Final = (0x2B, "amqp:delete-on-close:list")
+_LIFETIME: Final = "lifetime-policy"
+
+
+def ends_with_link(terminus: Any) -> bool:
+    """Whether a dynamic terminus asks for a queue that ends with its link, as it does if it says nothing."""
+    asked = decoded(terminus.properties)
+    policy = asked.get(_LIFETIME) if isinstance(asked, dict) else None
+    return not isinstance(policy, Described) or policy.descriptor in _DELETE_ON_CLOSE
+
+
+class TemporaryQueues:
+    """The temporary queues of a door."""
+
+    def __init__(self, manager: QueueManager, places: Account, quota: int) -> None:
+        """``places`` counts the queues of each client; ``quota`` is that of each queue, in bytes."""
+        self._manager = manager
+        self._places = places
+        self._quota = quota
+
+    async def clear(self) -> None:
+        """Delete what a node that was killed has left."""
+        for queue in await self._manager.queues([QueueType.PRIVATE]):
+            if queue.type == _TYPE:
+                await self._delete(queue.pathname)
+
+    async def create(self, party: Party) -> str:
+        """Make one. Its path name. RefusedError if the client has too many, or MessageQueuingError."""
+        if not self._places.take(party):
+            raise RefusedError(
+                RESOURCE_LIMIT, "too many temporary queues (amqp.temporary_queues): close some of their links"
+            )
+        try:
+            made = await self._manager.create_queue(
+                f"{_PREFIX}{uuid4().hex}", type=_TYPE, label="Temporary queue of an AMQP client",
+                quota=max(1, self._quota // 1024), security=_SECURITY,
+            )  # fmt: skip
+        except BaseException:
+            self._places.give_back(party)
+            raise
+        return made.pathname
+
+    def address(self, pathname: str) -> str:
+        """The address of one, by which other machines can send to it as well."""
+        return str(
+            self._manager.names.for_others(parse_single_format_name(f"DIRECT=OS:.\\{pathname.partition(chr(92))[2]}"))
+        )
+
+    async def delete(self, pathname: str, party: Party) -> None:
+        """Delete one of a client, with its messages."""
+        self._places.give_back(party)
+        await self._delete(pathname)
+
+    async def _delete(self, pathname: str) -> None:
+        try:
+            await self._manager.delete_queue(pathname)
+        except MessageQueuingError as error:
+            if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+                log.warning("a temporary queue was not deleted", queue=pathname, reason=str(error))
