@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qmnode.errors import MessageQueuingError as MessageQueuingError
     from qmnode.local.remote import connect as connect
     from qmnode.model.api import Access as Access
+    from qmnode.model.api import DirectoryLogin as DirectoryLogin
     from qmnode.model.api import QueueApi as QueueApi
     from qmnode.model.api import QueueInformation as QueueInformation
     from qmnode.model.api import QueueType as QueueType
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Access": "qmnode.model.api",
     "Acknowledgment": "qmnode.model.message",
+    "DirectoryLogin": "qmnode.model.api",
     "Message": "qmnode.model.message",
     "MessageQueuingError": "qmnode.errors",
     "QueueApi": "qmnode.model.api",
@@ -48,6 +50,7 @@ _HOMES = {
 __all__ = [
     "Access",
     "Acknowledgment",
+    "DirectoryLogin",
     "Message",
     "MessageQueuingError",
     "QueueApi",

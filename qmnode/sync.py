@@ -21,7 +21,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 from qmnode.local.background import BackgroundLoop, background_loop
 from qmnode.local.operations import RemoteOperations
 from qmnode.local.remote import RemoteQueueManager
-from qmnode.model.api import Access, CursorApi, QueueApi, QueueManagerApi, Share, TransactionApi
+from qmnode.model.api import Access, CursorApi, DirectoryLogin, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import Message
 from qmnode.structures.guid import Guid
 
@@ -306,10 +306,10 @@ class QueueManager(_Closing):
         return Transaction(self._run(begin), self._loop, self)
 
 
-def connect(address: str | Path | None = None) -> QueueManager:
+def connect(address: str | Path | None = None, directory_login: DirectoryLogin | None = None) -> QueueManager:
     """Connect to the node that runs as a service: ``with qmnode.sync.connect() as qm:``.
 
-    ``address`` and errors are those of :func:`qmnode.connect`.
+    The arguments and errors are those of :func:`qmnode.connect`.
     """
     loop = background_loop()
-    return QueueManager(loop.run(lambda: RemoteQueueManager.connect(address)), loop)
+    return QueueManager(loop.run(lambda: RemoteQueueManager.connect(address, directory_login)), loop)

@@ -109,6 +109,9 @@ def _ask(about: Asked, access: Access) -> NodeAnswer:
                     return NodeAnswer(tuple(bridge.name for bridge in (await client.node()).bridges))
                 if about.name in ROUTING:
                     return _of_routing((await client.node()).routing, about.name)
+                if about.name == "weakened_security":
+                    state = await client.node()
+                    return NodeAnswer(state.weakened_security, state.weakened_security_source)
                 quotas = (await client.quotas()).model_dump(mode="json")
                 own = {name: UNLIMITED if kb is None else kb for name, kb in quotas["quota_settings"].items()}
                 return NodeAnswer(quotas[about.name], quotas[f"{about.name}_source"], own.get(about.name))

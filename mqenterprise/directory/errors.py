@@ -53,6 +53,8 @@ class ObjectAlreadyExists(DirectoryError):
 class AccessRefused(DirectoryError):
     """We are known and may not do this."""
 
+    refused = True
+
 
 class ConstraintViolated(DirectoryError):
     """A value, a name or a place that the schema does not allow, found by the server or by us before we asked it."""

@@ -5,16 +5,20 @@ A password is sent over TLS with a verified certificate only, whatever the setti
 
 from typing import Final
 
+from pydantic import SecretStr
+
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Entry
-from mqenterprise.directory.errors import BindRefused, ConstraintViolated, DirectoryUnavailable
+from mqenterprise.directory.errors import AccessRefused, BindRefused, ConstraintViolated, DirectoryUnavailable
 from mqenterprise.directory.names import escape_filter
 from mqenterprise.directory.results import BUSY, SUCCESS, error_of
+from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.directory.wire import WireError, bind_request
 from qmnode.structures.errors import PacketError
 from qmnode.structures.sid import Sid
 
+WRONG: Final = "the directory has no user {account!r} with this password: correct it, or name no user"
 _LONGEST_NAME: Final = 256
 _ATTRIBUTES: Final = ("objectSid", "sAMAccountName", "cn")
 
@@ -37,13 +41,28 @@ def check_password(connection: LdapConnection, account: str, password: str) -> b
     return identifier if _binds(connection, user.dn, password) else None
 
 
+def logged_in(connection: LdapConnection, account: str, password: str) -> EnterpriseDirectory:
+    """The directory as the user with this account name and password sees it; the caller closes it.
+
+    Raises ``AccessRefused`` for a user that there is not, ``ConstraintViolated`` if the settings do not secure the
+    connection, and ``DirectoryUnavailable``. The password is checked at the first use, with ``BindRefused``.
+    """
+    _check_secured(connection)
+    user = _user(connection, account) if 0 < len(account) <= _LONGEST_NAME and password else None
+    if user is None:
+        raise AccessRefused(WRONG.format(account=account))
+    own = {"bind": BindMethod.SIMPLE, "user": user.dn, "password": SecretStr(password), "password_file": None}
+    settings = connection.settings.model_copy(update=own | {"client_certificate": None, "client_key": None})
+    return EnterpriseDirectory(settings, connection.pool.order)
+
+
 def _check_secured(connection: LdapConnection) -> None:
     settings = connection.settings
     may_be_clear = not settings.servers or any(url.startswith("ldap://") for url in settings.servers)
     if (may_be_clear and not settings.start_tls) or not settings.verify:
         raise ConstraintViolated(
             "passwords of users are sent over verified TLS only: set start_tls and verify to true in the directory's "
-            "settings, or turn amqp.directory_passwords off"
+            "settings, or turn amqp.directory_passwords off and name no user"
         )
 
 

@@ -23,9 +23,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mqenterprise.directory.cache import Cached, DirectoryCache
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.distribution import resolve_distribution_list, resolve_queue_alias
-from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable, ObjectNotFound
+from mqenterprise.directory.errors import (
+    AccessRefused,
+    BindRefused,
+    ConstraintViolated,
+    DirectoryError,
+    DirectoryUnavailable,
+    ObjectNotFound,
+)
 from mqenterprise.directory.groups import groups_of
-from mqenterprise.directory.logins import check_password
+from mqenterprise.directory.logins import WRONG, check_password, logged_in
 from mqenterprise.directory.notification import Changed, Watcher
 from mqenterprise.directory.security import (
     QUEUE_MANAGER_RIGHTS,
@@ -43,6 +50,7 @@ from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     DirectoryOptions,
+    DirectoryWriting,
     Enterprise,
     Filter,
     Queue,
@@ -202,19 +210,39 @@ class LdapPort:
 
     async def create_directory_object(self, directory_object: DirectoryObject) -> Guid:
         """Create Directory Object (3.1.7.1.18): the GUID that the directory gave."""
-        created = await self._ask(partial(self._create, directory_object))
+        created = await self._ask(partial(self._create, self._service, directory_object))
         assert created.identifier is not None
         return created.identifier
 
     async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
         """Delete Directory Object (3.1.7.1.19)."""
-        await self._ask(partial(self._delete, directory_object))
+        await self._ask(partial(self._delete, self._service, directory_object))
 
     async def write_directory(
         self, directory_object: DirectoryObject, attributes: Collection[str] | None = None
     ) -> None:
         """The event Write Directory (MS-MQDMPR 3.1.7.1.24)."""
-        await self._ask(partial(self._write, directory_object, attributes))
+        await self._ask(partial(self._write, self._service, directory_object, attributes))
+
+    def as_user(self, account: str, password: str) -> DirectoryWriting:
+        """The directory as a user may change it (:class:`qmnode.directory.port.UserAccess`)."""
+        return _AsUser(self, account, password)
+
+    async def write_as(
+        self, account: str, password: str, write: Callable[[LdapPort, EnterpriseDirectory], Answer]
+    ) -> Answer:
+        """Write as a user, over a connection that is closed then. Not while the directory is away."""
+        if self._offline:
+            raise DirectoryUnavailable(f"the directory is away, so {account} cannot log in to it")
+
+        def work() -> Answer:
+            try:
+                with logged_in(self._service.connection, account, password) as service:
+                    return write(self, service)
+            except BindRefused:  # the directory is not away for the sake of a wrong password
+                raise AccessRefused(WRONG.format(account=account)) from None
+
+        return await self._ask(work)
 
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
         """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues.
@@ -383,8 +411,8 @@ class LdapPort:
 
     # In a thread
 
-    def _repository(self, kind: type[DirectoryObject]) -> Any:
-        service = self._service
+    def _repository(self, kind: type[DirectoryObject], service: EnterpriseDirectory | None = None) -> Any:
+        service = service or self._service
         table: dict[type[DirectoryObject], Any] = {
             Site: service.sites,
             RoutingLink: service.routing_links,
@@ -396,10 +424,10 @@ class LdapPort:
             raise ConstraintViolated(f"a directory has no objects of the kind {kind.__name__}")
         return table[kind]
 
-    def _written(self, kind: type[DirectoryObject]) -> Any:
+    def _written(self, kind: type[DirectoryObject], service: EnterpriseDirectory) -> Any:
         if kind not in RIGHTS:
             raise ConstraintViolated(f"a node writes queues and its queue manager; declare a {kind.__name__} instead")
-        return self._repository(kind)
+        return self._repository(kind, service)
 
     def _meant(self, found: Kind) -> Kind:
         """The object with its security descriptor as Message Queuing means it, which is what a node checks against."""
@@ -455,20 +483,40 @@ class LdapPort:
         self._cache.put_answer(kind, filters, found)
         return found
 
-    def _create(self, wanted: DirectoryObject) -> DirectoryObject:
-        created: DirectoryObject = self._written(type(wanted)).add(self._said(wanted))
+    def _create(self, service: EnterpriseDirectory, wanted: DirectoryObject) -> DirectoryObject:
+        created: DirectoryObject = self._written(type(wanted), service).add(self._said(wanted))
         self._cache.put(self._meant(created))
         return created
 
-    def _delete(self, unwanted: DirectoryObject) -> None:
-        self._written(type(unwanted)).delete(unwanted)
+    def _delete(self, service: EnterpriseDirectory, unwanted: DirectoryObject) -> None:
+        self._written(type(unwanted), service).delete(unwanted)
         if unwanted.identifier is not None:
             self._cache.forget(type(unwanted), unwanted.identifier)
 
-    def _write(self, changed: DirectoryObject, attributes: Collection[str] | None) -> None:
-        self._written(type(changed)).modify(self._said(changed), attributes)
+    def _write(
+        self, service: EnterpriseDirectory, changed: DirectoryObject, attributes: Collection[str] | None = None
+    ) -> None:
+        self._written(type(changed), service).modify(self._said(changed), attributes)
         if changed.identifier is not None:
             self._read(type(changed), (equals("identifier", changed.identifier),))
+
+
+class _AsUser:
+    """The events that write, as a user of the directory."""
+
+    def __init__(self, port: LdapPort, account: str, password: str) -> None:
+        self._write = partial(port.write_as, account, password)
+
+    async def create_directory_object(self, directory_object: DirectoryObject) -> Guid:
+        created = await self._write(lambda port, service: port._create(service, directory_object))
+        assert created.identifier is not None
+        return created.identifier
+
+    async def delete_directory_object(self, directory_object: DirectoryObject) -> None:
+        await self._write(lambda port, service: port._delete(service, directory_object))
+
+    async def write_directory(self, directory_object: DirectoryObject) -> None:
+        await self._write(lambda port, service: port._write(service, directory_object))
 
 
 def _as(object_type: type[AnyDirectoryObject], found: DirectoryObject) -> AnyDirectoryObject:

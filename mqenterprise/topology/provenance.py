@@ -21,7 +21,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 """Properties of a machine that ``node.yaml`` may set as well, with the setting."""
 ROUTING: Final = {"sites", "routing_server", "out_routing_servers", "in_routing_servers", "foreign", "dns_name"}
 """Properties of a machine that its node says routing uses."""
-SHOWN_BY_NODES: Final = {*SETTINGS, *ROUTING, "default_time_to_live"}
+SHOWN_BY_NODES: Final = {*SETTINGS, *ROUTING, "default_time_to_live", "weakened_security"}
 """Properties of machines and the enterprise that a node says it has."""
 INVENTORY: Final[Mapping[str, str]] = {
     "addresses": "the inventory alone: Ansible reaches the host by the first, and no node has them",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import (
     Access,
+    DirectoryLogin,
     QueueApi,
     QueueInformation,
     QueueManagerApi,
@@ -112,8 +113,11 @@ class GuardedQueueManager(QueueManagerApi):
         manager: QueueManager,
         principal: Principal,
         repaired: Callable[[str, str], None] = lambda operation, name: None,
+        login: DirectoryLogin | None = None,
     ) -> None:
-        """``repaired`` is called for each operation on a queue that only an administrator could do."""
+        """``repaired`` is called for each operation on a queue that only an administrator could do; ``login`` has the
+        caller's credentials for the directory.
+        """
         self.manager = manager
         self.principal = principal
         self.identifier = manager.identifier
@@ -121,6 +125,7 @@ class GuardedQueueManager(QueueManagerApi):
         self.context, self.store, self.clock = manager.context, manager.store, manager.clock
         self.traffic, self.journal_queue = manager.traffic, manager.journal_queue
         self._repaired = repaired
+        self._login = login
 
     # Checks
 
@@ -179,7 +184,6 @@ class GuardedQueueManager(QueueManagerApi):
 
     # Operations that need one right, and nothing else
 
-    delete_queue = _on_queue(QueueManagerApi.delete_queue)
     pause_queue = _on_queue(QueueManagerApi.pause_queue)
     resume_queue = _on_queue(QueueManagerApi.resume_queue)
     queue_security = _on_queue(QueueManagerApi.queue_security)
@@ -211,7 +215,11 @@ class GuardedQueueManager(QueueManagerApi):
         if name.subqueue and (parent := self.manager.names.by_path(type(name)(name.computer, name.queue, name.kind))):
             self._require("create_queue", parent, QueueAccess.MQSEC_WRITE_MESSAGE)
             self.manager.context.queues.check_subqueues(parent)
-        return await self.manager.create_queue(pathname, caller=self.principal, **properties)
+        return await self.manager.create_queue(pathname, caller=self.principal, login=self._login, **properties)
+
+    async def delete_queue(self, name: str) -> None:
+        self._queue("delete_queue", name)
+        await self.manager.delete_queue(name, login=self._login)
 
     def _check_owner(self, operation: str, name: str, owner: Sid) -> None:
         if not self.principal.administrator and owner not in self.principal.token.sids:
@@ -230,7 +238,7 @@ class GuardedQueueManager(QueueManagerApi):
             if owner is not None and owner != _owner_in(self.manager.opening.security_of(queue)):
                 self._require("set_queue", queue, QueueAccess.MQSEC_TAKE_QUEUE_OWNERSHIP)
                 self._check_owner("set_queue", name, owner)
-        return await self.manager.set_queue(name, **properties)
+        return await self.manager.set_queue(name, login=self._login, **properties)
 
     async def queue(self, name: str) -> QueueInformation:
         return self._queue("queue", name).information()

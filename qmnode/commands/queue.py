@@ -15,7 +15,7 @@ from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_facts, print_json, say, size_text
 from qmnode.commands.row_options import options
 from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption, YesOption, confirm
+from qmnode.commands.target import NOBODY, NODE, JsonOption, Login, Node, QueueName, WideOption, YesOption, confirm
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, QueueDocument, QueueList, QueueSettings
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
@@ -74,6 +74,7 @@ def create(
             help="Owner of the queue. Default: you. Only administrators may name someone else.",
         ),
     ] = None,
+    login: Login = NOBODY,
     node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
@@ -83,9 +84,11 @@ def create(
         name = f".\\{name}"
     elif public and not _is_public(name):
         raise typer.BadParameter(f"{name} is not the name of a public queue, such as {name.rpartition(chr(92))[2]}")
+    if login.user is not None and not (public or _is_public(name)):
+        raise typer.BadParameter("only a public queue is in the directory: give --public as well", param_hint="--user")
     queue: NewQueue = _checked(NewQueue, values | {"name": name})
     attributes = queue.properties() | ({} if for_ is None else {"security": owned_by(owner_of(for_))})
-    created = node.run(lambda qm: qm.create_queue(queue_name(name), **attributes))
+    created = node.run(lambda qm: qm.create_queue(queue_name(name), **attributes), login.given())
     _show(created, as_json)
 
 
@@ -100,6 +103,7 @@ def _is_public(name: str) -> bool:
 def set_queue(
     name: QueueName,
     properties: Properties = UNCHANGED,
+    login: Login = NOBODY,
     node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,7 +112,7 @@ def set_queue(
     if not values:
         raise typer.BadParameter("say what to change, such as --label or --quota")
     settings: QueueSettings = _checked(QueueSettings, values)
-    changed = node.run(lambda qm: qm.set_queue(queue_name(name), **settings.properties()))
+    changed = node.run(lambda qm: qm.set_queue(queue_name(name), **settings.properties()), login.given())
     _show(changed, as_json)
 
 
@@ -242,10 +246,10 @@ def _transactional(queue: QueueInformation) -> bool | None:
 
 
 @app.command(epilog="Example: qmnode queue delete orders --yes")
-def delete(name: QueueName, yes: YesOption = False, node: Node = NODE) -> None:
+def delete(name: QueueName, yes: YesOption = False, login: Login = NOBODY, node: Node = NODE) -> None:
     """Delete a queue with its messages, its journal and its subqueues."""
     confirm(f"Delete {name} with all its messages?", yes)
-    node.run(lambda qm: qm.delete_queue(queue_name(name)))
+    node.run(lambda qm: qm.delete_queue(queue_name(name)), login.given())
     say(f"{name} is deleted")
 
 

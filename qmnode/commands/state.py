@@ -12,7 +12,7 @@ _NODE: Final = (
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
-    "ready", "directory", "routing", "shares", "after_restore",
+    "ready", "directory", "routing", "shares", "after_restore", "weakened_security", "weakened_security_source",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -64,6 +64,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "routing": found.get("routing", {}),
         "shares": found.get("shares", {}),
         "after_restore": found.get("after_restore", {}),
+        "weakened_security": found.get("weakened_security", False),
+        "weakened_security_source": found.get("weakened_security_source", ""),
         **{name: found.get(name, "") for name in _QUOTAS if name.endswith("_source")},
         "default_time_to_live": found.get("default_time_to_live", 0),
         **{name: found.get(name, 0) for name in ("amqp_port", "amqp_connections", "amqp_links", "settings_read")},

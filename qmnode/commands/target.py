@@ -15,6 +15,7 @@ from qmnode.commands.state import socket_path
 if TYPE_CHECKING:
     from qmnode.bodies.limits import Limits
     from qmnode.local.remote import RemoteQueueManager
+    from qmnode.model.api import DirectoryLogin
 
 T = TypeVar("T")
 
@@ -64,20 +65,64 @@ def data_directory(data: Path | None, config: Path | None) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """The options that name a user of the directory."""
+
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="ACCOUNT",
+            help="User of the directory who changes a public queue there; the password is asked for. "
+            "Default, and always with weakened security: the node.",
+        ),
+    ] = None
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="File with the password, mode 0600.")
+    ] = None
+
+    def given(self) -> DirectoryLogin | None:
+        """The account with its password, if one is named."""
+        from qmnode.model.api import DirectoryLogin
+        from qmnode.security.errors import KeyStoreError
+        from qmnode.security.private_files import read_private
+
+        if self.user is None:
+            if self.password_file is not None:
+                raise typer.BadParameter("give --user as well", param_hint="--password-file")
+            return None
+        if self.password_file is None:
+            if not at_a_terminal():
+                raise typer.BadParameter("there is nobody to ask: give --password-file", param_hint="--user")
+            return DirectoryLogin(self.user, typer.prompt(f"Password of {self.user}", hide_input=True, err=True))
+        try:
+            content = read_private(self.password_file)
+            password = (content or b"").decode().rstrip("\r\n")
+        except (KeyStoreError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(str(error), param_hint="--password-file") from None
+        if not password:
+            raise typer.BadParameter(f"there is no password in {self.password_file}", param_hint="--password-file")
+        return DirectoryLogin(self.user, password)
+
+
+NOBODY: Final = Login()
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """The options that name the running node."""
 
     socket: SocketOption = None
     config: ConfigOption = None
 
-    def run(self, work: Callable[[RemoteQueueManager], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[RemoteQueueManager], Awaitable[T]], login: DirectoryLogin | None = None) -> T:
         """Do something with the node. MQ_ERROR_SERVICE_NOT_AVAILABLE, exit code 3, if it does not answer."""
         import qmnode
 
         address = socket_path(self.socket, self.config)
 
         async def connected() -> T:
-            async with qmnode.connect(address) as manager:
+            async with qmnode.connect(address, login) as manager:
                 return await work(manager)
 
         return run_async(connected())

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import fields
+from typing import Any
 
 import structlog
 
@@ -55,8 +56,8 @@ def directory_of(settings: NodeSettings) -> Directory | None:
         raise ConfigurationError(error.sentence) from error
 
 
-def _unless_default(found: DirectoryObject, name: str) -> int | None:
-    value: int = getattr(found, name)
+def _unless_default(found: DirectoryObject, name: str) -> Any:
+    value = getattr(found, name)
     return None if value == next(one.default for one in fields(found) if one.name == name) else value
 
 
@@ -112,15 +113,17 @@ class Membership:
 
     def _obey(self, view: LocalView) -> None:
         """Obey what the directory declares. A value that equals the default is not declared: every object has one."""
+        enterprise = view.enterprise
         declared = Declared(
             _unless_default(view.queue_manager, "queue_manager_quota"),
             _unless_default(view.queue_manager, "journal_quota"),
-            None if view.enterprise is None else _unless_default(view.enterprise, "default_time_to_live"),
+            None if enterprise is None else _unless_default(enterprise, "default_time_to_live"),
+            None if enterprise is None else _unless_default(enterprise, "weakened_security"),
         )
         if self._manager.declare(declared):
             log.info(
                 "the directory declares", quota=declared.quota, journal_quota=declared.journal_quota,
-                default_time_to_live=declared.time_to_reach_queue,
+                default_time_to_live=declared.time_to_reach_queue, weakened_security=declared.weakened_security,
             )  # fmt: skip
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

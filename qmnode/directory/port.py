@@ -39,6 +39,9 @@ class DirectoryOperationResult(enum.Enum):
 class DirectoryOperationError(Exception):
     """A directory operation that did not succeed: its result, and a sentence that says what to do."""
 
+    refused = False
+    """Whether the directory answered that the account may not do it."""
+
     def __init__(self, result: DirectoryOperationResult, sentence: str) -> None:
         super().__init__(sentence)
         self.result = result
@@ -264,6 +267,26 @@ class GroupExpansion(Protocol):
         """The SIDs of all groups that the user is a member of, directly or through other groups.
 
         Bounded in time. Raises :class:`DirectoryOperationError`, with ``ObjectNotFound`` for a SID that is no user's.
+        """
+
+
+class DirectoryWriting(Protocol):
+    """The events of :class:`Directory` that change objects. Write Directory writes the attributes that differ."""
+
+    async def create_directory_object(self, directory_object: DirectoryObject) -> Guid: ...
+
+    async def delete_directory_object(self, directory_object: DirectoryObject) -> None: ...
+
+    async def write_directory(self, directory_object: DirectoryObject) -> None: ...
+
+
+@runtime_checkable
+class UserAccess(Protocol):
+    """An additional ability of a directory that users log in to: it writes with an application's credentials."""
+
+    def as_user(self, account: str, password: str) -> DirectoryWriting:
+        """The directory as this user may change it. Each event logs in anew; ``refused`` is true of its errors if the
+        directory does not let the user do it.
         """
 
 

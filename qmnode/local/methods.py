@@ -15,7 +15,9 @@ from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.changes import CHANGES, LocalChange, properties_of, target_of
 from qmnode.local.frames import (
+    LOGIN,
     NO_TRANSACTION,
+    PUBLISHING,
     RECEIVE_HEAD,
     REQUESTS,
     SEND_HEAD,
@@ -26,7 +28,16 @@ from qmnode.local.frames import (
     pack_received,
     unpack_sent,
 )
-from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueManagerApi, Share, TransactionApi
+from qmnode.model.api import (
+    Access,
+    CursorApi,
+    DirectoryLogin,
+    InTransaction,
+    QueueApi,
+    QueueManagerApi,
+    Share,
+    TransactionApi,
+)
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.packet import message_from_packet, whole_value
@@ -183,9 +194,10 @@ class Methods:
     async def call(self, call: Frame) -> Outcome:
         """Any other method: ``[what, handle, method, arguments, keywords]``."""
         what, handle, method, arguments, keywords = values.decode(call.body)
+        login = keywords.pop(LOGIN, None) if method in PUBLISHING else None
         # ``begin`` asks for no right, and a call with its transaction may come next.
         if what in ("manager", "operations") and method != "begin":
-            await self._admit()
+            await self._admit(None if login is None else _login(login))
         allowed, target = self._target(what, handle)
         if method not in allowed:
             raise FrameError(f"there is no call {what}.{method}")
@@ -202,14 +214,14 @@ class Methods:
             return Kind.MESSAGES, _pack_messages([result])
         return Kind.RESULT, (self.encode(result),)
 
-    async def _admit(self) -> None:
+    async def _admit(self, login: DirectoryLogin | None = None) -> None:
         """See who the application is, and what the queue manager is to it. It is remembered, by user and groups."""
         server = self._server
         if server.completed.is_set():
             principal = await server.principals.of_local_user(self.user_id, self._groups)
         else:  # asked for the status, while the directory may not be there yet
             principal = server.principals.of_unix_user(self.user_id, self._groups)
-        self._guarded = GuardedQueueManager(server.manager, principal, self._repaired)
+        self._guarded = GuardedQueueManager(server.manager, principal, self._repaired, login)
 
     def _repaired(self, operation: str, name: str) -> None:
         """Report an operation that only an administrator could do to the audit log."""
@@ -346,6 +358,13 @@ _TRANSACTION_METHODS: Final = frozenset({"prepare", "end"})
 
 def _no_packet(error: PacketError) -> FrameError:
     return FrameError(f"a message that is no UserMessage packet: {error}")
+
+
+def _login(given: Any) -> DirectoryLogin:
+    match given:
+        case [str() as account, str() as password] if account and password:
+            return DirectoryLogin(account, password)
+    raise FrameError("a login to the directory is an account and a password")
 
 
 def _message(packet: Packet, more: bytes | None) -> Message:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
 from qmnode.local.connection import Connection, RemoteQueue, RemoteTransaction
-from qmnode.local.frames import ADDED_FIELDS
+from qmnode.local.frames import ADDED_FIELDS, LOGIN, PUBLISHING
 from qmnode.local.operations import RemoteOperations
 from qmnode.model.administration import IncomingSequenceInformation
 from qmnode.model.api import (
     Access,
+    DirectoryLogin,
     QueueApi,
     QueueInformation,
     QueueManagerApi,
@@ -44,21 +45,26 @@ def _at_node(method: F) -> F:
 class RemoteQueueManager(QueueManagerApi):
     """The node behind a Unix socket. Closing it closes what was opened through it."""
 
-    def __init__(self, connection: Connection, hello: dict[str, Any]) -> None:
+    def __init__(
+        self, connection: Connection, hello: dict[str, Any], directory_login: DirectoryLogin | None = None
+    ) -> None:
         self.connection = connection
         self.operations = RemoteOperations(connection)
         self.identifier = Guid(hello["identifier"])
         self.computer_name = hello["computer_name"]
         self._first_release = ADDED_FIELDS not in hello
         self._last_transaction = 0
+        self._login = directory_login
 
     @classmethod
-    async def connect(cls, address: str | Path | None = None) -> Self:
+    async def connect(cls, address: str | Path | None = None, directory_login: DirectoryLogin | None = None) -> Self:
         """Connect to a node; see :func:`connect`."""
         text = str(address or os.environ.get(SOCKET_VARIABLE) or DEFAULT_SOCKET)
-        return cls(*await Connection.open(Path(text.removeprefix("unix:"))))
+        return cls(*await Connection.open(Path(text.removeprefix("unix:"))), directory_login)
 
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
+        if self._login is not None and name in PUBLISHING:
+            keywords[LOGIN] = [self._login.account, self._login.password]
         return await self.connection.method("manager", 0, name, arguments, **keywords)
 
     create_queue = _at_node(QueueManagerApi.create_queue)
@@ -116,15 +122,16 @@ class RemoteQueueManager(QueueManagerApi):
 class _Connecting:
     """``async with connect() as qm`` and ``qm = await connect()``."""
 
-    def __init__(self, address: str | Path | None) -> None:
+    def __init__(self, address: str | Path | None, directory_login: DirectoryLogin | None) -> None:
         self._address = address
+        self._login = directory_login
         self._manager: RemoteQueueManager | None = None
 
     def __await__(self) -> Any:
-        return RemoteQueueManager.connect(self._address).__await__()
+        return RemoteQueueManager.connect(self._address, self._login).__await__()
 
     async def __aenter__(self) -> RemoteQueueManager:
-        self._manager = await RemoteQueueManager.connect(self._address)
+        self._manager = await RemoteQueueManager.connect(self._address, self._login)
         return self._manager
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,13 +139,16 @@ class _Connecting:
             await self._manager.close()
 
 
-def connect(address: str | Path | None = None) -> _Connecting:
+def connect(address: str | Path | None = None, directory_login: DirectoryLogin | None = None) -> _Connecting:
     """Connect to the node that runs as a service: ``async with qmnode.connect() as qm:``.
 
     ``address`` is the path of its socket, with or without ``unix:``; without it the environment variable
     QMNODE_SOCKET counts, and then ``/run/qmnode/qmnode.sock``. MQ_ERROR_SERVICE_NOT_AVAILABLE if nobody answers there.
+
+    ``directory_login`` is the user as whom the directory is changed where this application creates, changes or deletes
+    public queues; by default, and where the enterprise has weakened security, that is the node.
     """
-    return _Connecting(address)
+    return _Connecting(address, directory_login)
 
 
 def _absolute(path: str | Path) -> str:

@@ -60,6 +60,8 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "quota_settings",
             "routing",
             "shares",
+            "weakened_security",
+            "weakened_security_source",
             "directory",
             "after_restore",
         }

@@ -276,6 +276,12 @@ class NodeDocument(Document):
     shares: dict[str, ShareDocument] = Field(
         default={}, description="Bounded resources by name, as docs/reference/shares.md lists them"
     )
+    weakened_security: bool = Field(
+        default=False,
+        description="Whether public queues are written to the directory with the node's own credentials, even where a "
+        "caller has some",
+    )
+    weakened_security_source: str = Field(default="", description="directory or default")
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},
         description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "

@@ -84,6 +84,10 @@ class NodeStatus:
     ``routing_server`` and so on; empty without a directory, and until it was read."""
     shares: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The bounded resources: :meth:`qmnode.shares.account.Accountant.summary`."""
+    weakened_security: bool = False
+    """Whether public queues are written to the directory with the node's own credentials, even where a caller has some
+    (MS-MQDMPR 3.1.1.6)."""
+    weakened_security_source: str = ""
 
 
 @dataclass(slots=True)

@@ -80,6 +80,17 @@ class QueueProperties(AddedProperties, total=False):
     base_priority: int
 
 
+@dataclass(frozen=True, slots=True)
+class DirectoryLogin:
+    """A user of the directory: the application's credentials, with which a node writes its public queues there.
+
+    Where the enterprise has weakened security (MS-MQDMPR 3.1.1.6), the node uses its own instead.
+    """
+
+    account: str
+    password: str = field(repr=False)
+
+
 class QueueAttributes(AddedAttributes):
     """The same properties as attributes."""
 

@@ -4,20 +4,23 @@ A node without a directory keeps its public queues to itself: they have identifi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from qmnode.directory.port import (
     Directory,
     DirectoryOperationError,
     DirectoryOperationResult,
+    DirectoryWriting,
     Queue,
     QueueManager,
+    UserAccess,
     equals,
 )
 from qmnode.errors import MessageQueuingError
 from qmnode.model import queue as model_queue
-from qmnode.model.api import QueueProperties
+from qmnode.model.api import DirectoryLogin, QueueProperties
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
@@ -51,30 +54,44 @@ class PublishedQueues:
     def __init__(self, context: "Context", directory: Directory | None) -> None:
         self._context = context
         self._directory = directory
+        self.weakened_security = False
+        """Enterprise.WeakenedSecurity (3.1.1.6): the node's own credentials are used, and never those of callers."""
 
     @property
     def has_directory(self) -> bool:
         """Whether there is a directory, which may be down; False in a workgroup."""
         return self._directory is not None
 
-    async def publish(self, pathname: str, properties: dict[str, Any]) -> Guid:
+    async def publish(self, pathname: str, properties: dict[str, Any], login: DirectoryLogin | None = None) -> Guid:
         """Create Directory Object (3.1.7.1.18): the identifier of a new public queue."""
         if self._directory is None:
             return new_guid()
-        try:
-            return await self._directory.create_directory_object(_published(pathname, properties))
-        except DirectoryOperationError as error:
-            raise as_message_queuing_error(error) from None
+        with _as_caller(login):
+            return await self._written_by(login).create_directory_object(_published(pathname, properties))
 
-    async def withdraw(self, queue: "model_queue.Queue") -> None:
+    async def withdraw(self, queue: "model_queue.Queue", login: DirectoryLogin | None = None) -> None:
         """Delete Directory Object (3.1.7.1.19)."""
         if self._directory is not None:
-            await self._change(self._directory.delete_directory_object, queue)
+            with _as_caller(login):
+                await self._written_by(login).delete_directory_object(_present(queue))
 
-    async def update(self, queue: "model_queue.Queue") -> None:
-        """Write Directory (3.1.7.1.24): publish changed attributes of a public queue."""
+    async def update(
+        self, queue: "model_queue.Queue", changed: dict[str, Any], login: DirectoryLogin | None = None
+    ) -> None:
+        """Write Directory (3.1.7.1.24): publish attributes of a public queue that change."""
         if self._directory is not None:
-            await self._change(self._directory.write_directory, queue)
+            with _as_caller(login):
+                await self._written_by(login).write_directory(_present(queue, changed))
+
+    def _written_by(self, login: DirectoryLogin | None) -> DirectoryWriting:
+        """The directory, with the credentials of the caller that has some, unless security is weakened (3.1.1.6)."""
+        if login is None or self.weakened_security:
+            return self._connected()
+        if not isinstance(self._directory, UserAccess):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_DS_ERROR, "users do not log in to the directory of this node: name no user"
+            )
+        return self._directory.as_user(login.account, login.password)
 
     def follow(self, queue: "model_queue.Queue", found: Queue) -> bool:
         """Apply the directory's attributes to a public queue of ours (3.1.7.1.25); return whether any differed.
@@ -101,13 +118,6 @@ class PublishedQueues:
         said = {name: value for name in _PUBLISHED if (value := getattr(found, name)) is not None}
         self._context.queues.adopt(name, said, found.identifier)
         return True
-
-    async def _change(self, event: "Callable[[Queue], Awaitable[None]]", queue: "model_queue.Queue") -> None:
-        properties = {name: getattr(queue, name) for name in _PUBLISHED}
-        try:
-            await event(_published(queue.pathname, properties, queue.identifier))
-        except DirectoryOperationError as error:
-            raise as_message_queuing_error(error) from None
 
     async def of_outgoing(self, name: PublicFormatName) -> QueueProperties:
         """The properties of an outgoing queue that its destination decides: BasePriority of a public queue (3.1.7.1.5).
@@ -176,6 +186,22 @@ class PublishedQueues:
                 DirectoryOperationResult.DIRECTORY_NOT_CONNECTED, "this node has no directory to look it up in"
             )
         return self._directory
+
+
+def _present(queue: "model_queue.Queue", changed: dict[str, Any] | None = None) -> Queue:
+    properties = {name: getattr(queue, name) for name in _PUBLISHED} | (changed or {})
+    return _published(queue.pathname, properties, queue.identifier)
+
+
+@contextmanager
+def _as_caller(login: DirectoryLogin | None) -> Iterator[None]:
+    """Raise errors of the directory as the field's."""
+    try:
+        yield
+    except DirectoryOperationError as error:
+        if login is not None and error.refused:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, error.sentence) from None
+        raise as_message_queuing_error(error) from None
 
 
 def _published(pathname: str, properties: dict[str, Any], identifier: Guid | None = None) -> Queue:

@@ -16,6 +16,7 @@ from qmnode.event_loop import loop_name
 from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import (
     Access,
+    DirectoryLogin,
     QueueApi,
     QueueInformation,
     QueueManagerApi,
@@ -125,6 +126,7 @@ class QueueManager(QueueManagerApi):
             return False
         self.context.notices.apply(self.quotas.settings)
         self.context.time_to_reach_queue = declared.time_to_reach_queue
+        self.published.weakened_security = bool(declared.weakened_security)
         return True
 
     # Initialization, 3.1.3
@@ -191,9 +193,17 @@ class QueueManager(QueueManagerApi):
     # Queues
 
     async def create_queue(
-        self, pathname: str, *, caller: object = None, **properties: Unpack[QueueProperties]
+        self,
+        pathname: str,
+        *,
+        caller: object = None,
+        login: DirectoryLogin | None = None,
+        **properties: Unpack[QueueProperties],
     ) -> QueueInformation:
-        """Create Queue (3.1.7.1.3). ``caller`` will own it; None is the process that embeds the node."""
+        """Create Queue (3.1.7.1.3). ``caller`` will own it; None is the process that embeds the node.
+
+        ``login`` has the caller's credentials for the directory. Without them the node uses its own.
+        """
         name = self.names.path(pathname)
         if name.kind is QueueKind.SYSTEM or name.journal:
             raise MessageQueuingError(
@@ -210,21 +220,23 @@ class QueueManager(QueueManagerApi):
                 given["security"] = self.context.access_policy.default_queue_security(
                     given.get("security", b""), caller
                 )
-            identifier = await self.published.publish(str(name), given)
+            identifier = await self.published.publish(str(name), given, login)
         queue = self.queue_collection.create(name, given, identifier, caller)
         await self.store.durable()
         return queue.information()
 
-    async def delete_queue(self, name: str) -> None:
+    async def delete_queue(self, name: str, *, login: DirectoryLogin | None = None) -> None:
         """Delete Queue (3.1.7.1.4) with its messages."""
         queue = self.names.find(name)
         if queue.queue_type is QueueType.SYSTEM:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name}: system queues cannot be deleted")
         if queue.is_published:
-            await self.published.withdraw(queue)
+            await self.published.withdraw(queue, login)
         await delete_queue(self.context, queue)
 
-    async def set_queue(self, name: str, **properties: Unpack[QueueProperties]) -> QueueInformation:
+    async def set_queue(
+        self, name: str, *, login: DirectoryLogin | None = None, **properties: Unpack[QueueProperties]
+    ) -> QueueInformation:
         queue = self.names.find(name)
         if "transactional" in properties and properties["transactional"] != queue.transactional:
             raise MessageQueuingError(
@@ -240,13 +252,13 @@ class QueueManager(QueueManagerApi):
             properties["security"] = self.context.access_policy.changed_queue_security(
                 queue.security, properties["security"]
             )
+        if queue.is_published:  # first, so that a refused change is made nowhere
+            await self.published.update(queue, cast("dict[str, Any]", properties), login)
         queue.set_properties(**properties)
         if "duplicate_window" in properties:
             self.context.duplicates.changed(queue)
         self.store.put_queue(queue.queue_id, queue.definition())
         await self.store.durable()
-        if queue.is_published:
-            await self.published.update(queue)
         return queue.information()
 
     async def queue(self, name: str) -> QueueInformation:
@@ -357,6 +369,8 @@ class QueueManager(QueueManagerApi):
             routing=self.routing(),
             shares=self.context.shares.summary(),
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
+            weakened_security=self.published.weakened_security,
+            weakened_security_source=Source.DIRECTORY if self.published.weakened_security else Source.DEFAULT,
         )
 
     def _cut_off(self, count: int) -> list[str]:

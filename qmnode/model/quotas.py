@@ -30,7 +30,7 @@ _KB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The limits that the directory declares for this queue manager; None for each that it leaves at its default."""
+    """The values that the directory declares for this queue manager; None for each that it leaves at its default."""
 
     quota: int | None = None
     """KB of all queues (QueueManagerQuota, 3.1.1.1)."""
@@ -38,6 +38,8 @@ class Declared:
     """KB of all journals (JournalQuota, 3.1.1.1)."""
     time_to_reach_queue: int | None = None
     """Seconds that messages have which name none (DefaultTimeToLive, 3.1.1.6)."""
+    weakened_security: bool | None = None
+    """Whether the node uses its own credentials for the directory in place of its callers' (3.1.1.6)."""
 
 
 class Source(StrEnum):

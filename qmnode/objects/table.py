@@ -57,10 +57,7 @@ ENTERPRISE: Final = Rows(
             *("weakened_security", FLAG, False, "Queue managers use their own identity for the directory"),
             *("MS-MQDMPR 3.1.1.6", "mSMQNameStyle", "3.1.6.11.3.2"),
             doors=_ENTERPRISE,
-            # False asks for the credentials of applications, but a local socket brings none for LDAP. To check their
-            # rights to the object of the computer is no substitute: by default users have no MQSEC_CREATE_QUEUE there.
-            unobeyed="a node logs in to the directory as its computer either way: applications hand it no credentials "
-            "for that, and its own access list says who may create queues",
+            obeyed_by="qmnode.model.published",
         ),
         Property(
             *("default_time_to_live", seconds(), 345_600, "Seconds that a message has to reach its queue"),

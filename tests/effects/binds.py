@@ -10,6 +10,7 @@ from mqenterprise.directory.errors import AccessRefused, DirectoryError
 from mqenterprise.directory.names import child
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod, DirectorySettings, ServerKind
+from qmnode.model.api import DirectoryLogin
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Users:
             connection.set_password(dn, _SECRET)
             if self._active:
                 connection.modify(dn, [Change(ChangeKind.REPLACE, "userAccountControl", (_ENABLED,))])
+
+    def login(self, name: str) -> DirectoryLogin:
+        """What an application of one of the two gives a node."""
+        return DirectoryLogin(name, _SECRET)
 
     def able(self, work: Callable[[LdapConnection], None]) -> list[str]:
         """Those of the two whom the server lets do something."""

@@ -360,7 +360,8 @@ class Lab:
             if queue["name"] != "base_priority"
         ]
         return {
-            "enterprise": {"name": "Observed", "access": listed} | _given(default_time_to_live=now(1, 3600)),
+            "enterprise": {"name": "Observed", "access": listed}
+            | _given(default_time_to_live=now(1, 3600), weakened_security=now(True, False)),
             "sites": [{"name": name} | ({"access": listed} if name == "b" else {}) for name in sites],
             "foreign_sites": [{"name": name} for name in foreign],
             "routing_links": [

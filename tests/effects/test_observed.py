@@ -113,6 +113,27 @@ async def a_message_without_a_time_has_that_of_the_enterprise(lab: Lab, phase: P
         await until(lives, f"messages have {expected} s")
 
 
+@sees(Kind.ENTERPRISE, "weakened_security")
+async def the_node_logs_in_to_the_directory_in_place_of_its_callers(lab: Lab, phase: Phase) -> None:
+    """Whether a user creates a queue whom the directory refuses; on both servers in test_weakened_security.py."""
+
+    async def creates() -> bool:
+        async with qmnode.connect(lab.nodes["one"].socket, lab.users.login(BOB)) as one:
+            try:
+                await one.create_queue(r".\of-the-node")
+            except qmnode.MessageQueuingError as error:
+                assert error.code is ErrorCode.MQ_ERROR_ACCESS_DENIED, error
+                return False
+        async with lab.one as one:
+            await one.delete_queue(r".\of-the-node")
+        return True
+
+    async def is_so() -> bool:
+        return await creates() == (phase is DECLARED)
+
+    await until(is_so, "the node creates it, or Bob may not")
+
+
 @sees(Kind.ENTERPRISE, "access")
 async def who_is_on_the_list_changes_the_enterprise(lab: Lab, phase: Phase) -> None:
     """Whose login the directory lets do it; on both servers in test_access_lists.py."""
