@@ -2,13 +2,17 @@
  * The connection of the process to its node: frames out, answers in, calls of many threads under way at a time.
  *
  * There is no thread of its own. A caller that waits for its answer reads the socket if nobody else does, and hands
- * answers of others to them; when it has its own, another waiting caller goes on reading.
+ * answers of others to them; when it has its own, another waiting caller goes on reading. In the same way one caller
+ * writes what all have to say. Callers whose answers came together mostly call again together: the writer waits for them
+ * for a moment, so that the node gets their calls at once, and messages for one queue in one frame.
  */
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -18,15 +22,28 @@
 #define BUFFER_SIZE 65536
 #define BUCKETS 64
 #define MOST_PARTS 8
+#define MOST_VECTORS 512
+#define MOST_JOINED 1024
+#define MOST_JOINED_BYTES 262144
+#define MOMENT 100000 /* nanoseconds that a writer waits for callers that were answered together */
 
 typedef struct Call {
-    struct Call *next, **place; /* in its bucket */
+    struct Call *next, **place; /* in its bucket; not of one that was joined to another's frame */
     struct Call *later, *earlier; /* among all calls */
-    pthread_cond_t changed;
+    struct Call *following; /* behind it among those to be written */
+    struct Call *joined; /* the next in its frame */
+    struct Call *woken; /* the next of those to be woken */
+    sem_t turn;
     uint32_t number;
-    bool waiting, done; /* waiting: for the caller that reads */
+    int kind;
+    const struct iovec *parts;
+    int count;
+    size_t size;
+    /* written: or being so; borrowed: the writer still looks at it; waiting: for its turn, or its answer. */
+    bool written, borrowed, waiting, done, ended; /* ended: done, and nobody looks at it */
     HRESULT failure;
     Answer answer;
+    uint8_t head[FRAME_HEAD_SIZE + SEND_HEAD_SIZE];
 } Call;
 
 struct Connection {
@@ -37,9 +54,15 @@ struct Connection {
     Call *buckets[BUCKETS];
     Call calls; /* head of the list of all calls */
     uint32_t last_number, last_transaction;
-    bool reading, lost;
+    bool reading, writing;
+    atomic_bool lost;
     HRESULT failure;
-    pthread_mutex_t sending;
+    Call *woken; /* to be woken when the mutex is let go */
+    Call *unwritten, **last_unwritten;
+    size_t unwritten_count, expected; /* expected: callers that were answered together, and may call again */
+    struct timespec answered;
+    pthread_cond_t more; /* the writer waits for more */
+    struct iovec vectors[MOST_VECTORS]; /* of the caller that writes */
     /* Only for the caller that reads. */
     uint8_t buffer[BUFFER_SIZE];
     size_t filled;
@@ -69,8 +92,8 @@ static void in_child(void)
         close(current->socket); /* the parent's stays open */
         current->socket = -1;
         pthread_mutex_init(&current->mutex, NULL);
-        pthread_mutex_init(&current->sending, NULL);
-        current->reading = false;
+        pthread_cond_init(&current->more, NULL);
+        current->reading = current->writing = false;
         current->lost = true;
         connection_release(current); /* handles that were opened before keep it */
         current = NULL;
@@ -101,19 +124,13 @@ void connection_release(Connection *connection)
     if (connection->socket >= 0)
         close(connection->socket);
     pthread_mutex_destroy(&connection->mutex);
-    pthread_mutex_destroy(&connection->sending);
+    pthread_cond_destroy(&connection->more);
     free(connection->body);
     free(connection->computer_name);
     free(connection);
 }
 
-bool connection_is_lost(Connection *connection)
-{
-    pthread_mutex_lock(&connection->mutex);
-    bool lost = connection->lost;
-    pthread_mutex_unlock(&connection->mutex);
-    return lost;
-}
+bool connection_is_lost(Connection *connection) { return connection->lost; }
 
 const uint8_t *connection_identifier(const Connection *connection) { return connection->identifier; }
 const char *connection_computer_name(const Connection *connection) { return connection->computer_name; }
@@ -135,17 +152,46 @@ void answer_free(Answer *answer)
     answer->body = NULL;
 }
 
+/* ---- Turns ---- */
+
+/* With the mutex held: let a caller go on that waits. */
+static void wake(Connection *connection, Call *call)
+{
+    if (!call->waiting)
+        return;
+    call->waiting = false;
+    call->ended = call->done && !call->borrowed;
+    call->woken = connection->woken;
+    connection->woken = call;
+}
+
+/* Let the mutex go, and then wake those that would only wait for it. */
+static void unlock(Connection *connection)
+{
+    Call *woken = connection->woken;
+    connection->woken = NULL;
+    pthread_mutex_unlock(&connection->mutex);
+    while (woken != NULL) {
+        Call *call = woken;
+        woken = call->woken;
+        sem_post(&call->turn);
+    }
+}
+
 /* ---- Reading ---- */
 
-static void finish_call(Call *call)
+static void finish_call(Connection *connection, Call *call)
 {
-    *call->place = call->next;
-    if (call->next != NULL)
-        call->next->place = call->place;
+    if (call->place != NULL) {
+        *call->place = call->next;
+        if (call->next != NULL)
+            call->next->place = call->place;
+    }
     call->later->earlier = call->earlier;
     call->earlier->later = call->later;
     call->done = true;
-    pthread_cond_signal(&call->changed);
+    if (!call->borrowed)
+        wake(connection, call);
 }
 
 /* With the mutex held. */
@@ -156,10 +202,13 @@ static void fail(Connection *connection, HRESULT failure)
         connection->failure = failure;
         shutdown(connection->socket, SHUT_RDWR);
     }
+    connection->unwritten = NULL;
+    connection->last_unwritten = &connection->unwritten;
+    connection->unwritten_count = 0;
     while (connection->calls.later != &connection->calls) {
         Call *call = connection->calls.later;
         call->failure = connection->failure;
-        finish_call(call);
+        finish_call(connection, call);
     }
 }
 
@@ -178,6 +227,51 @@ static HRESULT error_of(const uint8_t *body, size_t size)
     return code;
 }
 
+static uint8_t *copied(const void *data, size_t size)
+{
+    uint8_t *copy = malloc(size + 1);
+    if (copy != NULL)
+        memcpy(copy, data, size);
+    return copy;
+}
+
+/* One part of the answer that several senders share: the identifier of its message, or its error. */
+static Answer part_of(const Answer *answer, const json_t *mixed, size_t at)
+{
+    Answer part = {KIND_FAILED, NULL, 0};
+    size_t size = 0;
+    if (answer->kind == KIND_IDENTIFIERS && answer->size >= IDENTIFIER_SIZE * (at + 1)) {
+        part = (Answer){KIND_IDENTIFIERS, copied(answer->body + IDENTIFIER_SIZE * at, IDENTIFIER_SIZE), IDENTIFIER_SIZE};
+    } else if (answer->kind == KIND_MIXED) {
+        const json_t *own = json_array_get(mixed, at);
+        uint8_t *identifier = bytes_of_json(own, &size);
+        char *error = identifier == NULL ? json_dumps(own, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+        part = identifier != NULL ? (Answer){KIND_IDENTIFIERS, identifier, size}
+                                  : (Answer){KIND_FAILED, (uint8_t *)error, error == NULL ? 0 : strlen(error)};
+    } else {
+        part.size = answer->kind == KIND_FAILED ? answer->size : 0;
+        part.body = copied(answer->body, part.size);
+    }
+    if (part.body == NULL)
+        part.size = 0;
+    return part;
+}
+
+/* Give each sender of a frame its part. */
+static void divide(Connection *connection, Call *first, const Answer *answer)
+{
+    json_t *mixed = answer->kind == KIND_MIXED ? json_loadb((const char *)answer->body, answer->size, 0, NULL) : NULL;
+    size_t at = 0;
+    for (Call *call = first, *following; call != NULL; call = following, at++) {
+        following = call->joined;
+        call->answer = part_of(answer, mixed, at);
+        connection->expected++;
+        finish_call(connection, call);
+    }
+    json_decref(mixed);
+    free(answer->body);
+}
+
 /* With the mutex held: give a frame, whose body is allocated, to its caller. */
 static void dispatch(Connection *connection, int kind, uint32_t number, uint8_t *body, size_t size)
 {
@@ -190,8 +284,20 @@ static void dispatch(Connection *connection, int kind, uint32_t number, uint8_t 
         free(body);
         return;
     }
+    if (call->joined != NULL) {
+        divide(connection, call, &(Answer){kind, body, size});
+        return;
+    }
     call->answer = (Answer){kind, body, size};
-    finish_call(call);
+    connection->expected++;
+    finish_call(connection, call);
+}
+
+/* With the mutex held. Those that wait to be written have come. */
+static void begin_answers(Connection *connection)
+{
+    connection->expected = connection->unwritten_count;
+    clock_gettime(CLOCK_MONOTONIC, &connection->answered);
 }
 
 /* Take the frames that are whole out of the buffer. False if the other side sent none of this protocol. */
@@ -201,6 +307,7 @@ static bool take_frames(Connection *connection)
     const uint8_t *buffer = connection->buffer;
     bool sound = true;
     pthread_mutex_lock(&connection->mutex);
+    begin_answers(connection);
     while (end - start >= FRAME_HEAD_SIZE) {
         uint32_t size = read32(buffer + start);
         if (size < FRAME_HEAD_SIZE - FRAME_SIZE_FIELD || size > MAXIMUM_FRAME) {
@@ -231,7 +338,7 @@ static bool take_frames(Connection *connection)
         }
         dispatch(connection, kind, number, body, body_size);
     }
-    pthread_mutex_unlock(&connection->mutex);
+    unlock(connection);
     memmove(connection->buffer, connection->buffer + start, end - start);
     connection->filled = end - start;
     return sound;
@@ -262,26 +369,22 @@ static bool read_some(Connection *connection)
         connection->body = NULL;
         pthread_mutex_lock(&connection->mutex);
         dispatch(connection, connection->body_kind, connection->body_number, body, connection->body_size);
-        pthread_mutex_unlock(&connection->mutex);
+        unlock(connection);
     }
     return true;
 }
 
 /* ---- Calling ---- */
 
-static bool send_all(Connection *connection, struct iovec *parts, int count)
+static bool write_all(int socket, struct iovec *parts, size_t count)
 {
-    bool sent = true;
-    pthread_mutex_lock(&connection->sending);
     while (count > 0) {
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-        ssize_t done = sendmsg(connection->socket, &message, MSG_NOSIGNAL);
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+        ssize_t done = sendmsg(socket, &message, MSG_NOSIGNAL);
         if (done < 0 && errno == EINTR)
             continue;
-        if (done < 0) {
-            sent = false;
-            break;
-        }
+        if (done < 0)
+            return false;
         size_t left = (size_t)done;
         while (count > 0 && left >= parts->iov_len) {
             left -= parts->iov_len;
@@ -293,48 +396,184 @@ static bool send_all(Connection *connection, struct iovec *parts, int count)
             parts->iov_len -= left;
         }
     }
-    pthread_mutex_unlock(&connection->sending);
-    return sent;
+    return true;
 }
 
+/* Whether a call sends one message outside of transactions: such messages travel together. */
+static bool can_join(const Call *call)
+{
+    return call->kind == KIND_SEND && read32((const uint8_t *)call->parts[0].iov_base + SEND_AT_TRANSACTION) == NO_TRANSACTION;
+}
+
+static bool joins(const Call *first, const Call *call)
+{
+    return can_join(call) &&
+           memcmp(first->parts[0].iov_base, call->parts[0].iov_base, SEND_AT_TRANSACTION) == 0; /* the same queue */
+}
+
+/* With the mutex held: join sends for one queue to the first of them. Those that were joined are no longer in the list. */
+static void join_sends(Call *first)
+{
+    Call **end = &first->joined, **place = &first->following;
+    size_t joined = 1;
+    while (*place != NULL && joined < MOST_JOINED && first->size < MOST_JOINED_BYTES) {
+        Call *call = *place;
+        if (!joins(first, call)) {
+            place = &call->following;
+            continue;
+        }
+        *place = call->following;
+        *call->place = call->next;
+        if (call->next != NULL)
+            call->next->place = call->place;
+        call->place = NULL;
+        *end = call;
+        end = &call->joined;
+        first->size += call->size - FRAME_HEAD_SIZE - SEND_HEAD_SIZE;
+        joined++;
+    }
+    if (joined == 1)
+        return;
+    uint8_t *head = first->head + FRAME_HEAD_SIZE;
+    memcpy(head, first->parts[0].iov_base, SEND_HEAD_SIZE);
+    write32(head + SEND_AT_TOGETHER, 0); /* each stands for itself */
+    write32(head + SEND_AT_COUNT, (uint32_t)joined);
+}
+
+static size_t add_parts(struct iovec *vectors, size_t count, const Call *call, size_t skipped)
+{
+    for (int at = 0; at < call->count; at++) {
+        struct iovec part = call->parts[at];
+        size_t left = skipped < part.iov_len ? skipped : part.iov_len;
+        skipped -= left;
+        if (part.iov_len > left)
+            vectors[count++] = (struct iovec){(uint8_t *)part.iov_base + left, part.iov_len - left};
+    }
+    return count;
+}
+
+/* Write the frames of a list, without the mutex. */
+static bool write_frames(Connection *connection, Call *list)
+{
+    struct iovec *vectors = connection->vectors;
+    size_t count = 0;
+    for (Call *first = list; first != NULL; first = first->following) {
+        write32(first->head, (uint32_t)(first->size - FRAME_SIZE_FIELD));
+        first->head[FRAME_SIZE_FIELD] = (uint8_t)first->kind;
+        write32(first->head + 8, first->number);
+        size_t own_head = first->joined == NULL ? 0 : SEND_HEAD_SIZE;
+        vectors[count++] = (struct iovec){first->head, FRAME_HEAD_SIZE + own_head};
+        for (Call *call = first; call != NULL; call = call->joined) {
+            count = add_parts(vectors, count, call, own_head);
+            if (count > MOST_VECTORS - MOST_PARTS - 1) {
+                if (!write_all(connection->socket, vectors, count))
+                    return false;
+                count = 0;
+            }
+        }
+    }
+    return write_all(connection->socket, vectors, count);
+}
+
+/* With the mutex held: wait a moment for callers that were answered together. */
+static void wait_for_more(Connection *connection)
+{
+    struct timespec until = connection->answered;
+    until.tv_nsec += MOMENT;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    while (connection->unwritten_count < connection->expected && !connection->lost)
+        if (pthread_cond_timedwait(&connection->more, &connection->mutex, &until) != 0)
+            break;
+}
+
+/* With the mutex held, which is let go meanwhile: write what all callers have to say. */
+static void write_calls(Connection *connection)
+{
+    connection->writing = true;
+    if (connection->unwritten_count < connection->expected)
+        wait_for_more(connection);
+    Call *list = connection->unwritten, *other = NULL;
+    connection->unwritten = NULL;
+    connection->last_unwritten = &connection->unwritten;
+    connection->unwritten_count = connection->expected = 0;
+    for (Call *call = list; call != NULL; call = call->following) {
+        if (can_join(call))
+            join_sends(call);
+        for (Call *one = call; one != NULL; one = one->joined) {
+            one->written = one->borrowed = true;
+            if (one->waiting)
+                other = one;
+        }
+    }
+    if (!connection->reading && other != NULL) /* the node may stop reading until its answers are read */
+        wake(connection, other);
+    if (list != NULL) {
+        unlock(connection);
+        bool sent = write_frames(connection, list);
+        pthread_mutex_lock(&connection->mutex);
+        if (!sent)
+            fail(connection, MQ_ERROR_SERVICE_NOT_AVAILABLE);
+        for (Call *first = list; first != NULL; first = first->following)
+            for (Call *call = first; call != NULL; call = call->joined) {
+                call->borrowed = false;
+                if (call->done)
+                    wake(connection, call);
+            }
+    }
+    connection->writing = false;
+    for (other = connection->unwritten; other != NULL && !other->waiting;)
+        other = other->following;
+    if (other != NULL)
+        wake(connection, other);
+}
+
+/* With the mutex held, which is let go at the end. */
 static void wait_for(Connection *connection, Call *call)
 {
-    while (!call->done) {
-        if (connection->reading) {
+    while (!call->done || call->borrowed) {
+        if (!call->written && !connection->writing) {
+            write_calls(connection);
+            continue;
+        }
+        if (!call->written || connection->reading || call->done) {
             call->waiting = true;
-            pthread_cond_wait(&call->changed, &connection->mutex);
-            call->waiting = false;
+            unlock(connection);
+            while (sem_wait(&call->turn) != 0)
+                continue; /* a signal */
+            if (call->ended)
+                return;
+            pthread_mutex_lock(&connection->mutex);
             continue;
         }
         connection->reading = true;
         while (!call->done) {
-            pthread_mutex_unlock(&connection->mutex);
+            unlock(connection);
             bool goes_on = read_some(connection);
             pthread_mutex_lock(&connection->mutex);
             if (!goes_on)
                 fail(connection, MQ_ERROR_SERVICE_NOT_AVAILABLE);
         }
         connection->reading = false;
-        Call *other = connection->calls.later;
-        while (other != &connection->calls && !other->waiting) /* it is still sending, and may need a reader for that */
+        Call *other = connection->calls.later; /* one that is not written becomes no reader */
+        while (other != &connection->calls && !(other->waiting && other->written))
             other = other->later;
         if (other != &connection->calls)
-            pthread_cond_signal(&other->changed);
+            wake(connection, other);
     }
+    unlock(connection);
 }
 
 HRESULT connection_call(Connection *connection, int kind, const struct iovec *parts, int count, Answer *answer)
 {
-    uint8_t head[FRAME_HEAD_SIZE] = {0};
-    struct iovec all[MOST_PARTS + 1] = {{head, FRAME_HEAD_SIZE}};
-    size_t size = FRAME_HEAD_SIZE;
-    for (int at = 0; at < count; at++) {
-        all[at + 1] = parts[at];
-        size += parts[at].iov_len;
-    }
-    if (size > MAXIMUM_FRAME)
+    Call call = {.kind = kind, .parts = parts, .count = count,
+                 .size = FRAME_HEAD_SIZE};
+    for (int at = 0; at < count; at++)
+        call.size += parts[at].iov_len;
+    if (call.size > MAXIMUM_FRAME)
         return MQ_ERROR_INSUFFICIENT_RESOURCES;
-    Call call = {.changed = PTHREAD_COND_INITIALIZER};
     sentence[0] = 0;
     pthread_mutex_lock(&connection->mutex);
     if (connection->lost) {
@@ -354,18 +593,13 @@ HRESULT connection_call(Connection *connection, int kind, const struct iovec *pa
     call.earlier = connection->calls.earlier;
     call.earlier->later = &call;
     connection->calls.earlier = &call;
-    pthread_mutex_unlock(&connection->mutex);
-
-    write32(head, (uint32_t)(size - FRAME_SIZE_FIELD));
-    head[FRAME_SIZE_FIELD] = (uint8_t)kind;
-    write32(head + 8, call.number);
-    bool sent = send_all(connection, all, count + 1);
-    pthread_mutex_lock(&connection->mutex);
-    if (!sent)
-        fail(connection, MQ_ERROR_SERVICE_NOT_AVAILABLE);
+    *connection->last_unwritten = &call;
+    connection->last_unwritten = &call.following;
+    if (++connection->unwritten_count == connection->expected)
+        pthread_cond_signal(&connection->more);
+    sem_init(&call.turn, 0, 0);
     wait_for(connection, &call);
-    pthread_mutex_unlock(&connection->mutex);
-    pthread_cond_destroy(&call.changed);
+    sem_destroy(&call.turn);
     if (FAILED(call.failure)) {
         set_sentence("the connection to the node is closed");
         return call.failure;
@@ -477,8 +711,13 @@ static HRESULT connect_to_node(Connection **made)
         return E_OUTOFMEMORY;
     connection->references = 1;
     connection->calls.later = connection->calls.earlier = &connection->calls;
+    connection->last_unwritten = &connection->unwritten;
     pthread_mutex_init(&connection->mutex, NULL);
-    pthread_mutex_init(&connection->sending, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&connection->more, &attributes);
+    pthread_condattr_destroy(&attributes);
     connection->process = getpid();
     connection->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     HRESULT code = MQ_ERROR_SERVICE_NOT_AVAILABLE;

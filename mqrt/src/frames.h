@@ -11,6 +11,7 @@
 #define SEND_HEAD_SIZE 0x10u
 #define SENT_HEAD_SIZE 0xCu
 #define RECEIVE_HEAD_SIZE 0x14u
+#define ROOM_SIZE 0x8u
 #define RECEIVED_HEAD_SIZE 0xCu
 #define RECORD_SIZE 0x14u
 #define RECORD_VERSION 0x1u

@@ -14,6 +14,11 @@
 #include "frames.h"
 #include "mq.h"
 
+#define IDENTIFIER_SIZE 20
+
+/* Fields of SEND_HEAD, which begins a frame with messages. */
+enum { SEND_AT_TRANSACTION = 4, SEND_AT_TOGETHER = 8, SEND_AT_COUNT = 12 };
+
 /* ---- connection.c: calls to the node ---- */
 
 typedef struct Connection Connection;
@@ -172,8 +177,9 @@ void outgoing_free(Outgoing *message);
 void properties_sent(MQMSGPROPS *properties, const uint8_t identifier[20]);
 /* Check what a receiver asks for. */
 HRESULT properties_check_received(MQMSGPROPS *properties);
-/* Whether each message has room in the buffers of a receiver. */
-bool properties_hold_any(const MQMSGPROPS *properties);
+/* Whether each message has room in the buffers of a receiver; otherwise, the bytes of a body, and of all else that is
+ * stored with it, that certainly have. */
+bool properties_room(const MQMSGPROPS *properties, uint32_t *body, uint32_t *rest);
 /* Fill the buffers; an error for the first one that is too small. */
 HRESULT properties_fill(MQMSGPROPS *properties, const Message *message);
 

@@ -1,10 +1,11 @@
 /*
  * Opening queues, sending and receiving.
  *
- * A receiver whose buffers may be too small must not lose the message. So the message is locked or looked at first, and
- * taken when its properties are in the buffers. With buffers that hold any message it is taken at once.
+ * A receiver whose buffers may be too small must not lose the message. So the node is told how much has room, and leaves a
+ * message that is larger. Such a one is locked or looked at first, and taken when its properties are in the buffers.
  */
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -178,8 +179,8 @@ static HRESULT send_packet(OpenQueue *queue, uint32_t transaction, const Outgoin
     char *requests = message->requests == NULL ? NULL : json_dumps(message->requests, JSON_COMPACT);
     uint8_t head[SEND_HEAD_SIZE + SENT_HEAD_SIZE] = {0};
     write32(head, queue->handle);
-    write32(head + 4, transaction);
-    write32(head + 12, 1);
+    write32(head + SEND_AT_TRANSACTION, transaction);
+    write32(head + SEND_AT_COUNT, 1);
     write32(head + SEND_HEAD_SIZE, (uint32_t)packed.size);
     write32(head + SEND_HEAD_SIZE + 4, requests == NULL ? 0 : (uint32_t)strlen(requests));
     struct iovec parts[] = {
@@ -257,15 +258,28 @@ static HRESULT deliver(Answer *answer, MQMSGPROPS *properties, uint64_t *lookup)
     return code;
 }
 
-static HRESULT ask(OpenQueue *queue, int kind, uint32_t transaction, double seconds, Answer *answer)
+static HRESULT ask(OpenQueue *queue, int kind, uint32_t transaction, double seconds, const uint32_t *room,
+                   Answer *answer)
 {
-    uint8_t body[RECEIVE_HEAD_SIZE];
+    uint8_t body[RECEIVE_HEAD_SIZE + ROOM_SIZE];
     write32(body, queue->handle);
     write32(body + 4, transaction);
     write32(body + 8, 1);
     write_double(body + 12, seconds);
-    struct iovec part = {body, sizeof body};
+    struct iovec part = {body, RECEIVE_HEAD_SIZE};
+    if (room != NULL) {
+        write32(body + RECEIVE_HEAD_SIZE, room[0]);
+        write32(body + RECEIVE_HEAD_SIZE + 4, room[1]);
+        part.iov_len = sizeof body;
+    }
     return connection_call(queue->connection, kind, &part, 1, answer);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
 static json_t *seconds_json(double seconds) { return seconds < 0 ? json_null() : json_real(seconds); }
@@ -309,7 +323,7 @@ static HRESULT take_in_transaction(OpenQueue *queue, MQMSGPROPS *properties, dou
     HRESULT code = MQ_ERROR_IO_TIMEOUT, filled;
     do {
         Answer answer = {0};
-        code = ask(queue, KIND_PEEK, NO_TRANSACTION, seconds, &answer);
+        code = ask(queue, KIND_PEEK, NO_TRANSACTION, seconds, NULL, &answer);
         if (FAILED(code))
             return code;
         uint64_t lookup = 0;
@@ -341,10 +355,20 @@ static HRESULT receive(OpenQueue *queue, Cursor *cursor, double seconds, DWORD a
         answer_free(&answer);
         return FAILED(code) ? code : filled;
     }
-    if (action == MQ_ACTION_RECEIVE && !properties_hold_any(properties))
+    if (action != MQ_ACTION_RECEIVE) {
+        code = ask(queue, KIND_PEEK, transaction, seconds, NULL, &answer);
+        return FAILED(code) ? code : deliver(&answer, properties, &lookup);
+    }
+    uint32_t room[2];
+    bool any = properties_room(properties, &room[0], &room[1]);
+    double began = seconds > 0 ? now() : 0;
+    code = ask(queue, KIND_RECEIVE, transaction, seconds, any ? NULL : room, &answer);
+    if (!any && code == MQ_ERROR_BUFFER_OVERFLOW) { /* a message that may not fit */
+        if (seconds > 0)
+            seconds = seconds > now() - began ? seconds - (now() - began) : 0;
         return transaction == NO_TRANSACTION ? take_locked(queue, properties, seconds)
                                              : take_in_transaction(queue, properties, seconds, transaction);
-    code = ask(queue, action == MQ_ACTION_RECEIVE ? KIND_RECEIVE : KIND_PEEK, transaction, seconds, &answer);
+    }
     return FAILED(code) ? code : deliver(&answer, properties, &lookup);
 }
 

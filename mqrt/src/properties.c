@@ -8,7 +8,6 @@
 #include "internal.h"
 
 #define MOST_PROPERTIES 128
-#define IDENTIFIER_SIZE 20
 #define GUID_SIZE 16
 #define HIGHEST_PROPERTY PROPID_M_LAST_MOVE_TIME
 #define DEFAULT_TIME_TO_REACH_QUEUE 345600u
@@ -446,8 +445,32 @@ static size_t room_of(const MQMSGPROPS *properties, const Places *places, MSGPRO
     return value->caub.cElems;
 }
 
-bool properties_hold_any(const MQMSGPROPS *properties)
+/* Bytes that each stored message has beside its body, its names, its label and the like. */
+#define LEAST (RECORD_SIZE + BASE_HEADER_SIZE + USER_HEADER_SIZE + MESSAGE_PROPERTIES_HEADER_SIZE)
+#define LONGEST_GUID_NAME 54 /* PRIVATE=, a GUID and a number: 20 bytes of a packet */
+
+/* The bytes of a stored message beside its body that certainly fit into a buffer. */
+static uint64_t certain(MSGPROPID id, VARTYPE type, uint64_t room)
 {
+    if (type == BYTES)
+        return LEAST + room;
+    if (room == 0)
+        return 0;
+    switch (id) {
+    case PROPID_M_LABEL:
+        return room >= MAXIMUM_LABEL ? UINT32_MAX : LEAST + 2 * (room - 1);
+    case PROPID_M_RESP_QUEUE:
+    case PROPID_M_ADMIN_QUEUE:
+    case PROPID_M_DEST_QUEUE: /* DIRECT= and two bytes for a character, or of a GUID */
+        return room < LONGEST_GUID_NAME ? 0 : LEAST + 2 * (room - 8);
+    default: /* lists of names have at most three characters for a byte */
+        return LEAST + (room - 1) / 3;
+    }
+}
+
+bool properties_room(const MQMSGPROPS *properties, uint32_t *body, uint32_t *rest)
+{
+    *body = *rest = UINT32_MAX;
     if (properties == NULL)
         return true;
     Places places = {0};
@@ -457,14 +480,17 @@ bool properties_hold_any(const MQMSGPROPS *properties)
     for (DWORD at = 0; at < properties->cProp; at++) {
         MSGPROPID id = properties->aPropID[at];
         const Row *row = row_of(id);
-        if (row == NULL || !(row->use & RECEIVED) || is_identifier(id))
+        if (row == NULL || !(row->use & RECEIVED) || is_identifier(id) || (row->type != BYTES && row->type != VT_LPWSTR))
             continue;
-        if (row->type == BYTES && room_of(properties, &places, id) < MAXIMUM_PACKET)
-            return false;
-        if (row->type == VT_LPWSTR && (id != PROPID_M_LABEL || room_of(properties, &places, id) < MAXIMUM_LABEL))
-            return false;
+        uint64_t room = room_of(properties, &places, id);
+        if (room >= MAXIMUM_PACKET && row->type == BYTES)
+            continue;
+        uint32_t *bound = id == PROPID_M_BODY ? body : rest;
+        uint64_t bytes = id == PROPID_M_BODY ? room : certain(id, row->type, room);
+        if (bytes < *bound)
+            *bound = (uint32_t)bytes;
     }
-    return true;
+    return *body == UINT32_MAX && *rest == UINT32_MAX;
 }
 
 typedef struct Filling {

@@ -52,6 +52,10 @@ SEND_HEAD: Final = struct.Struct("<IIII")
 """Handle of the queue, number of the transaction, 1 if the messages stand or fall together, count."""
 RECEIVE_HEAD: Final = struct.Struct("<IIId")
 """Handle of the queue, number of the transaction, limit, seconds to wait (negative: for ever)."""
+ROOM: Final = struct.Struct("<II")
+"""Behind RECEIVE_HEAD, from a receiver of one message that has room for so many bytes of a body, and of all else that
+is stored with it. A larger message stays where it is, and the receive fails with MQ_ERROR_BUFFER_OVERFLOW.
+"""
 _SENT: Final = struct.Struct("<III")
 _unpack_sent: Final = _SENT.unpack_from
 _SENT_ALONE: Final = struct.Struct(SEND_HEAD.format + _SENT.format.removeprefix("<"))

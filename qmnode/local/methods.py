@@ -20,6 +20,7 @@ from qmnode.local.frames import (
     PUBLISHING,
     RECEIVE_HEAD,
     REQUESTS,
+    ROOM,
     SEND_HEAD,
     SINGLE_TRANSACTION,
     Frame,
@@ -40,7 +41,7 @@ from qmnode.model.api import (
 )
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.packet import message_from_packet, whole_value
+from qmnode.model.packet import Room, message_from_packet, whole_value
 from qmnode.model.ports import Entry
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
@@ -54,7 +55,8 @@ NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.err
 """Exceptions for what an application asks that means nothing here."""
 
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
-_unpack_receive: Final = RECEIVE_HEAD.unpack
+_RECEIVE_SIZES: Final = (_RECEIVE_SIZE, _RECEIVE_SIZE + ROOM.size)
+_unpack_receive: Final = RECEIVE_HEAD.unpack_from
 Outcome = tuple[Kind, Sequence[Packet]]
 """The kind of an answer, and the parts of its body."""
 
@@ -95,13 +97,13 @@ class Methods:
     def begin_receive(self, call: Frame) -> bool:
         """Begin a receive outside of transactions. False leaves it to a task."""
         body = call.data
-        if len(body) != _RECEIVE_SIZE or not self._server.completed.is_set():
+        if len(body) not in _RECEIVE_SIZES or not self._server.completed.is_set():
             return False
         handle, transaction, limit, timeout = _unpack_receive(body)
         queue = self._handles.get(handle)
         if transaction not in _NO_UNIT or not limit or not isinstance(queue, OpenQueueDescriptor):
             return False
-        self._receives.start(call.number, queue, limit, _seconds(timeout))
+        self._receives.start(call.number, queue, limit, _seconds(timeout), _room(body))
         return True
 
     def error_value(self, error: Exception) -> Any:
@@ -179,9 +181,16 @@ class Methods:
 
     async def receive(self, call: Frame) -> Outcome:
         """Receive up to a number of messages."""
-        handle, transaction, limit, timeout = RECEIVE_HEAD.unpack(call.data)
-        queue, unit = self._queue(handle), self._transaction(transaction)
-        messages = await queue.receive_many(limit, _seconds(timeout), unit)
+        if len(call.data) not in _RECEIVE_SIZES:
+            raise FrameError(f"a receive of {len(call.data)} bytes")
+        handle, transaction, limit, timeout = _unpack_receive(call.data)
+        queue, unit, room = self._queue(handle), self._transaction(transaction), _room(call.data)
+        if room is None:
+            messages = await queue.receive_many(limit, _seconds(timeout), unit)
+        elif isinstance(queue, OpenQueueDescriptor):
+            messages = [await queue.receive_fitting(room, _seconds(timeout), unit)]
+        else:  # of another queue manager: no message is known to fit before it is here
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_BUFFER_OVERFLOW)
         if transaction in _NO_UNIT and isinstance(queue, OpenQueueDescriptor):
             self._receives.hand_over(queue, [_entry(message) for message in messages])
         return Kind.MESSAGES, _pack_messages(messages)
@@ -407,6 +416,10 @@ def _outcome(outcome: bytes | BaseException) -> Any:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
+
+
+def _room(receive: Packet) -> Room | None:
+    return Room(*ROOM.unpack_from(receive, _RECEIVE_SIZE)) if len(receive) > _RECEIVE_SIZE else None
 
 
 def _seconds(timeout: float) -> float | None:

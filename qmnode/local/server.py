@@ -36,9 +36,10 @@ from qmnode.local.frames import (
 )
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.packet import Room
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.reading import Claim, WaitingRead
+from qmnode.model.reading import Claim, Lock, ReadOutcome, WaitingRead
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
 from qmnode.structures.envelope import Packet
@@ -47,6 +48,9 @@ from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
+
+
+_LOCK: Final = Lock()
 
 
 class Taken:
@@ -65,10 +69,11 @@ class Taken:
 class WaitingReceive(WaitingRead):
     """A receive that waits for a message."""
 
-    __slots__ = ("_receives", "limit", "number", "queue", "until")
+    __slots__ = ("_receives", "limit", "number", "queue", "room", "until")
     only_takes = True
     until: float | None
     """The time of the event loop at which it ends in vain."""
+    room: Room | None
 
     def __init__(self, receives: Receives, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim) -> None:
         super().__init__(queue, claim)
@@ -91,6 +96,26 @@ class WaitingReceive(WaitingRead):
         self._receives.failed(self.number, error)
 
 
+class WaitingFitting(WaitingReceive):
+    """The same, of a receiver with little room: the message is locked until it is seen to fit."""
+
+    __slots__ = ()
+    only_takes = False
+
+    def found(self, entry: Entry) -> None:
+        """Take the message, or leave it to others if it is too large."""
+        assert self.room is not None
+        self.queue.begun.add(entry[0])
+        try:
+            self.room.check(entry[1])
+        except MessageQueuingError as error:
+            asyncio.get_running_loop().call_soon(self.queue.give_back, entry[0])
+            self.failed(error)
+        else:
+            self.queue.end_read(entry[0], ReadOutcome.TAKEN)
+            super().found(entry)
+
+
 class Receives:
     """The receives of one connection, by the numbers of their calls."""
 
@@ -109,8 +134,9 @@ class Receives:
         self._has_room = has_room
         self.held = 0
         """Bytes of the messages that are gone from their queues and have not been handed to the socket."""
-        self._asked: dict[int, tuple[OpenQueueDescriptor, int, float | None]] = {}
-        """Receives that have not begun: from where, how many messages, and until when they may wait, by the loop."""
+        self._asked: dict[int, tuple[OpenQueueDescriptor, int, float | None, Room | None]] = {}
+        """Receives that have not begun: from where, how many messages, until when they may wait, by the loop, and the
+        room that they have, unless for any message."""
         self._waiting: dict[int, WaitingReceive] = {}
         self._found: list[Taken] = []
         """Receives that waited until this pass of the event loop."""
@@ -132,12 +158,14 @@ class Receives:
         """Whether some have not begun."""
         return bool(self._asked)
 
-    def start(self, number: int, queue: OpenQueueDescriptor, limit: int, timeout: float | None) -> None:
-        """Receive up to ``limit`` messages, as ``receive_many``. It begins with ``begin``."""
+    def start(
+        self, number: int, queue: OpenQueueDescriptor, limit: int, timeout: float | None, room: Room | None = None
+    ) -> None:
+        """Receive up to ``limit`` messages, as ``receive_many``, or one that fits. It begins with ``begin``."""
         until = timeout
         if timeout is not None and not timeout <= 0:
             until = round(asyncio.get_running_loop().time() + timeout, 3)  # those that come together end together
-        self._asked[number] = queue, limit, until
+        self._asked[number] = queue, limit if room is None else 1, until, room
 
     def begin(self) -> None:
         """Begin the receives that came together, alike ones with one look into their queue."""
@@ -153,28 +181,44 @@ class Receives:
                     if number not in self:
                         self._fail(number, error)
 
-    def _begin(self, numbers: list[int], queue: OpenQueueDescriptor, limit: int, until: float | None) -> None:
+    def _begin(
+        self, numbers: list[int], queue: OpenQueueDescriptor, limit: int, until: float | None, room: Room | None
+    ) -> None:
         claim, left = queue.claim(None), deque(numbers)
         while left and self._has_room():
-            entries = queue.take_available(limit if limit > 1 else len(left), claim)
+            if room is None:
+                entries = queue.take_available(limit if limit > 1 else len(left), claim)
+            else:
+                entries = queue.take_fitting(room, claim)
             if not entries:
                 for number in left:
-                    self._wait(number, queue, limit, claim, until)
+                    self._wait(number, queue, limit, claim, until, room)
                 return
             parts = [entries] if limit > 1 else zip(entries, strict=True)
             taken = [Taken(left.popleft(), queue, limit, part) for part in parts]
             for one in taken:
                 self._hold(one)
             self._remove(taken)
-        self._asked |= dict.fromkeys(left, (queue, limit, until))
+        self._asked |= dict.fromkeys(left, (queue, limit, until, room))
 
     def _hold(self, taken: Taken) -> None:
         self._taken[taken.number] = taken
         self.held += taken.size
 
-    def _wait(self, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim, until: float | None) -> None:
-        waiting = WaitingReceive(self, number, queue, limit, claim)
-        waiting.until = until
+    def _wait(
+        self,
+        number: int,
+        queue: OpenQueueDescriptor,
+        limit: int,
+        claim: Claim,
+        until: float | None,
+        room: Room | None,
+    ) -> None:
+        if room is None:
+            waiting = WaitingReceive(self, number, queue, limit, claim)
+        else:
+            waiting = WaitingFitting(self, number, queue, limit, _LOCK)
+        waiting.until, waiting.room = until, room
         waiting.begin(None if until is None else max(until - asyncio.get_running_loop().time(), 0.0))
         self._waiting[number] = waiting
 
@@ -184,7 +228,8 @@ class Receives:
         for one in waiting.values():
             one.leave()
         # They came before those that have not begun.
-        self._asked = {number: (one.queue, one.limit, one.until) for number, one in waiting.items()} | self._asked
+        again = {number: (one.queue, one.limit, one.until, one.room) for number, one in waiting.items()}
+        self._asked = again | self._asked
 
     def found(self, waiting: WaitingReceive, entries: Sequence[Arrived]) -> None:
         """Note that messages have come, which are gone from their queue."""

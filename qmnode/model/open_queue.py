@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
+from qmnode.model.packet import Room, received_message, whole_value
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, take_received
 from qmnode.model.purging import purge_queue
@@ -229,6 +229,31 @@ class OpenQueueDescriptor(SendingDescriptor):
             entries.append(entry)
             size += len(entry[1])
         return entries
+
+    def take_fitting(self, room: Room, claim: Claim) -> list[Entry]:
+        """Take and claim the first message; none if there is none. MQ_ERROR_BUFFER_OVERFLOW if it is larger than the
+        room of the receiver.
+        """
+        entry = self.queue.first()
+        if entry is not None:
+            room.check(entry[1])
+        return self.take_available(1, claim)
+
+    async def receive_fitting(self, room: Room, timeout: float | None, transaction: InTransaction) -> Message:
+        """Dequeue Message (3.1.7.1.10) unless it is larger than the room of the receiver."""
+        self.claim(transaction)
+        message = await self.receive_begin(timeout)
+        entry = message.lookup_identifier, whole_value(message)
+        try:
+            room.check(entry[1])
+            if transaction is not None and transaction != "single":
+                self.end_read_in(entry[0], transaction)
+                return message
+            self.end_read(entry[0], ReadOutcome.TAKEN)
+        finally:
+            self.give_back(entry[0])
+        await self.settle(_DELETE, [entry])
+        return message
 
     def put_back(self, entries: Sequence[Arrived]) -> None:
         """Make messages available again, in their old places, that were received outside of a transaction and whose

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qmnode.allocator import with_other_head
+from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.packet_parts import (
     ADMINISTRATION_SHIFT,
@@ -59,6 +60,7 @@ from qmnode.model.record import (
 )
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.envelope import LARGE, Packet, read_transaction_header
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
@@ -215,6 +217,24 @@ _PROPERTIES: Final = frozenset((
     "acknowledgements_requested", "app_specific", "body_type", "correlation_identifier", "encryption_algorithm",
     "extension", "hash_algorithm", "message_class", "privacy_level",
 ))  # fmt: skip
+
+
+class Room(NamedTuple):
+    """The bytes that a receiver has room for: of a body, and of all else that is stored with it."""
+
+    body: int
+    rest: int
+
+    def check(self, value: Packet) -> None:
+        """MQ_ERROR_BUFFER_OVERFLOW for a stored message that is larger."""
+        try:
+            size = read_content_sizes(value, read_properties_place(value)[0])[1]
+        except struct.error:  # a broken packet: looked at, and left
+            size = len(value)
+        if size > self.body or len(value) - size > self.rest:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_BUFFER_OVERFLOW, "the message is larger than the receiver's room: it stays"
+            )
 
 
 def _load_content(attributes: dict[str, Any], value: Packet) -> None:

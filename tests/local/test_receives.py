@@ -19,6 +19,7 @@ from qmnode.local.frames import (
     GREETING,
     NO_TRANSACTION,
     RECEIVE_HEAD,
+    ROOM,
     SINGLE_TRANSACTION,
     Frame,
     FrameReader,
@@ -321,3 +322,31 @@ async def test_a_disk_that_refuses_fails_the_receive(service: Service, sender: q
     answer = await application.answer(CALL)
     assert values.decode(answer.body)[0] == ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED
     application.writer.close()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["there", "waits"])
+async def test_a_message_that_is_larger_than_the_room_of_a_receiver_stays_for_others(
+    service: Service, sender: qmnode.QueueApi, waits: bool
+) -> None:
+    little, much = await Application(service).connect(), await Application(service).connect()
+
+    def receive(number: int) -> None:
+        little.write(Kind.RECEIVE, number, RECEIVE_HEAD.pack(little.handle, 0, 1, FOR_EVER) + ROOM.pack(5, 4096))
+
+    for number in range(3) if waits else ():
+        receive(CALL + number)
+    if waits:
+        await little.call(3, "manager", 0, "queues")
+        much.receive(CALL, limit=1)
+        await much.call(3, "manager", 0, "queues")
+    await send(sender)
+    for number in () if waits else range(3):
+        receive(CALL + number)
+    answers = [await little.answer(CALL + number) for number in range(3)]
+    if not waits:
+        much.receive(CALL, limit=1)
+    assert bodies(answers[0]) == [b"first"]
+    assert values.decode(answers[1].body)[0] == ErrorCode.MQ_ERROR_BUFFER_OVERFLOW
+    assert bodies(await much.answer(CALL), *answers[2:]) + await left_in(service) == [b"second", b"third"]
+    little.writer.close()
+    much.writer.close()

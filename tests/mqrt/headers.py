@@ -103,6 +103,7 @@ def _frames() -> Iterator[str]:
         "SEND_HEAD_SIZE": frames.SEND_HEAD.size,
         "SENT_HEAD_SIZE": frames._SENT.size,
         "RECEIVE_HEAD_SIZE": frames.RECEIVE_HEAD.size,
+        "ROOM_SIZE": frames.ROOM.size,
         "RECEIVED_HEAD_SIZE": frames._RECEIVED.size,
         "RECORD_SIZE": record.PREFIX_SIZE,
         "RECORD_VERSION": record.VERSION,

@@ -4,6 +4,7 @@
  */
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1632,6 +1633,86 @@ SCENARIO(a_quota_refuses)
     RETURNS(MQ_ERROR_INSUFFICIENT_RESOURCES, MQSendMessage(out, &sent->properties, NULL));
     OK(MQCloseQueue(out));
 }
+typedef struct TenSender {
+    QUEUEHANDLE out;
+    size_t size;
+    HRESULT expected;
+    int wrong;
+    UCHAR identifiers[10][20];
+} TenSender;
+
+static void *send_ten(void *given)
+{
+    static const char much[40000];
+    TenSender *sender = given;
+    for (int at = 0; at < 10; at++) {
+        List *sent = list_new();
+        add_bytes(sent, PROPID_M_BODY, much, sender->size);
+        add_buffer(sent, PROPID_M_MSGID, 20);
+        sender->wrong += MQSendMessage(sender->out, &sent->properties, NULL) != sender->expected;
+        sender->wrong += sender->expected != MQ_OK && *mqrt_last_sentence() == 0;
+        memcpy(sender->identifiers[at], sent->bytes[1], 20);
+        free(sent);
+    }
+    return NULL;
+}
+SCENARIO(each_of_many_senders_gets_its_own_answer)
+{
+    List *made = list();
+    add_ui4(made, PROPID_Q_QUOTA, 30);
+    WCHAR name[256];
+    memcpy(name, create_with(false, made), sizeof name);
+    QUEUEHANDLE out = open_as(name, MQ_SEND_ACCESS), in = open_as(name, MQ_RECEIVE_ACCESS);
+    pthread_t threads[8];
+    TenSender ten_senders[8] = {0};
+    for (int at = 0; at < 8; at++) {
+        ten_senders[at].out = out;
+        ten_senders[at].size = at % 2 ? 40000 : 10;
+        ten_senders[at].expected = at % 2 ? MQ_ERROR_INSUFFICIENT_RESOURCES : MQ_OK;
+        pthread_create(&threads[at], NULL, send_ten, &ten_senders[at]);
+    }
+    for (int at = 0; at < 8; at++)
+        pthread_join(threads[at], NULL);
+    for (int at = 0; at < 8; at++)
+        CHECK(ten_senders[at].wrong == 0);
+    for (int at = 0; at < 40; at++) { /* each identifier is of one message that was sent */
+        List *got = list_new();
+        add_buffer(got, PROPID_M_MSGID, 20);
+        HRESULT code = MQReceiveMessage(in, 0, MQ_ACTION_RECEIVE, &got->properties, NULL, NULL, NULL, NULL);
+        int found = 0;
+        for (int of = 0; of < 80; of++)
+            found += memcmp(ten_senders[of / 10].identifiers[of % 10], got->bytes[0], 20) == 0;
+        free(got);
+        OK(code);
+        CHECK(found == 1);
+    }
+    OK(MQCloseQueue(in));
+    OK(MQCloseQueue(out));
+}
+SCENARIO(a_small_buffer_in_a_transaction_keeps_what_it_does_not_hold)
+{
+    Pair queue = pair(true);
+    ITransaction *work;
+    char body[ROOM];
+    static const char large[ROOM] = "larger than the buffer";
+    OK(send_text(queue.out, "fits", MQ_SINGLE_MESSAGE));
+    List *sent = list();
+    add_bytes(sent, PROPID_M_BODY, large, sizeof large);
+    OK(MQSendMessage(queue.out, &sent->properties, MQ_SINGLE_MESSAGE));
+    OK(MQBeginTransaction(&work));
+    OK(receive_with(queue.in, 0, MQ_ACTION_RECEIVE, NULL, work, body));
+    RETURNS(MQ_ERROR_BUFFER_OVERFLOW, receive_with(queue.in, 0, MQ_ACTION_RECEIVE, NULL, work, body));
+    OK(work->lpVtbl->Abort(work, NULL, 0, 0));
+    work->lpVtbl->Release(work);
+    OK(MQBeginTransaction(&work));
+    OK(receive_with(queue.in, 0, MQ_ACTION_RECEIVE, NULL, work, body));
+    CHECK(strcmp(body, "fits") == 0);
+    OK(work->lpVtbl->Commit(work, 0, 0, 0));
+    work->lpVtbl->Release(work);
+    RETURNS(MQ_ERROR_BUFFER_OVERFLOW, receive_with(queue.in, 0, MQ_ACTION_RECEIVE, NULL, NULL, body));
+    OK(MQPurgeQueue(queue.in));
+    done(&queue);
+}
 SCENARIO(move_to_a_subqueue)
 {
     Pair queue = pair(false);
@@ -1924,6 +2005,63 @@ static void *send_many(void *given)
     for (int at = 0; at < 50; at++)
         sender->failed += send_text(sender->out, "x", NULL) != MQ_OK;
     return NULL;
+}
+static atomic_bool stop_sending;
+static void *send_until_stopped(void *given)
+{
+    Sender *sender = given;
+    ITransaction *work;
+    while (!stop_sending) {
+        sender->failed += send_text(sender->out, "x", NULL) != MQ_OK;
+        if (MQBeginTransaction(&work) == MQ_OK)
+            work->lpVtbl->Release(work);
+    }
+    return NULL;
+}
+SCENARIO(children_of_a_program_whose_threads_send_do_not_hang)
+{
+    Pair queue = pair(false);
+    pthread_t threads[3];
+    Sender senders[3];
+    stop_sending = false;
+    for (int at = 0; at < 3; at++) {
+        senders[at] = (Sender){queue.out, 0};
+        pthread_create(&threads[at], NULL, send_until_stopped, &senders[at]);
+    }
+    int wrong = 0;
+    for (int at = 0; at < 20; at++) {
+        pid_t child = fork();
+        if (child == 0) {
+            ITransaction *work;
+            alarm(30);
+            bool stale = send_text(queue.out, "x", NULL) == MQ_ERROR_STALE_HANDLE;
+            stale = stale && MQBeginTransaction(&work) == MQ_OK && work->lpVtbl->Release(work) == 0;
+            _exit(stale && MQCloseQueue(queue.out) == MQ_OK ? 0 : 1);
+        }
+        int ended = 1;
+        wrong += waitpid(child, &ended, 0) != child || ended != 0;
+    }
+    stop_sending = true;
+    for (int at = 0; at < 3; at++) {
+        pthread_join(threads[at], NULL);
+        wrong += senders[at].failed;
+    }
+    CHECK(wrong == 0);
+    done(&queue);
+}
+SCENARIO(a_handle_that_was_closed_stays_closed)
+{
+    Pair queue = pair(false);
+    QUEUEHANDLE closed = open_as(queue.name, MQ_SEND_ACCESS);
+    OK(MQCloseQueue(closed));
+    for (int at = 0; at < 1100; at++) {
+        HANDLE cursor;
+        OK(MQCreateCursor(queue.in, &cursor));
+        CHECK(cursor != closed);
+        RETURNS(MQ_ERROR_INVALID_HANDLE, MQCloseQueue(closed));
+        OK(MQCloseCursor(cursor));
+    }
+    done(&queue);
 }
 SCENARIO(threads_share_a_handle)
 {

@@ -1,6 +1,6 @@
 /*
  * Traffic through the C interface: `traffic send|receive|move|large FORMAT_NAME COUNT SIZE THREADS`. Each thread sends, or
- * receives, COUNT messages. It prints the seconds that it took, and those of the processor.
+ * receives, COUNT messages, all with one handle. It prints the seconds that it took, and those of the processor.
  *
  * A body begins with "THREAD NUMBER". `move TARGET` takes messages from FORMAT_NAME to TARGET in transactions until none
  * comes for a while, and goes on when the node was started again.
@@ -15,6 +15,7 @@
 jmp_buf stop_here;
 char problem[1024];
 static WCHAR name[256], target[256];
+static QUEUEHANDLE shared;
 static int count, size;
 static const char *mode;
 
@@ -37,18 +38,15 @@ static void check(HRESULT code, const char *what)
 
 static void *send_all(void *thread)
 {
-    QUEUEHANDLE queue;
     UCHAR *body = calloc(1, (size_t)size);
-    check(MQOpenQueue(name, MQ_SEND_ACCESS, 0, &queue), "open");
     for (int at = 0; at < count; at++) {
         MSGPROPID ids[] = {PROPID_M_BODY, PROPID_M_DELIVERY};
         MQPROPVARIANT values[2] = {{.vt = BYTES, .caub = {(ULONG)size, body}},
                                    {.vt = VT_UI1, .bVal = MQMSG_DELIVERY_EXPRESS}};
         MQMSGPROPS properties = {2, ids, values, NULL};
         snprintf((char *)body, (size_t)size, "%d %d", (int)(intptr_t)thread, at);
-        check(MQSendMessage(queue, &properties, MQ_NO_TRANSACTION), "send");
+        check(MQSendMessage(shared, &properties, MQ_NO_TRANSACTION), "send");
     }
-    MQCloseQueue(queue);
     free(body);
     return NULL;
 }
@@ -56,18 +54,15 @@ static void *send_all(void *thread)
 static void *receive_all(void *thread)
 {
     (void)thread;
-    QUEUEHANDLE queue;
     size_t room = strcmp(mode, "large") == 0 ? 4 * 1024 * 1024 : (size_t)size;
     UCHAR *body = malloc(room);
-    check(MQOpenQueue(name, MQ_RECEIVE_ACCESS, 0, &queue), "open");
     for (int at = 0; at < count; at++) {
         MSGPROPID ids[] = {PROPID_M_BODY, PROPID_M_BODY_SIZE};
         MQPROPVARIANT values[2] = {{.vt = BYTES, .caub = {(ULONG)room, body}}, {.vt = VT_NULL}};
         MQMSGPROPS properties = {2, ids, values, NULL};
-        check(MQReceiveMessage(queue, 60000, MQ_ACTION_RECEIVE, &properties, NULL, NULL, NULL, MQ_NO_TRANSACTION),
+        check(MQReceiveMessage(shared, 60000, MQ_ACTION_RECEIVE, &properties, NULL, NULL, NULL, MQ_NO_TRANSACTION),
               "receive");
     }
-    MQCloseQueue(queue);
     free(body);
     return NULL;
 }
@@ -142,6 +137,8 @@ int main(int words, char **word)
     if (words > 6)
         widen(word[6], target);
     void *(*work)(void *) = strcmp(mode, "send") == 0 ? send_all : strcmp(mode, "move") == 0 ? move_all : receive_all;
+    if (work != move_all)
+        check(MQOpenQueue(name, work == send_all ? MQ_SEND_ACCESS : MQ_RECEIVE_ACCESS, 0, &shared), "open");
     pthread_t running[64];
     struct timespec began, ended;
     struct rusage usage;
@@ -152,6 +149,8 @@ int main(int words, char **word)
         pthread_join(running[at], NULL);
     clock_gettime(CLOCK_MONOTONIC, &ended);
     getrusage(RUSAGE_SELF, &usage);
+    if (shared != NULL)
+        MQCloseQueue(shared);
     printf("%.6f %.6f\n", (double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) / 1e9,
            seconds(usage.ru_utime) + seconds(usage.ru_stime));
     return 0;
