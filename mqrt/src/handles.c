@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #define INDEX_BITS 20
+#define TURN_MASK (UINTPTR_MAX >> (INDEX_BITS + 1) & UINT32_MAX)
 
 typedef struct Slot {
     Object *object;
@@ -13,6 +14,11 @@ typedef struct Slot {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Slot *slots;
 static size_t slot_count, first_free;
+
+/* No other thread of a program that forks is inside, or the child would wait for it for ever. */
+static void before_fork(void) { pthread_mutex_lock(&mutex); }
+static void after_fork(void) { pthread_mutex_unlock(&mutex); }
+__attribute__((constructor)) static void prepare(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 /* At the end of a program that has closed its handles. */
 __attribute__((destructor)) static void finish(void)
@@ -51,7 +57,7 @@ HANDLE handle_add(Object *object)
     }
     if (index < slot_count) {
         slots[index].object = object;
-        slots[index].turn = (slots[index].turn + 1) & 0x3FF;
+        slots[index].turn = (slots[index].turn + 1) & TURN_MASK;
         first_free = index + 1;
         handle = (HANDLE)(uintptr_t)(((uintptr_t)slots[index].turn << INDEX_BITS | index) << 1 | 1);
     }

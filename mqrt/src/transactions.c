@@ -19,6 +19,11 @@ typedef struct Transaction {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Transaction *transactions;
 
+/* As for handles. */
+static void before_fork(void) { pthread_mutex_lock(&mutex); }
+static void after_fork(void) { pthread_mutex_unlock(&mutex); }
+__attribute__((constructor)) static void prepare(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
 static const uint8_t IID_UNKNOWN[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0xC0, 0, 0, 0, 0, 0, 0, 0x46};
 static const uint8_t IID_TRANSACTION[16] = {0x84, 0x50, 0xB1, 0x0F, 0x41, 0xAF, 0xCE, 0x11,
                                             0xBD, 0x2B, 0x20, 0x4C, 0x4F, 0x4F, 0x50, 0x20};
