@@ -240,7 +240,10 @@ class TestBackup:
         await send(running, SHOP, rf"{GATE}\picking", b"4", b"5")
         assert await receive(running, GATE, "picking", 5) == [b"1", b"2", b"3", b"4", b"5"]
 
-        play_thrice(running, "restore", "--limit", GATE, backup_from=str(folder(running)), backup_name="first")
+        done = play_thrice(running, "restore", "--limit", GATE, backup_from=str(folder(running)), backup_name="first")
+        assert (
+            "received since the backup was made are received again" in done.said and "store: it is a copy" in done.said
+        )
 
         await send(running, SHOP, rf"{GATE}\picking", b"6", b"7")
         assert await receive(running, GATE, "picking", 5) == [b"1", b"2", b"3", b"6", b"7"]
