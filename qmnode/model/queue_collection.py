@@ -260,11 +260,16 @@ class Names:
         names = {path.rpartition("\\")[2]: path for path in known if not path.upper().startswith("SYSTEM$")}
         name, _, part = text.rpartition("\\")[2].partition(";")
         near = nearest(name, names)
+        named, at, machine = name.rpartition("@")
+        if near is None and at and "=" not in named:
+            hint = rf" ({name} of NServiceBus and Rebus is DIRECT=OS:{machine or '.'}\private$\{named})"
+        else:
+            hint = ""
         journal = ";journal" if nearest(part, ("journal",)) else ""
         return MessageQueuingError(
             ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND,
             f"there is no queue {text} on {self._context.computer_name}"
-            + ("" if near is None else f" (did you mean .\\{names[near]}{journal}?)"),
+            + (hint if near is None else f" (did you mean .\\{names[near]}{journal}?)"),
         )
 
     # Queues to names

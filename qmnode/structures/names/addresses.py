@@ -18,6 +18,7 @@ _ADDRESS: Final = re.compile(
 )
 _WEB: Final = re.compile(r"https?://[^/]+/msmq/.+", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PATH: Final = re.compile(r"msmq:/?(?=[^/\\=]+/[^\\=]+$)", re.IGNORECASE)
 _SHORT: Final = re.compile(r"msmq:(?=[^/])", re.IGNORECASE)
 _UNPREFIXED: Final = re.compile(r"(?:os|tcp):[^\\=]+\\", re.IGNORECASE)
 _MULTICAST: Final = re.compile(r"2(?:2[4-9]|3[0-9])(?:\.[0-9]{1,3}){3}:[0-9]+")
@@ -33,6 +34,8 @@ def from_address(text: str) -> str | None:
     text = text.strip()
     if found := _WITH_PORT.match(text):
         raise FormatNameError(text, len(found[1]), f"no port: use {found[1]}{found[2]}")
+    if found := _PATH.match(text):
+        return from_address(f"msmq://{text[found.end() :]}")
     if found := _PREFIX.match(text) or _SHORT.match(text):
         rest = text[found.end() :]
         return from_address(rest) or rest
