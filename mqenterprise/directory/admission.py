@@ -35,6 +35,8 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
 
     ``new``: make a queue manager for a computer that has none in the directory.
 
+    Raises DirectoryError for a folder with the settings of another node, which would be lost.
+
     Each time the password is a new one: the files of an earlier admission are worth nothing afterwards (on Active
     Directory after the hour for which it accepts the password before). Raises :class:`DirectoryError`.
     """
@@ -46,6 +48,11 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
         raise DirectoryError(
             f"there is no queue manager on a computer {computer!r} in the directory: {hint}Declare the machine and "
             "apply the declaration, or admit it with --new, which makes one"
+        )
+    own = computer if found is None else found.computer_name
+    if (other := _computer_of(folder / SETTINGS_FILE)) and other.casefold() != own.casefold():
+        raise DirectoryError(
+            f"{folder} has the settings of another node, {other}: name another folder. Nothing was admitted"
         )
     if found is None:
         if fault := _name_fault(computer):
@@ -59,9 +66,8 @@ def admit(directory: EnterpriseDirectory, computer: str, folder: Path, *, new: b
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_anew(folder / PASSWORD_FILE, f"{password}\n".encode(), 0o600)
-        settings = directory.connection.settings
-        if settings.ca_file is not None:
-            write_anew(folder / AUTHORITY_FILE, settings.ca_file.read_bytes(), 0o644)
+        if (authority := directory.connection.settings.ca_file) is not None:
+            write_anew(folder / AUTHORITY_FILE, authority.read_bytes(), 0o644)
         text = yaml.safe_dump(_settings(directory, found), sort_keys=False)
         write_anew(folder / SETTINGS_FILE, text.encode("utf-8"), 0o600)
     except OSError as error:
@@ -112,6 +118,15 @@ def _name_fault(computer: str) -> str | None:
         first = computer.partition(".")[0]
         return f"{computer!r} is a DNS name or an address: name the computer itself, such as {first!r}"
     return None
+
+
+def _computer_of(file: Path) -> str | None:
+    """The computer whose node binds with settings that were written before, or None."""
+    try:
+        user = yaml.safe_load(file.read_text("utf-8"))["user"]
+        return name_of(user) if "=" in user else str(user).partition("$@")[0]
+    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):
+        return None
 
 
 def _settings(directory: EnterpriseDirectory, node: QueueManager) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def _machine_name(name: str) -> str:
     refused = sorted(_NOT_IN_MACHINE_NAME.intersection(name))
     if refused:
         raise ValueError(f"a machine name cannot hold {' '.join(repr(c) for c in refused)}")
+    if fold(name) == "localhost":
+        raise ValueError("'localhost' names another machine on each machine: use a name of its own")
     return name
 
 

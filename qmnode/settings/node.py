@@ -165,6 +165,8 @@ class BodySettings(_Settings):
 
 def computer_name_fault(name: str) -> str | None:
     """Why a computer cannot have this name, or None."""
+    if name.casefold().removesuffix(".") == "localhost" or re.fullmatch(r"[\d.]+", name):
+        return f"{name!r:.80} is no name of a computer: it means another one to others, or is an address"
     if re.fullmatch(r"[\w-][\w.-]{0,62}", name):
         return None
     return f"{name!r:.80} is no name of a computer: use up to 63 letters, digits, hyphens and underscores"

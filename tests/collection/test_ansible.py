@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
+from qmnode.directory.port import QueueManager
 from tests.collection import sanity
 from tests.collection.conftest import COLLECTION, REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mqenterprise.directory.embedded import EmbeddedDirectory
     from tests.collection.conftest import Modules
 
 BIN = Path(sys.executable).parent
@@ -216,3 +219,30 @@ class TestPrograms:
 
         done = set(re.findall(r'Running sanity test "([\w-]+)"', answer.stdout + answer.stderr))
         assert done >= {"ansible-doc", "import", "pep8", "pylint", "validate-modules", "yamllint"}
+
+
+@pytest.mark.servers
+@pytest.mark.one_server(reason="the role asks for the same command over each of them")
+def test_a_roll_out_admits_no_machine_that_is_not_in_the_directory(
+    slapd: EmbeddedDirectory, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A host with a misspelt name would make a queue manager that no node ever is."""
+    name = fresh_name("NODE")
+    given = {
+        "queue_manager_host_state": str(tmp_path),
+        "queue_manager_directory_file": str(slapd.write_client_settings()),
+        "queue_manager_computer_name": f"{name}X",
+        "ansible_python_interpreter": sys.executable,
+    }
+    variables = COLLECTION / "roles/queue_manager/vars/main.yml"
+    tasks = [
+        {"ansible.builtin.include_vars": {"file": str(variables)}},
+        {"ansible.builtin.command": {"argv": "{{ queue_manager_admission }}"}},
+    ]
+    book = tmp_path / "play.yml"
+    book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]), "utf-8")
+    with EnterpriseDirectory(slapd.client_settings()) as directory:
+        directory.queue_managers.add(QueueManager(computer_name=name))
+        failed = run("ansible-playbook", "-i", "localhost,", "-c", "local", book, "-e", json.dumps(given), code=2)
+        assert "there is no queue manager on a computer" in failed.stdout, failed.stdout[-3000:]
+        assert directory.queue_managers.find(f"{name}X") is None and not (tmp_path / "directory").exists()

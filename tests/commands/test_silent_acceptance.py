@@ -17,7 +17,22 @@ from tests.commands.conftest import Command
 from tests.lab.nodes import START, NodeProcess, launch, running_node
 
 
-@pytest.mark.parametrize("name", ["my host!", "two words", "x" * 64, r"ho\st", "a:b", "-?", "tab\there"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my host!",
+        "two words",
+        "x" * 64,
+        r"ho\st",
+        "a:b",
+        "-?",
+        "tab\there",
+        "localhost",
+        "LocalHost.",
+        "127.0.0.1",
+        "10.1",
+    ],
+)
 def test_a_name_that_no_computer_can_have_is_refused_by_init_and_in_settings(
     command: Command, tmp_path: Path, name: str
 ) -> None:
@@ -88,6 +103,9 @@ def test_a_denial_for_authenticated_users_says_whom_it_does_not_reach(queue: str
         ("msmq://host/orders", r"DIRECT=OS:host\private$\orders"),
         (r"msmq:DIRECT=OS:host\private$\orders", r"DIRECT=OS:host\private$\orders"),
         ("msmq:orders", r".\private$\orders"),
+        ("msmq:host/private$/orders", r"DIRECT=OS:host\private$\orders"),
+        ("MSMQ:/localhost/orders", r"DIRECT=OS:.\private$\orders"),
+        ("msmq:host.example/private/two%20words/", r"DIRECT=OS:host.example\private$\two words"),
         (r" FormatName: DIRECT=OS:host\private$\orders ", r"DIRECT=OS:host\private$\orders"),
         ("net.msmq://host/private/two%20words", r"DIRECT=OS:host\private$\two words"),
         ("net.msmq://[2001:db8::1]/private/orders", r"DIRECT=TCP:2001:db8::1\private$\orders"),
@@ -101,6 +119,18 @@ def test_a_denial_for_authenticated_users_says_whom_it_does_not_reach(queue: str
 )
 def test_addresses_of_other_systems_are_understood(address: str, name: str) -> None:
     assert queue_name(address) == name
+
+
+@pytest.mark.parametrize("address", ["orders@host", "orders@host.example", "two words@HOST"])
+def test_a_queue_at_a_machine_is_answered_with_the_name_to_use(
+    node: NodeProcess, command: Command, address: str
+) -> None:
+    name, _, machine = address.partition("@")
+    answer = command("send", address, "x")
+    assert (
+        answer.code == 1
+        and rf"{address} of NServiceBus and Rebus is DIRECT=OS:{machine}\private$\{name})" in answer.err
+    )
 
 
 @pytest.mark.parametrize("address", [r"FormatName:DIRECT=OS:h\q", "net.msmq://h/private/q", "msmq://h/q"])

@@ -271,12 +271,28 @@ class TestAdmission:
             ".",
             "",
             "4d36e96e-e325-11ce-bfc1-08002be1",
+            "localhost",
         ):
             with pytest.raises(DirectoryError):
                 admit(directory, name, tmp_path / "other")
 
         assert {one.computer_name for one in directory.queue_managers.list()} == before
         assert not (tmp_path / "other").exists()
+
+    def test_the_settings_of_another_node_are_not_written_over(
+        self, directory: EnterpriseDirectory, settings_file: Path, tmp_path: Path, fresh_name: Callable[[str], str]
+    ) -> None:
+        first, second, given = fresh_name("NODE"), fresh_name("NODE"), tmp_path / "given"
+        admit(directory, first, given)
+        before = {file.name: file.read_bytes() for file in given.iterdir()}
+
+        answer = run("directory", "admit", second, "--new", "--output", given, "--directory", settings_file)
+
+        assert answer.returncode == 1 and "has the settings of another node" in answer.stderr
+        assert {file.name: file.read_bytes() for file in given.iterdir()} == before
+        with EnterpriseDirectory(load_settings(given / "directory.yaml")) as as_first:
+            assert as_first.queue_managers.find(first) is not None
+            assert directory.queue_managers.find(second) is None
 
     @pytest.mark.one_server(reason="Active Directory accepts the password before for an hour")
     def test_a_second_admission_ends_the_first(
@@ -331,7 +347,7 @@ class TestAdmission:
                 "directory", "admit", fresh_name("NODE"), "--new", "--output", tmp_path / "new", "--directory", settings
             )
             again = run(
-                "directory", "admit", fresh_name("NODE"), "--new", "--output", tmp_path / "new", "--directory", settings
+                "directory", "admit", fresh_name("NODE"), "--new", "--output", tmp_path / "two", "--directory", settings
             )
             stored = {name: stored_passwords(directory, node) for name, node in nodes.items()}
 

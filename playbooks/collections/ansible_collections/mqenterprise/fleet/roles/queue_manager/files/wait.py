@@ -52,6 +52,9 @@ def problem(path: str, wanted: str) -> tuple[str, dict]:
         return f"it does not answer ({error})", {}
     if wanted and node["identifier"].lower() != wanted.lower():
         return f"the directory has it as {wanted}, and it calls itself {node['identifier']}", node
+    if node.get("directory") == "not joined":
+        reasons = [each for each in node["warnings"] if "has not joined the directory" in each]
+        return "; ".join(reasons) or f"{node['computer_name']} has not joined the directory", node
     return "", node
 
 
