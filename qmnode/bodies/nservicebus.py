@@ -43,7 +43,10 @@ def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str | None], str
     end = extension.rfind(_END)
     content = extension[: end + len(_END)] if end >= 0 else extension
     try:
-        return _headers(parse(content, budget)), ""
+        found, twice = _headers(parse(content, budget))
+        return found, "; ".join(
+            f"the header {name!r:.80} is there more than once, and its last value is shown" for name in twice[:_MOST]
+        )
     except BudgetError:
         raise
     except BodyError as error:
@@ -54,15 +57,19 @@ def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str | None], str
         return found, "; ".join(places)
 
 
-def _headers(root: Element) -> dict[str, str | None]:
+def _headers(root: Element) -> tuple[dict[str, str | None], list[str]]:
+    """The headers, and the names of those that are there more than once."""
     if root.name != _ROOT:
         raise BodyError(f"the headers are <{root.name:.80}>, and NServiceBus writes <{_ROOT}>")
     found: dict[str, str | None] = {}
+    twice: dict[str, None] = {}
     for info in root.children:
         key, value = info.child("Key"), info.child("Value")
         if key is not None:
+            if key.text in found:
+                twice[key.text] = None
             found[key.text] = None if value is None or is_nil(value) else value.text
-    return found
+    return found, list(twice)
 
 
 _INFO: Final = re.compile("<HeaderInfo>.*?</HeaderInfo>", re.DOTALL)
@@ -78,7 +85,7 @@ def _read_part(content: bytes, budget: Budget) -> tuple[dict[str, str | None], l
     for number, info in enumerate(_INFO.findall(text_of(content, "replace")), 1):
         if "\ufffd" not in info:
             try:
-                found |= _headers(parse(f"{_START}{info}{_END.decode()}".encode("utf-8", "surrogatepass"), budget))
+                found |= _headers(parse(f"{_START}{info}{_END.decode()}".encode("utf-8", "surrogatepass"), budget))[0]
                 continue
             except BudgetError:
                 raise

@@ -21,8 +21,14 @@ def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str | None], str
     """Decode the headers, by name; null is None. Of damaged ones, those that can be read; and what is damaged, else no
     reason.
     """
+    twice: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice[:] = json_text.repeated(pairs)  # in the end, those of the outermost object
+        return dict(pairs)
+
     try:
-        found = json_text.decode(extension, budget)
+        found = json_text.decode(extension, budget, members=members)
     except BudgetError:
         raise
     except BodyError as error:
@@ -32,7 +38,7 @@ def decode(extension: bytes, budget: Budget) -> tuple[dict[str, str | None], str
     else:
         if not isinstance(found, dict):
             raise BodyError(f"the headers are {_KINDS.get(type(found), 'one value')}, and Rebus writes a JSON object")
-        reasons = []
+        reasons = [f"the header {name!r:.80} is there more than once, and its last value is shown" for name in twice]
     headers: dict[str, str | None] = {}
     for name, value in found.items():
         if not isinstance(value, (str, type(None))):

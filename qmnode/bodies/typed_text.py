@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from qmnode.bodies import activex
 from qmnode.bodies.choice import HEADER_FORMATS, named_type
+from qmnode.bodies.json_text import members_once
 from qmnode.bodies.limits import BodyError, Budget, Limits
 from qmnode.bodies.tree import DEEPEST
 
@@ -30,7 +31,9 @@ def value_of_text(text: str, format: str) -> Any:
 
         return xml_text.parse(text.encode("utf-8", "surrogatepass"), Budget(_OWN))
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=members_once)
+    except BodyError:
+        raise
     except (ValueError, RecursionError) as error:
         if format in ("json", "wcf"):
             raise BodyError(f"the body is no JSON: {error}"[:200]) from None

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 import typer
 
 from qmnode.administration.names import queue_name
+from qmnode.bodies.json_text import members_once
+from qmnode.bodies.limits import BodyError
 from qmnode.commands.message import Queues, app
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
@@ -185,9 +187,11 @@ def _lines(lines: TextIO) -> Iterator[tuple[int, str]]:
 def _item(line: str, target: str) -> dict[str, Any] | str:
     """A line as the node takes it, or the reason why it is none."""
     try:
-        document = json.loads(line)
+        document = json.loads(line, object_pairs_hook=members_once)
         packet = base64.b64decode(document["packet"], validate=True)
         queue = str(document.get("queue", ""))
+    except BodyError as error:
+        return str(error)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error):
         return "it is no exported message: a JSON object with its packet"
     if edits := _edits(document, packet):
@@ -250,7 +254,9 @@ class Edit:
                 raise typer.BadParameter(f"{self.body}: {error.strerror}", param_hint="--body") from None
         if self.value is not None:
             try:
-                changes["value"] = json.loads(self.value)
+                changes["value"] = json.loads(self.value, object_pairs_hook=members_once)
+            except BodyError as error:
+                raise typer.BadParameter(str(error), param_hint="--value") from None
             except (ValueError, RecursionError) as error:
                 raise typer.BadParameter(f"not JSON: {error}", param_hint="--value") from None
             if self.form:

@@ -114,14 +114,17 @@ def test_an_export_is_imported_once_and_edited(command: Command, queue: str, tmp
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["decoded"]["Order"]["Id"] for line in lines] == [0, 1, 2] and all(line["packet"] for line in lines)
     file.write_text(file.read_text() + '{"packet": 7}\nno JSON\n\n' + "[" * 5000 + "\n")
+    with file.open("a") as more:
+        more.write(f'{{"label": "x", "label": "y", "packet": "{lines[0]["packet"]}"}}\n')
 
     planned = command("message", "import", file, "--dry-run")
     first = command("message", "import", file)
     second = command("message", "import", file, "--json")
 
     assert planned.code == 1 and "3 would be sent" in planned.err
-    assert first.code == 1 and "3 refused, 3 sent" in first.err and "line 4: it is no exported message" in first.err
-    assert "3 known, 3 refused" in second.err
+    assert first.code == 1 and "4 refused, 3 sent" in first.err and "the name 'label' is twice" in first.err
+    assert "line 4: it is no exported message" in first.err
+    assert "3 known, 4 refused" in second.err
     assert [one["result"] for one in second.documents] == ["known"] * 3 or "known" in second.out
     found = command("message", "find", queue, "--where", "label=order 2", "--json").documents
     assert len(found) == 2
@@ -130,6 +133,8 @@ def test_an_export_is_imported_once_and_edited(command: Command, queue: str, tmp
     assert edited.code == 0 and "not kept: it gets another identifier" in edited.err
     assert command("message", "find", queue, "--where", "value.Order.Id=99", "--json").documents[0]["label"] == "edited"
     assert command("message", "edit", queue, place, "--label", "again").code == 1
+    twice = command("message", "edit", queue, place, "--value", '{"Order": {"Id": 1, "Id": 2}}')
+    assert twice.code == 2 and "the name 'Id' is twice" in twice.err
     assert command("message", "import", tmp_path / "missing").code == 1
 
 
