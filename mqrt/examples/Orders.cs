@@ -22,6 +22,7 @@ static class Mq
         [FieldOffset(0)] public ushort Type;
         [FieldOffset(8)] public byte Byte;
         [FieldOffset(8)] public uint Number;
+        [FieldOffset(8)] public ulong Long;
         [FieldOffset(8)] public IntPtr Text;
         [FieldOffset(8)] public uint Count;
         [FieldOffset(16)] public IntPtr Items;
@@ -108,6 +109,12 @@ class List : IDisposable
     }
     public List Room(uint id, int size) { return Add(id, new Mq.Variant { Type = Bytes, Count = (uint)size, Items = Own(size) }); }
     public List Byte(uint id, byte value) { return Add(id, new Mq.Variant { Type = UI1, Byte = value }); }
+    public List UInt(uint id, uint value) { return Add(id, new Mq.Variant { Type = UI4, Number = value }); }
+    // Room for a text, and its length in the property behind.
+    public List TextRoom(uint id, int letters)
+    {
+        return Add(id, new Mq.Variant { Type = Lpwstr, Text = Own(2 * letters) }).UInt(id + 1, (uint)letters);
+    }
     public List Any(uint id) { return Add(id, new Mq.Variant { Type = Null }); }
     List Add(uint id, Mq.Variant value) { ids.Add(id); values.Add(value); return this; }
 
@@ -187,7 +194,7 @@ static class Orders
         IntPtr table = Marshal.ReadIntPtr(transaction);
         return (T)(object)Marshal.GetDelegateForFunctionPointer(Marshal.ReadIntPtr(table, number * IntPtr.Size), typeof(T));
     }
-    static void End(IntPtr transaction, bool commit)
+    public static void End(IntPtr transaction, bool commit)
     {
         Mq.Check(Entry<Mq.End>(transaction, commit ? 3 : 4)(transaction, 0, 0, 0));
         Entry<Mq.Release>(transaction, 2)(transaction);

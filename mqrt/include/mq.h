@@ -343,6 +343,33 @@ MQRT_API HRESULT MQMgmtGetInfo(LPCWSTR pComputerName, LPCWSTR pObjectName, MQMGM
 MQRT_API HRESULT MQMgmtAction(LPCWSTR pComputerName, LPCWSTR pObjectName, LPCWSTR pAction);
 MQRT_API HRESULT MQGetMachineProperties(LPCWSTR lpwcsMachineName, const GUID *pguidMachineId, MQQMPROPS *pQMProps);
 
+/* ---- The directory: checked, and then MQ_ERROR_NO_DS, as the node has no door to it for programs ---- */
+
+#define PRLT 0
+#define PRLE 1
+#define PRGT 2
+#define PRGE 3
+#define PREQ 4
+#define PRNE 5
+#define QUERY_SORTASCEND 0
+#define QUERY_SORTDESCEND 1
+typedef struct MQPROPERTYRESTRICTION { ULONG rel; PROPID prop; MQPROPVARIANT prval; } MQPROPERTYRESTRICTION;
+typedef struct MQRESTRICTION { ULONG cRes; MQPROPERTYRESTRICTION *paPropRes; } MQRESTRICTION;
+typedef struct MQCOLUMNSET { ULONG cCol; PROPID *aCol; } MQCOLUMNSET;
+typedef struct MQSORTKEY { PROPID propColumn; ULONG dwOrder; } MQSORTKEY;
+typedef struct MQSORTSET { ULONG cCol; MQSORTKEY *aCol; } MQSORTSET;
+#define MQCERT_REGISTER_ALWAYS 0x01
+#define MQCERT_REGISTER_IF_NOT_EXIST 0x02
+
+MQRT_API HRESULT MQLocateBegin(LPCWSTR lpwcsContext, MQRESTRICTION *pRestriction, MQCOLUMNSET *pColumns,
+                               MQSORTSET *pSort, HANDLE *phEnum);
+MQRT_API HRESULT MQLocateNext(HANDLE hEnum, DWORD *pcProps, MQPROPVARIANT *aPropVar);
+MQRT_API HRESULT MQLocateEnd(HANDLE hEnum);
+MQRT_API HRESULT MQRegisterCertificate(DWORD dwFlags, void *lpCertBuffer, DWORD dwCertBufferLength);
+MQRT_API HRESULT MQGetSecurityContext(void *lpCertBuffer, DWORD dwCertBufferLength, HANDLE *phSecurityContext);
+MQRT_API HRESULT MQGetSecurityContextEx(void *lpCertBuffer, DWORD dwCertBufferLength, HANDLE *phSecurityContext);
+MQRT_API void MQFreeSecurityContext(HANDLE hSecurityContext);
+
 /* Not of Message Queuing: what the node said about the last failure in this thread, in UTF-8; empty if nothing. */
 MQRT_API const char *mqrt_last_sentence(void);
 

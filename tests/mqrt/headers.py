@@ -2,7 +2,7 @@
 
 ``python -m tests.mqrt.headers`` writes them into ``mqrt/``; a test compares them. ``mq_values.h`` is for programs:
 error codes, property identifiers, classes of messages, rights. ``frames.h`` is for the library alone: the frames of the
-socket, and where the fields of a packet are.
+socket, and where the fields of a packet are. ``error_names.h`` is for what stands for functions of Windows.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def headers() -> dict[str, str]:
     return {
         "include/mq_values.h": _file("MQ_VALUES_H", _values()),
         "src/frames.h": _file("MQRT_FRAMES_H", _frames()),
+        "windows/error_names.h": _file("MQRT_ERROR_NAMES_H", _error_names()),
     }
 
 
@@ -89,6 +90,14 @@ def _values() -> Iterator[str]:
     yield "/* MS-MQMQ 2.2.3, 2.2.23 and 2.2.24 */"
     for rights in (SecurityInformation, QueueManagerAccess, QueueAccess):
         yield from (f"#define {name} 0x{int(right):08X}" for name, right in rights.__members__.items())
+    yield ""
+
+
+def _error_names() -> Iterator[str]:
+    yield "/* MS-MQMQ 2.4 */"
+    yield "#define ERROR_NAMES { \\"
+    yield from (f'    {{{code.name}, u"{code.name}"}}, \\' for code in ErrorCode)
+    yield "}"
     yield ""
 
 

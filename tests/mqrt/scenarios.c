@@ -1775,6 +1775,50 @@ SCENARIO(path_names_elsewhere_become_direct_names)
     OK(MQPathNameToFormatName(u"other\\private$\\orders", name, &length));
     CHECK(equal(name, u"DIRECT=OS:other\\private$\\orders"));
 }
+SCENARIO(a_search_is_checked_and_needs_a_directory)
+{
+    HANDLE search;
+    PROPID ids[] = {PROPID_Q_INSTANCE, PROPID_Q_PATHNAME}, other = PROPID_QM_PATHNAME;
+    MQCOLUMNSET columns = {2, ids}, none = {0, ids}, strange = {1, &other};
+    MQPROPERTYRESTRICTION part = {PREQ, PROPID_Q_LABEL, {.vt = VT_LPWSTR, .pwszVal = (LPWSTR)u"orders"}};
+    MQRESTRICTION restriction = {1, &part}, lost = {1, NULL};
+    MQSORTKEY key = {PROPID_Q_LABEL, QUERY_SORTASCEND}, up = {PROPID_Q_LABEL, 2}, strange_key = {other, 0};
+    MQSORTSET sort = {1, &key}, no_order = {1, &up}, no_sort = {1, &strange_key};
+    RETURNS(MQ_ERROR_NO_DS, MQLocateBegin(NULL, &restriction, &columns, &sort, &search));
+    CHECK(search == NULL && strstr(mqrt_last_sentence(), "mqenterprise queue find") != NULL);
+    RETURNS(MQ_ERROR_NO_DS, MQLocateBegin(NULL, NULL, &columns, NULL, &search));
+    RETURNS(MQ_ERROR_ILLEGAL_CONTEXT, MQLocateBegin(u"x", NULL, &columns, NULL, &search));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQLocateBegin(NULL, NULL, &columns, NULL, NULL));
+    RETURNS(MQ_ERROR_ILLEGAL_MQCOLUMNS, MQLocateBegin(NULL, NULL, NULL, NULL, &search));
+    RETURNS(MQ_ERROR_ILLEGAL_MQCOLUMNS, MQLocateBegin(NULL, NULL, &none, NULL, &search));
+    RETURNS(MQ_ERROR_ILLEGAL_PROPID, MQLocateBegin(NULL, NULL, &strange, NULL, &search));
+    RETURNS(MQ_ERROR_ILLEGAL_RESTRICTION_PROPID, MQLocateBegin(NULL, &lost, &columns, NULL, &search));
+    RETURNS(MQ_ERROR_ILLEGAL_SORT, MQLocateBegin(NULL, NULL, &columns, &no_order, &search));
+    RETURNS(MQ_ERROR_ILLEGAL_SORT_PROPID, MQLocateBegin(NULL, NULL, &columns, &no_sort, &search));
+    part.rel = 6;
+    RETURNS(MQ_ERROR_ILLEGAL_RELATION, MQLocateBegin(NULL, &restriction, &columns, NULL, &search));
+    part = (MQPROPERTYRESTRICTION){PREQ, other, {.vt = VT_NULL}};
+    RETURNS(MQ_ERROR_ILLEGAL_RESTRICTION_PROPID, MQLocateBegin(NULL, &restriction, &columns, NULL, &search));
+    DWORD count = 2;
+    MQPROPVARIANT values[2];
+    RETURNS(MQ_ERROR_INVALID_HANDLE, MQLocateNext(NULL, &count, values));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQLocateNext(NULL, NULL, values));
+    RETURNS(MQ_ERROR_INVALID_HANDLE, MQLocateEnd(NULL));
+}
+SCENARIO(a_certificate_is_checked_and_needs_a_directory)
+{
+    static UCHAR certificate[] = {0x30, 0x00};
+    HANDLE context = &context;
+    RETURNS(MQ_ERROR_NO_DS, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, certificate, 2));
+    RETURNS(MQ_ERROR_NO_DS, MQRegisterCertificate(MQCERT_REGISTER_IF_NOT_EXIST, NULL, 0));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQRegisterCertificate(4, certificate, 2));
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, NULL, 2));
+    RETURNS(MQ_ERROR_INVALID_CERTIFICATE, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, (void *)"no", 2));
+    RETURNS(MQ_ERROR_NO_INTERNAL_USER_CERT, MQGetSecurityContext(NULL, 0, &context));
+    CHECK(context == NULL);
+    RETURNS(MQ_ERROR_INVALID_PARAMETER, MQGetSecurityContextEx(NULL, 2, &context));
+    MQFreeSecurityContext(NULL);
+}
 SCENARIO(handles_have_format_names)
 {
     Pair queue = pair(false);
