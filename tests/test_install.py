@@ -160,13 +160,13 @@ def test_a_target_asks_for_the_packages_of_its_group(tmp_path: Path, target: str
 class Machine:
     """A machine on which a package is missing, and whose apt-get answers as a test says."""
 
-    def __init__(self, folder: Path, apt_get: str) -> None:
+    def __init__(self, folder: Path, apt_get: str, debconf: str = ":") -> None:
         self.folder = folder
         for name, script in {
             "dpkg-query": "exit 1",
             "id": "echo 0",
             "apt-get": apt_get,
-            "debconf-set-selections": ":",
+            "debconf-set-selections": debconf,
         }.items():
             (folder / name).write_text(f"#!/bin/sh\n{script}\n")
             (folder / name).chmod(0o755)
@@ -213,6 +213,24 @@ def test_a_lock_whose_holder_is_unknown_is_waited_for_with_one_line(tmp_path: Pa
     done = machine.packages()
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Waiting up to 300 s for apt's lock, which is held by an unknown process") == 1
+
+
+@pytest.mark.parametrize("program", ["apt_get", "debconf"])
+@pytest.mark.parametrize("data", ["config", "templates"])
+def test_the_set_up_waits_for_the_lock_of_debconf(tmp_path: Path, program: str, data: str) -> None:
+    """Without the answer that debconf keeps, the package of slapd would set up a server of its own."""
+    told, answers = tmp_path / "calls", tmp_path / "answers"
+    lock = (
+        f'debconf: DbDriver "{data}": /var/cache/debconf/{data}.dat is locked by another process: Resource temporarily'
+    )
+    locked = f"echo x >>{told}; [ $(wc -l <{told}) -gt 3 ] || {{ echo '{lock}' >&2; exit 1; }}"
+    scripts = {"apt_get": "exit 0", "debconf": f"cat >>{answers}"} | {program: locked}
+    if program == "debconf":
+        scripts["debconf"] += f"; cat >>{answers}"
+    done = Machine(tmp_path, **scripts).packages()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Waiting up to 300 s") == 1
+    assert answers.read_text() == "slapd slapd/no_configuration boolean true\n"
 
 
 @pytest.mark.parametrize(
