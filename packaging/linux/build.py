@@ -1,8 +1,9 @@
-"""Build the packages of node and toolkit for Debian and for RPM: ``build.py --out dist``.
+"""Build the packages of node, toolkit and C library for Debian, and the first two for RPM: ``build.py --out dist``.
 
 Each has a virtual environment of its own under ``/opt``, with the versions of ``requirements.lock``, for the Python of
 the release that it is made for. Wheels are chosen for that Python: any machine builds for all releases, and nobody
-needs to be root. The same sources give the same bytes.
+needs to be root. The same sources give the same bytes. The C library is compiled here: its packages are for the release
+that this machine has, and later ones.
 """
 
 from __future__ import annotations
@@ -49,7 +50,14 @@ class Release:
     glibc: str
 
 
+LIBRARY = "libmqrt1"
+HEADERS = "libmqrt-dev"
+LIBRARY_ABOUT = """\
+The documented functions of mqrt.dll for programs on Linux beside a node:
+System.Messaging under Mono or .NET, and programs in C."""
+
 DEBIAN = (Release("deb12", "3.11", "2_36"), Release("deb13", "3.13", "2_40"))
+SCRIPTS = ("preinst", "postinst", "prerm", "postrm", "templates")
 RPM = Release("el9", "3.11", "2_34")
 
 
@@ -100,10 +108,16 @@ def main() -> int:
     parser.add_argument(
         "--release", action="append", choices=[r.name for r in (*DEBIAN, RPM)], help="only this release"
     )
-    parser.add_argument("--package", action="append", choices=[p.name for p in PACKAGES], help="only this package")
+    names = [*(p.name for p in PACKAGES), LIBRARY]
+    parser.add_argument("--package", action="append", choices=names, help="only this package")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     source = given.source.resolve()
+    if not given.package or LIBRARY in given.package:
+        for made in library(source, version_of(source), given.revision, given.out):
+            print(made, flush=True)
+    if given.package == [LIBRARY]:
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         wheel = build_wheel(source, Path(folder))
         for release in (*DEBIAN, RPM):
@@ -315,31 +329,95 @@ def control(root: Path, package: Package, release: Release, version: str) -> str
 def deb(root: Path, package: Package, release: Release, version: str, revision: str, out: Path) -> Path:
     """Pack the tree as a Debian package, in ``out``."""
     full = f"{version}-{revision}+{release.name}"
-    scripts = root / "DEBIAN"
-    text = control(root, package, release, full)
+    scripts = {name: text for name in SCRIPTS if (text := script(package, name))}
+    return pack(root, package.name, full, control(root, package, release, full), scripts, out)
+
+
+def pack(root: Path, name: str, version: str, control_file: str, scripts: dict[str, str], out: Path) -> Path:
+    """Pack a tree with its control file and scripts."""
     sums = [
         f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(root)}"
         for path in sorted(root.rglob("*"))
         if path.is_file() and not path.is_symlink()
     ]
-    scripts.mkdir()
-    (scripts / "control").write_text(text, "utf-8")
-    (scripts / "md5sums").write_text("\n".join(sums) + "\n", "utf-8")
     conffiles = [f"/{path.relative_to(root)}" for path in sorted((root / "etc").rglob("*")) if path.is_file()]
+    folder = root / "DEBIAN"
+    folder.mkdir()
+    (folder / "control").write_text(control_file, "utf-8")
+    (folder / "md5sums").write_text("\n".join(sums) + "\n", "utf-8")
     if conffiles:
-        (scripts / "conffiles").write_text("\n".join(conffiles) + "\n", "utf-8")
-    for name in ("preinst", "postinst", "prerm", "postrm", "templates"):
-        if text := script(package, name):
-            (scripts / name).write_text(text, "utf-8")
-            (scripts / name).chmod(0o644 if name == "templates" else 0o755)
+        (folder / "conffiles").write_text("\n".join(conffiles) + "\n", "utf-8")
+    for script_name, text in scripts.items():
+        (folder / script_name).write_text(text, "utf-8")
+        (folder / script_name).chmod(0o644 if script_name in ("templates", "triggers") else 0o755)
     settle(root)
-    packed = out / f"{package.name}_{full}_{MACHINES.get(platform.machine(), platform.machine())}.deb"
+    packed = out / f"{name}_{version}_{MACHINES.get(platform.machine(), platform.machine())}.deb"
     command = ["dpkg-deb", "--root-owner-group", "--threads-max=1", "-Zzstd", "-z9", "--build", root, packed]
     environment = os.environ | {"SOURCE_DATE_EPOCH": str(epoch())}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"dpkg-deb cannot pack {packed.name}: {done.stderr.strip()}")
     return packed
+
+
+def library(source: Path, version: str, revision: str, out: Path) -> list[Path]:
+    """Compile ``mqrt`` and pack it: what programs need, and what compiling one needs."""
+    full = f"{version}-{revision}"
+    with tempfile.TemporaryDirectory() as folder:
+        run, compile_with = Path(folder, LIBRARY), Path(folder, HEADERS)
+        places = f"/usr/lib/{triplet()}"
+        words = [f"BUILD={folder}/build", f"DESTDIR={run}", "PREFIX=/usr", f"LIBDIR={places}"]
+        words.append(f"CFLAGS=-O2 -ffile-prefix-map={source}=.")
+        made = subprocess.run(["make", "-s", "-C", source / "mqrt", *words, "install"], capture_output=True, text=True)
+        if made.returncode:
+            raise SystemExit(f"mqrt cannot be compiled: install gcc and libjansson-dev\n{made.stderr.strip()[-2000:]}")
+        for part in (f"{places}/libmqrt.so", f"{places}/pkgconfig", "/usr/include"):
+            target = compile_with / part.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (run / part.lstrip("/")).rename(target)
+        copy(source / "mqrt/examples", compile_with / f"usr/share/doc/{HEADERS}/examples")
+        needed = [one for path in run.rglob("*.so.*") for one in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())]
+        major, minor = max((int(major), int(minor)) for major, minor in needed)
+        facts = {
+            LIBRARY: (
+                run,
+                "libs",
+                f"libc6 (>= {major}.{minor}), libjansson4 (>= 2.14)",
+                "Message Queuing's C interface",
+            ),
+            HEADERS: (compile_with, "libdevel", f"{LIBRARY} (= {full})", "Message Queuing's C interface (headers)"),
+        }
+        packed = []
+        for name, (root, section, depends, summary) in facts.items():
+            documents = root / "usr/share/doc" / name
+            documents.mkdir(parents=True, exist_ok=True)
+            shutil.copy(HERE / "copyright", documents / "copyright")
+            shutil.copy(source / "mqrt/README.md", documents / "README.md")
+            compressed(documents / "changelog.gz", (source / "CHANGELOG.md").read_bytes())
+            size = sum(path.lstat().st_size for path in root.rglob("*") if path.is_file())
+            lines = [
+                f"Package: {name}",
+                "Source: qmnode",
+                f"Version: {full}",
+                f"Architecture: {MACHINES.get(platform.machine(), platform.machine())}",
+                f"Maintainer: {MAINTAINER}",
+                f"Installed-Size: {-(-size // 1024)}",
+                f"Depends: {depends}",
+                *(["Suggests: qmnode"] if name == LIBRARY else []),
+                f"Section: {section}",
+                "Priority: optional",
+                f"Description: {summary}",
+                *(f" {line}" for line in LIBRARY_ABOUT.splitlines()),
+            ]
+            scripts = {"triggers": "activate-noawait ldconfig\n"} if name == LIBRARY else {}
+            packed.append(pack(root, name, full, "\n".join(lines) + "\n", scripts, out))
+        return packed
+
+
+def triplet() -> str:
+    """The folder of this machine's libraries below ``/usr/lib``."""
+    told = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True)
+    return told.stdout.strip() or f"{platform.machine()}-linux-gnu"
 
 
 def rpm(root: Path, package: Package, release: Release, version: str, revision: str, out: Path) -> Path:

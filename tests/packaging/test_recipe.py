@@ -178,3 +178,24 @@ def test_an_rpm_is_built_and_unpacked(recipe: ModuleType, tmp_path: Path) -> Non
     assert (root / "usr/bin/qmnode").readlink() == Path("/opt/qmnode/bin/qmnode")
     assert (root / "opt/qmnode/bin/qmnode").read_text().startswith("#!/opt/qmnode/bin/python3\n")
     assert (root / "usr/lib/systemd/system/qmnode.service").exists()
+
+
+def test_the_c_library_is_packed_with_what_compiling_needs_apart(recipe: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    packed = recipe.library(PROJECT, "1.2.3", "1", tmp_path / "out")
+    assert [path.name.partition("_")[0] for path in packed] == ["libmqrt1", "libmqrt-dev"]
+    root = tmp_path / "root"
+    for path in packed:
+        told("dpkg-deb", "--extract", path, root)
+    assert "libjansson4" in told("dpkg-deb", "--field", packed[0], "Depends")
+    assert "libmqrt1 (= 1.2.3-1)" in told("dpkg-deb", "--field", packed[1], "Depends")
+    assert "/include/" not in told("dpkg-deb", "--contents", packed[0])
+    libraries = next((root / "usr/lib").iterdir())
+    description = (libraries / "pkgconfig/mqrt.pc").read_text("utf-8")
+    assert f"libdir=/usr/lib/{libraries.name}\n" in description
+    assert "includedir=/usr/include/mqrt\n" in description
+    program = tmp_path / "orders"
+    example = root / "usr/share/doc/libmqrt-dev/examples/orders.c"
+    told("gcc", example, f"-I{root}/usr/include/mqrt", f"-L{libraries}", "-lmqrt", "-pthread", "-o", program)
+    assert "libmqrt.so.1" in told("readelf", "-d", program)
+    assert {path.name for path in libraries.glob("*.so*")} == {"libmqrt.so", "libmqrt.so.1", "libmqrt-windows.so.1"}
