@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from qmnode.dcerpc.server import Service as RpcService
     from qmnode.management.server import ManagementServer
     from qmnode.remote_management.qmmgmt_server import RemoteAction
+    from qmnode.settings.bridges import BridgeSettings
 
 log = structlog.get_logger(__name__)
 
@@ -390,19 +391,25 @@ class Service:
     async def _start_bridges(self, rooms: contextlib.AsyncExitStack) -> None:
         """Also without any in the settings: a later version of these may have some."""
         rooms.push_async_callback(self._stop_bridges)
-        await self._apply_bridges(self.settings)
+        await self.manager.operations.local_settings.run_with(self)
 
-    async def _apply_bridges(self, settings: NodeSettings) -> None:
+    async def prepare_bridges(self) -> None:
+        """Load what bridges need."""
         if self.bridges is None:
-            if not settings.bridges:
-                return
             await _load_proton("bridges")
             from qmnode.amqp.bridges import Bridges
 
             self.bridges = Bridges(self.manager)
-        await self.bridges.apply(settings.bridges)
+
+    async def run_bridges(self, bridges: "Mapping[str, BridgeSettings]") -> None:
+        """Let exactly these bridges run."""
+        if bridges:
+            await self.prepare_bridges()
+        if self.bridges is not None:
+            await self.bridges.apply(dict(bridges))
 
     async def _stop_bridges(self) -> None:
+        await self.manager.operations.local_settings.run_with(None)
         bridges, self.bridges = self.bridges, None
         if bridges is not None:
             await bridges.stop()
@@ -417,8 +424,10 @@ class Service:
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
 
-    def _reload_bridges(self, settings: NodeSettings) -> None:
-        task = asyncio.get_running_loop().create_task(self._apply_bridges(settings))
+    def _reload_local_settings(self, settings: NodeSettings) -> None:
+        local_settings = self.manager.operations.local_settings
+        local_settings.take(settings)
+        task = asyncio.get_running_loop().create_task(local_settings.bring_bridges())
         self._reloading.add(task)
         task.add_done_callback(self._bridges_reloaded)
 
@@ -431,7 +440,7 @@ class Service:
 
     def reload(self) -> None:
         """Read the configuration again and take over what can change while the node runs: quotas, poison policy, log,
-        bridges.
+        addresses, bridges.
 
         Tokens and certificate of the management API are read again, and its audit log is reopened; so are the private
         keys of the node and of its users, and the settings and files of TLS with other nodes.
@@ -453,7 +462,7 @@ class Service:
             self.management.reload()
             if self.door is not None:
                 self.door.reload()
-            self._reload_bridges(fresh)
+            self._reload_local_settings(fresh)
             self.manager.network.keys.read_soon()
             self.manager.signing.signers.forget()
             self.manager.principals.forget()

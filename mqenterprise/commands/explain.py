@@ -19,7 +19,7 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
     DOCUMENT,
-    INVENTORY,
+    LOCAL,
     ROUTING,
     SHOWN_BY_NODES,
     Asked,
@@ -105,8 +105,9 @@ def _ask(about: Asked, access: Access) -> NodeAnswer:
                 if about.queue is not None:
                     queue = await client.queue(f"{about.machine}\\{about.queue}")
                     return NodeAnswer(queue.model_dump(mode="json").get(about.name))
-                if about.name == "bridges":
-                    return NodeAnswer(tuple(bridge.name for bridge in (await client.node()).bridges))
+                if about.name in LOCAL:
+                    document = (await client.document(everything=False)).model_dump(mode="json")
+                    return _of_local((await client.node()).local_settings, about.name, document)
                 if about.name in ROUTING:
                     return _of_routing((await client.node()).routing, about.name)
                 if about.name == "weakened_security":
@@ -130,7 +131,7 @@ def _silence(about: Asked) -> str:
             return "it is a fact of all nodes; mqenterprise route explain shows the way of a message"
         case Kind.USER:
             return "nodes read it when a message is signed; mqenterprise certificate list shows it"
-    if about.name in SHOWN_BY_NODES | {"bridges"}:
+    if about.name in {*SHOWN_BY_NODES, *LOCAL}:
         return ""
     return "no node obeys it" if about.row is not None and about.row.unobeyed else "a node does not show it"
 
@@ -142,11 +143,17 @@ def _of_routing(found: Mapping[str, Any], name: str) -> NodeAnswer:
     return NodeAnswer(tuple(value) if isinstance(value, list) else value)
 
 
+def _of_local(found: Mapping[str, Any], name: str, document: Mapping[str, Any]) -> NodeAnswer:
+    """Addresses or bridges of the status, with their losers."""
+    if name not in found:
+        return NodeAnswer(unknown="the node is of an earlier release")
+    source = found["addresses_source"] if name == "addresses" else ""
+    return NodeAnswer(tuple(found[name]), source, tuple(found[f"{name}_settings"]), document[name])
+
+
 def _show(about: Asked, found: tuple[Standing, ...], node: NodeAnswer, as_json: bool) -> None:
-    if about.row is None:
-        road = INVENTORY.get(about.name, "")
-    else:
-        road = DOCUMENT if about.is_private else f"the directory: {about.row.attribute}"
+    in_directory = about.row if not about.is_private else None
+    road = DOCUMENT if in_directory is None else f"the directory: {in_directory.attribute}"
     if as_json:
         now: dict[str, Any] = {"value": node.value, "source": node.source or None, "unknown": node.unknown or None}
         print_document({"value": about.title, "road": road, "standings": [asdict(one) for one in found], "node": now})

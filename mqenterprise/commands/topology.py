@@ -119,10 +119,14 @@ def _nodes(nodes_file: Path | None) -> OperationsSettings | None:
 
 def _tell_private_queues(checked: Checked) -> None:
     """Say that the directory is not all that is declared."""
-    count = sum(queue.private for queue in checked.declaration.queues)
-    if count:
+    counts = {
+        "private queue": sum(queue.private for queue in checked.declaration.queues),
+        "bridge": len(checked.declaration.bridges),
+    }
+    if any(counts.values()):
+        named = " and ".join(counted(count, what) for what, count in counts.items() if count)
         typer.echo(
-            f"note: {counted(count, 'private queue')} not in the directory: --nodes asks the nodes; rollout.yml, or "
+            f"note: {named} not in the directory: --nodes asks the nodes; rollout.yml, or "
             "'mqenterprise document', brings each to its machine",
             err=True,
         )
@@ -137,7 +141,7 @@ def _at_nodes(
     with_messages: bool = False,
     dry_run: bool = True,
 ) -> list[AtNode]:
-    """Ask the nodes for the changes of private queues, or make them; nothing without settings."""
+    """Ask the nodes for the changes by their documents, or make them; nothing without settings."""
     if settings is None or checked is None:
         return []
     with failing_with_sentence():
@@ -152,23 +156,23 @@ def _at_nodes(
 
 
 def _print_at_nodes(found: Sequence[AtNode], *, done: bool = False) -> None:
-    """Show the changes of private queues, and what is left."""
+    """Show the changes by documents of machines, and what is left."""
     for one in found:
         if one.changes is None:
             continue
         for step in one.changes.steps:
-            typer.echo("\n".join(step_lines(step.model_dump(), f"queue {printable(one.machine)}\\private$\\")))
+            typer.echo("\n".join(step_lines(step.model_dump(), printable(one.machine))))
         for name in one.changes.left_over:
             typer.echo(printable(f"  queue {one.machine}\\private$\\{name}: {Note.PRUNABLE}"))
     differences = sum(one.differences for one in found)
     answered = counted(sum(one.changes is not None for one in found), "node")
     if found:
         verb = "made" if done else "to make"
-        typer.echo(f"Private queues: {counted(differences, 'change')} {verb} at {answered}.")
+        typer.echo(f"Documents of machines: {counted(differences, 'change')} {verb} at {answered}.")
 
 
 def _fail_for_silent_nodes(found: Sequence[AtNode]) -> None:
-    """Name the nodes that did not answer. Exit code 1 if one should have private queues."""
+    """Name the nodes that did not answer. Exit code 1 if the document of one is not empty."""
     errors = {one.machine: one.error for one in found if one.error is not None}
     report_errors(errors, len(found))
     if any(one.is_unknown for one in found):
@@ -230,7 +234,7 @@ def plan(
 ) -> None:
     """Show the changes that make the directory as declared. Exit code 2: there are some.
 
-    With --nodes also those of private queues at their nodes; a saved plan does not have them.
+    With --nodes also those of private queues, addresses and bridges at nodes; a saved plan does not have them.
     """
     _tell_plan(declared, prune, as_json, full, save_to, directory, nodes_file)
 
@@ -244,7 +248,7 @@ def drift(
 ) -> None:
     """Show what has changed in the directory since the last apply. Exit code 2: something has.
 
-    With --nodes also what has changed in private queues at their nodes.
+    With --nodes also what has changed in private queues, addresses and bridges at nodes.
 
     The directory was as declared after the last apply, so every difference is such a change. Objects that were never
     declared are reported and left alone; apply undoes the other changes.
@@ -290,7 +294,7 @@ def document(
     machine: Annotated[str, typer.Argument(help="The name of the machine.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print the document of a machine: its private queues, which its node makes with 'qmnode apply'."""
+    """Print the document of a machine, which its node makes true with 'qmnode apply'."""
     with _explained():
         declaration = load(declared).declaration
     known = {fold(one.name): one.name for one in declaration.machines}
@@ -319,7 +323,7 @@ def apply(
         bool, typer.Option("--with-messages", help="With --prune: also private queues with messages, which are lost.")
     ] = False,
 ) -> None:
-    """Make the directory as declared, or carry out a saved plan. With --nodes then also the private queues.
+    """Make the directory as declared, or carry out a saved plan. With --nodes then also what nodes alone have.
 
     At a terminal it shows the plan and asks first; in a pipe, with --json or --yes it does not. Cut at any point, it
     is run again and goes on. The plan for the directory is recorded first; rollback undoes it.
@@ -427,9 +431,9 @@ def export_command(
     directory: DirectoryFile = None,
     nodes_file: NodesFile = None,
 ) -> None:
-    """Write the contents of a directory as a declaration; with --nodes also the private queues of its nodes."""
+    """Write the contents of a directory as a declaration; with --nodes also what its nodes alone have."""
     settings = _nodes(nodes_file)
-    private: dict[str, list[dict[str, Any]]] = {}
+    documents: dict[str, dict[str, Any]] = {}
     errors: dict[str, NodeError] = {}
     with _target(directory) as target:
         table = target.snapshot().table
@@ -440,14 +444,14 @@ def export_command(
                 if isinstance(answer, NodeError):
                     errors[client.machine] = answer
                 else:
-                    private[client.machine] = answer
+                    documents[client.machine] = answer.model_dump(mode="json")
     with _explained():
-        text = exported(table, name, private, [f"{machine}: {error.sentence}" for machine, error in errors.items()])
+        text = exported(table, name, documents, [f"{machine}: {error.sentence}" for machine, error in errors.items()])
         if output is not None:
             output.write_text(text, "utf-8")
     if output is None:
         typer.echo(printable_lines(text) if sys.stdout.isatty() else text, nl=False)
-    if report_errors(errors, len(errors) + len(private)):
+    if report_errors(errors, len(errors) + len(documents)):
         raise typer.Exit(FAILED)
 
 

@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from mqenterprise.operations.nodes import Node
     from mqenterprise.operations.settings import OperationsSettings
     from mqenterprise.topology.declaration import Declaration
-    from qmnode.management.machine_document_routes import DocumentChanges
+    from qmnode.management.machine_document_routes import DocumentChanges, MachineDocument
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """The changes of one machine's private queues, or why its node did not name any."""
+    """The changes by one machine's document, or why its node did not name any."""
 
     machine: str
     declared: int
-    """The number of private queues that the machine should have."""
+    """The number of private queues and bridges that the machine should have, and 1 for its addresses."""
     changes: DocumentChanges | None
     error: NodeError | None = None
 
     @property
     def differences(self) -> int:
-        """The number of queues that are to be created, changed or deleted, or were."""
+        """The number of things that are to be created, changed or deleted, or were."""
         return 0 if self.changes is None else sum(step.action != "keep" for step in self.changes.steps)
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the node of a machine with declared queues did not answer."""
+        """Whether the node of a machine whose document is not empty did not answer."""
         return self.error is not None and self.declared > 0
 
     def document(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def bring_documents(
 ) -> list[AtNode]:
     """Bring its document to the node of each machine, or ask what that would change. By machine.
 
-    Nodes of machines without private queues are asked as well, as they may have some that are declared no longer.
+    Nodes of machines with an empty document are asked as well: they may have what is declared no longer.
     Raises :class:`OperationsError`.
     """
     nodes = declared_nodes(settings, directory, declaration)
@@ -74,7 +74,8 @@ def bring_documents(
         return await client.apply_document(document, prune=prune, with_messages=with_messages, dry_run=dry_run)
 
     def result(client: NodeClient, answer: DocumentChanges | NodeError) -> AtNode:
-        declared = len(documents[client.machine]["queues"])
+        document = documents[client.machine]
+        declared = len(document["queues"]) + len(document["bridges"]) + bool(document["addresses"])
         if isinstance(answer, NodeError):
             return AtNode(client.machine, declared, None, answer)
         return AtNode(client.machine, declared, answer)
@@ -85,11 +86,11 @@ def bring_documents(
 
 def present_documents(
     settings: OperationsSettings, nodes: Sequence[Node]
-) -> list[tuple[NodeClient, list[dict[str, Any]] | NodeError]]:
-    """Return all private queues of each node, as its document has them, or why it did not name them."""
+) -> list[tuple[NodeClient, MachineDocument | NodeError]]:
+    """Return the document of each node with all that it has, or why it did not answer."""
 
-    async def read(client: NodeClient) -> list[dict[str, Any]]:
-        return (await client.document(everything=True)).queues
+    async def read(client: NodeClient) -> MachineDocument:
+        return await client.document(everything=True)
 
     return sorted(asyncio.run(_asked(settings, nodes, read)), key=lambda one: fold(one[0].machine))
 

@@ -105,13 +105,15 @@ class NodeClient:
         return await self._ask(QueueDocument, "GET", f"/v1/queues/{quote(name, safe='')}")
 
     async def document(self, *, everything: bool) -> MachineDocument:
-        """The private queues that documents made, or all. They are of this machine, whatever else the node says."""
+        """Return the document, or with all that the node has. It is of this machine, whatever the node says."""
         found = await self._ask(MachineDocument, "GET", "/v1/document", parameters={"all": everything})
         if not all(_is_text(queue.get("name")) and _has_values(queue) for queue in found.queues):
             raise _not_understood(1)
-        for queue in found.queues:
-            queue.pop("machine", None)
-            queue.pop("private", None)
+        if not (_is_value(found.addresses) and _is_value(found.bridges, _OF_BRIDGES)):
+            raise _not_understood(1)
+        for one in (*found.queues, *found.bridges.values()):
+            one.pop("machine", None)
+            one.pop("private", None)
         return found
 
     async def apply_document(
@@ -125,7 +127,7 @@ class NodeClient:
         asked = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run}
         done = await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
         changes = [change for step in done.steps for change in step.changes.values()]
-        if not all({"from", "to"} <= change.keys() and _has_values(change) for change in changes):
+        if not all({"from", "to"} <= change.keys() and _has_values(change, _OF_BRIDGES) for change in changes):
             raise _not_understood(1)
         return done
 
@@ -334,14 +336,20 @@ def _not_understood(mistakes: int) -> NodeError:
     return NodeError(f"its answer is not understood ({counted}): is it another release?")
 
 
-def _has_values(found: Mapping[str, Any]) -> bool:
-    return all(_is_text(name) and _is_value(value) for name, value in found.items())
+_OF_BRIDGES: Final = 4
+"""Mappings in each other: bridges, a bridge, its secret, and the settings of that."""
 
 
-def _is_value(value: object) -> bool:
-    """Whether it can be a property of a queue: a number, a text, nothing, or an access list."""
+def _has_values(found: Mapping[str, Any], depth: int = 0) -> bool:
+    return all(_is_text(name) and _is_value(value, depth) for name, value in found.items())
+
+
+def _is_value(value: object, depth: int = 0) -> bool:
+    """Whether it can be in a document: a number, a text, nothing, an access list, or addresses; mappings to a depth."""
     if isinstance(value, list):
-        return all(isinstance(entry, dict) and _is_entry(entry) for entry in value)
+        return all(_is_text(entry) or (isinstance(entry, dict) and _is_entry(entry)) for entry in value)
+    if isinstance(value, dict):
+        return depth > 0 and _has_values(value, depth - 1)
     return value is None or isinstance(value, int | float) or _is_text(value)
 
 

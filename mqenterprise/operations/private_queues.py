@@ -48,7 +48,7 @@ def list_queues(settings: OperationsSettings, nodes: Sequence[Node]) -> tuple[li
         if isinstance(answer, NodeError):
             errors[client.machine] = answer
         else:
-            found += (_complete(client.machine, queue) for queue in answer)
+            found += (_complete(client.machine, queue) for queue in answer.queues)
     return sorted(found, key=lambda item: (fold(item["machine"]), fold(item["name"]))), errors
 
 

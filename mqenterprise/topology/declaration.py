@@ -267,7 +267,7 @@ class Machine(_Model):
     )
     dns_name: DnsName | None = None
     addresses: Annotated[tuple[Address, ...], Field(strict=False)] = Field(
-        default=(), description="Addresses for the inventory; the directory does not hold them"
+        default=(), description="Its IP addresses, for its node and for Ansible; the directory does not hold them"
     )
     out_routing_servers: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
     in_routing_servers: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
@@ -319,8 +319,8 @@ class DistributionList(_Model):
 
 
 class Bridge(BridgeSettings):
-    """A bridge between a queue of a machine and an AMQP 1.0 peer (docs/bridges.md). The directory does not hold it: the
-    playbook ``rollout.yml`` brings it to the machine's node. Paths are of files on that machine.
+    """A bridge between a queue of a machine and an AMQP 1.0 peer (docs/bridges.md). The directory does not hold it, but
+    the document of the machine (docs/machine-documents.md). Paths are of files on that machine.
     """
 
     machine: MachineName = Field(description="The machine whose node has the bridge")
@@ -328,7 +328,7 @@ class Bridge(BridgeSettings):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its settings in ``node.yaml``: the declared values."""
+        """Its settings in the document of the machine: the declared values."""
         return self.model_dump(mode="json", exclude_unset=True, exclude={"machine", "name"})
 
 

@@ -15,6 +15,7 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
+from qmnode.structures.names.direct import plain_address
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ROLES = ("routing_server", "supporting_server", "directory_server")
@@ -26,22 +27,26 @@ _SECTIONS = (
 Item = dict[str, Any]
 
 
-def export(
-    table: Table, name: str, private: Mapping[str, Iterable[Item]] | None = None, unasked: Iterable[str] = ()
-) -> str:
-    """Return the contents of the directory as YAML, with the private queues of machines.
+def export(table: Table, name: str, documents: Mapping[str, Item] | None = None, unasked: Iterable[str] = ()) -> str:
+    """Return the contents of the directory as YAML, with what the documents of machines have.
 
-    ``private`` has the queues of each machine's document; ``unasked`` says which nodes did not name theirs, and why.
+    ``documents`` are by machine; ``unasked`` says which nodes did not give theirs, and why.
 
     Objects that cannot be declared, such as a machine in a deleted site, are left out and listed in comments at the
     top. A plan leaves them alone because they are not declared.
     """
     sections = declared_sections(table, name)
-    for machine, queues in (private or {}).items():
-        for each in queues:
+    for machine, document in (documents or {}).items():
+        for each in document["queues"]:
             place = {"machine": machine, "name": each["name"], "private": True}
             sections.setdefault("queues", []).append(place | each | place)
-    left_out = [_printable(f"# left out: private queues of {sentence}") + "\n" for sentence in unasked]
+        for bridge, each in document["bridges"].items():
+            place = {"machine": machine, "name": bridge}
+            sections.setdefault("bridges", []).append(place | each | place)
+        for item in sections.get("machines", ()):
+            if fold(item["name"]) == fold(machine) and (addresses := [*filter(plain_address, document["addresses"])]):
+                item["addresses"] = addresses
+    left_out = [_printable(f"# left out: the document of {sentence}") + "\n" for sentence in unasked]
     while True:
         text = yaml.dump(sections, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=120)
         wrong = _refused(text)

@@ -30,10 +30,13 @@ def is_known_to_nodes(who: str) -> bool:
 
 def machine_document(declaration: Declaration, machine: str) -> dict[str, Any]:
     """The document of one machine, with the values that are declared."""
+    machines = (one for one in declaration.machines if fold(one.name) == fold(machine))
     return {
+        "addresses": [address for one in machines for address in one.addresses],
+        "bridges": {one.name: one.settings for one in declaration.bridges if fold(one.machine) == fold(machine)},
         "queues": [
             queue.model_dump(mode="json", exclude_unset=True, exclude={"machine", "private"})
             for queue in declaration.queues
             if queue.private and fold(queue.machine) == fold(machine)
-        ]
+        ],
     }

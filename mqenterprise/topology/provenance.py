@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mqenterprise.topology.check import Checked
-from mqenterprise.topology.declaration import SECTIONS, Queue, RoutingLink
+from mqenterprise.topology.declaration import SECTIONS, Bridge, Queue, RoutingLink
 from mqenterprise.topology.machine_documents import path_of
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
@@ -23,13 +23,13 @@ ROUTING: Final = {"sites", "routing_server", "out_routing_servers", "in_routing_
 """Properties of a machine that its node says routing uses."""
 SHOWN_BY_NODES: Final = {*SETTINGS, *ROUTING, "default_time_to_live", "weakened_security"}
 """Properties of machines and the enterprise that a node says it has."""
-INVENTORY: Final[Mapping[str, str]] = {
-    "addresses": "the inventory alone: Ansible reaches the host by the first, and no node has them",
-    "bridges": "the inventory (msmq_bridges) and the role queue_manager, into node.yaml: rollout.yml",
-}
-"""Declared values of a machine that the directory does not hold, with their road."""
+LOCAL: Final = ("addresses", "bridges")
+"""Declared values of a machine that its document holds, as no directory does."""
 DOCUMENT: Final = "the document of its machine, which rollout.yml or qmnode apply makes true"
-"""The road of private queues."""
+"""The road of private queues, addresses and bridges."""
+_LOST: Final = "lost: the document of the machine wins"
+_NOT_APPLIED: Final = "not applied: rollout.yml --check shows the change"
+_NOT_ASKED: Final = "holds once the document was applied: ask the node with --nodes"
 _UNASKED: Final = "holds, unless node.yaml says otherwise: ask the node with --nodes"
 _DECLARED_AS: Final[Mapping[tuple[Kind, str], tuple[str, ...]]] = {
     **{(Kind.MACHINE, role): ("roles",) for role in ("routing_server", "supporting_server", "directory_server")},
@@ -121,6 +121,8 @@ class NodeAnswer:
     """``directory``, ``settings`` or ``default``; empty where a node does not tell them apart."""
     own: Any = None
     """The value in ``node.yaml``; None if there is none."""
+    document: Any = None
+    """Addresses, or bridges by name, that documents made, as a document has them."""
     unknown: str = ""
 
 
@@ -145,7 +147,7 @@ def asked(text: str) -> Asked:
             Door.DECLARATION in row.doors or (kind is Kind.QUEUE and row.name in PRIVATE_QUEUE and _is_private(names))
         ):
             return Asked(kind, names, row.name, row)
-    if len(names) == 1 and name in INVENTORY:
+    if len(names) == 1 and name in LOCAL:
         return Asked(Kind.MACHINE, names, name, None)
     if len(names) == 1 and (parts := _PARTS.get(name)):
         if len(parts) == 1:
@@ -153,7 +155,7 @@ def asked(text: str) -> Asked:
         raise UnknownValue(f"each of the {name} is a value of its own: ask for {whole}." + f" or {whole}.".join(parts))
     known = [row.name for kind in kinds for row in ROWS[kind].at(Door.DECLARATION)]
     what = f"a {kinds[0]}" if len(names) > 1 else "a machine, site, user, alias, list or enterprise"
-    hint = did_you_mean(name, known + ([] if len(names) > 1 else [*INVENTORY]))
+    hint = did_you_mean(name, known + ([] if len(names) > 1 else [*LOCAL]))
     raise UnknownValue(f"{what} has no declared property {name!r}{hint}")
 
 
@@ -177,7 +179,7 @@ def standings(
     ``declared`` is the table of the declaration ``checked``, ``present`` that of the directory.
     """
     if value.row is None:
-        return _of_inventory(value, checked)
+        return _of_local(value, checked, node)
     if value.is_private:
         return _of_document(value, value.row, checked, node)
     row = value.row
@@ -292,9 +294,9 @@ def _of_document(value: Asked, row: Property, checked: Checked | None, node: Nod
         written = queue.model_dump(mode="json")[row.name]
         if row.form is QUOTA and written == "none":
             written = None
-        fate = "holds once the document was applied: ask the node with --nodes"
+        fate = _NOT_ASKED
         if not node.unknown:
-            fate = "applied" if _same(written, node.value) else "not applied: rollout.yml --check shows the change"
+            fate = "applied" if _same(written, node.value) else _NOT_APPLIED
         found = Standing(From.DECLARATION, written, f"{place.file}:{place.line}", fate)
         return (found, Standing(From.DEFAULT, default, row.section, "not used"))
     known = [path_of(queue) for _, queue in private]
@@ -304,20 +306,41 @@ def _of_document(value: Asked, row: Property, checked: Checked | None, node: Nod
     )
 
 
-def _of_inventory(value: Asked, checked: Checked | None) -> tuple[Standing, ...]:
-    nothing = Standing(From.DEFAULT, (), "", "holds")
+def _of_local(value: Asked, checked: Checked | None, node: NodeAnswer) -> tuple[Standing, ...]:
+    """Addresses, or the bridges one by one: declared, in ``node.yaml``, or none."""
+    found = [*_declared_local(value, checked, node)]
+    if value.name == "addresses" and node.own:
+        found.append(Standing(From.SETTINGS, tuple(node.own), "addresses", _LOST if node.document else "holds"))
+    elif value.name == "bridges":
+        for name in node.own or ():
+            fate = _LOST if name in (node.document or ()) else "holds"
+            found.append(Standing(From.SETTINGS, name, f"bridges.{name}", fate))
+    found.append(Standing(From.DEFAULT, (), "", "not used" if found else "holds"))
+    return tuple(found)
+
+
+def _declared_local(value: Asked, checked: Checked | None, node: NodeAnswer) -> Iterator[Standing]:
     if checked is None:
-        return (nothing,)
-    declaration, sources = checked.declaration, checked.sources
+        return
+
+    def standing(written: Any, path: Path, *, applied: bool) -> Standing:
+        fate = _NOT_ASKED if node.unknown else "applied" if applied else _NOT_APPLIED
+        place = checked.sources.problem(path, "")
+        return Standing(From.DECLARATION, written, f"{place.file}:{place.line}", fate)
+
+    declaration = checked.declaration
     if value.name == "addresses":
         for at, machine in enumerate(declaration.machines):
             if fold(machine.name) == fold(value.machine) and machine.addresses:
-                place = sources.problem(("machines", at, "addresses"), "")
-                return (Standing(From.DECLARATION, machine.addresses, f"{place.file}:{place.line}", "holds"),)
-        return (nothing,)
-    found = []
+                applied = tuple(node.document or ()) == machine.addresses
+                yield standing(machine.addresses, ("machines", at, "addresses"), applied=applied)
+        return
     for at, bridge in enumerate(declaration.bridges):
         if fold(bridge.machine) == fold(value.machine):
-            place = sources.problem(("bridges", at), "")
-            found.append(Standing(From.DECLARATION, bridge.name, f"{place.file}:{place.line}", "holds"))
-    return tuple(found) or (nothing,)
+            present = (node.document or {}).get(bridge.name)
+            applied = present is not None and _is_bridge(present, bridge)
+            yield standing(bridge.name, ("bridges", at), applied=applied)
+
+
+def _is_bridge(present: Mapping[str, Any], bridge: Bridge) -> bool:
+    return dict(present) == bridge.model_dump(mode="json", exclude_defaults=True, exclude={"machine", "name"})

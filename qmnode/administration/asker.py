@@ -1,5 +1,6 @@
 """The caller of an operation, at any face."""
 
+import os
 from dataclasses import dataclass
 
 
@@ -18,6 +19,13 @@ class Asker:
     def administers(self) -> bool:
         """Whether the jobs of others may be seen and changed: by administrators, and by the program of the node."""
         return self.principal is None or bool(getattr(self.principal, "administrator", False))
+
+    @property
+    def owns_files(self) -> bool:
+        """Whether the caller could read every file of the node: root, its own account, or the program around it."""
+        if self.name.startswith("uid:"):
+            return self.name in ("uid:0", f"uid:{os.geteuid()}")
+        return self.channel == "local"
 
     @property
     def does_everything(self) -> bool:

@@ -1,6 +1,7 @@
 """The document of a machine: what the directory does not hold, as it is wanted, and how the node makes it true.
 
-A document has the private queues of one machine. Properties that it omits have their defaults; ``access`` and ``owner``
+A document has the private queues of one machine, its addresses and its bridges
+(:mod:`qmnode.administration.local_settings`). Properties that it omits have their defaults; ``access`` and ``owner``
 are left alone when they are omitted. Queues that a document made carry a mark (``declared``); no others are deleted.
 Applying a document again changes nothing, so it may be stopped and run again at any point.
 """
@@ -15,6 +16,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.administration.access_control import TRUSTEES, check_denied, owner_of, trustee
+from qmnode.administration.document_faults import LONGEST_SHOWN, DocumentFault, Place, check_key, in_short
+from qmnode.administration.local_settings import SECTIONS, LocalSettings, read_local
 from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
@@ -28,9 +31,10 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.names import PathName, QueueNameError
 from qmnode.structures.security_descriptor import AccessEntry, AceType, SecurityDescriptor, allow, deny
 from qmnode.structures.sid import UNIX_USERS
-from qmnode.structures.text import nearest, printable
+from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
+    from qmnode.administration.asker import Asker
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
     from qmnode.structures.sid import Sid
@@ -42,46 +46,10 @@ _KEYS: Final = ("name", *PRIVATE_QUEUE, "access", "owner")
 _ENTRY_KEYS: Final = ("to", "allow", "deny")
 _NAMELESS: Final = re.compile(r"0x[0-9a-f]{1,8}", re.IGNORECASE | re.ASCII)
 """Rights without a name, as the document of a node shows them."""
-_SHOWN: Final = 80
-"""Characters of a wrong value in a complaint."""
-_SENTENCE: Final = 400
-"""Characters of a complaint."""
 _LISTS_KEPT: Final = 1_024
 """Security descriptors whose access lists are remembered: many queues have the same."""
 Access = tuple[tuple["Sid", bool, int], ...]
 """The entries of an access list: whose, whether they deny, and the rights. Denials come first."""
-
-
-class DocumentFault(MessageQueuingError):
-    """A mistake in a document; ``place`` leads to it, such as ``("queues", 3, "quota")``.
-
-    Its texts fit on one line of a terminal, whatever the document has.
-    """
-
-    def __init__(self, place: tuple[str | int, ...], sentence: str) -> None:
-        steps = (f"[{step}]" if isinstance(step, int) else f".{_cut(step, _SHOWN)}" for step in place)
-        self.where = "".join(steps).removeprefix(".") or "the document"
-        self.place, self.sentence_alone = place, _cut(sentence, _SENTENCE)
-        super().__init__(ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"{self.where}: {self.sentence_alone}")
-
-
-def _cut(text: str, most: int) -> str:
-    return printable(text if len(text) <= most else f"{text[:most]}...")
-
-
-def _shown(value: object) -> str:
-    """A value of a document in a few characters. Those of lists and mappings may be without end."""
-    match value:
-        case str():
-            return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
-        case int() if value.bit_length() > 4 * _SHOWN:
-            return "a very large number"
-        case Mapping():
-            return "a mapping"
-        case Sequence() | set():
-            return "a list"
-        case _:
-            return f"{value!r:.80}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +64,10 @@ class WantedQueue:
 
 
 def read_document(plain: object) -> list[WantedQueue]:
-    """The queues of a document. Raises :class:`DocumentFault` for the first mistake."""
-    return list(read_queues(plain))
+    """The queues of a document. Raises :class:`DocumentFault` for the first mistake, also in other sections."""
+    queues = list(read_queues(plain))
+    read_local(plain)
+    return queues
 
 
 def read_queues(plain: object) -> Iterator[WantedQueue]:
@@ -105,7 +75,7 @@ def read_queues(plain: object) -> Iterator[WantedQueue]:
     if not isinstance(plain, Mapping):
         raise DocumentFault((), "expected names with values, such as queues: [{name: orders}]")
     for key in plain:
-        _check_key((), key, ("queues",))
+        check_key((), key, ("queues", *SECTIONS))
     listed = plain.get("queues") or ()
     if isinstance(listed, str) or not isinstance(listed, Sequence):
         raise DocumentFault(("queues",), "expected a list of queues")
@@ -120,16 +90,7 @@ def read_queues(plain: object) -> Iterator[WantedQueue]:
         yield queue
 
 
-def _check_key(place: tuple[str | int, ...], key: object, known: Iterable[str]) -> None:
-    if isinstance(key, str) and key in known:
-        return
-    text = key if isinstance(key, str) else _shown(key)
-    near = nearest(text[:_SHOWN], known)
-    hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}"
-    raise DocumentFault((*place, text), f"unknown: {hint}")
-
-
-def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
+def _queue(place: Place, plain: object) -> WantedQueue:
     if not isinstance(plain, Mapping):
         raise DocumentFault(place, "expected a queue, such as {name: orders}")
     for key in plain:
@@ -138,7 +99,7 @@ def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
             raise DocumentFault((*place, str(key)), "only public queues have it, and the directory holds these")
         if row is not None and row.name in PRIVATE_QUEUE and key != row.name:
             raise DocumentFault((*place, str(key)), f"its name is {row.name}")
-        _check_key(place, key, _KEYS)
+        check_key(place, key, _KEYS)
     if "name" not in plain:
         raise DocumentFault(place, "a queue needs its name")
     access, owner = plain.get("access"), plain.get("owner")
@@ -153,27 +114,27 @@ def _queue(place: tuple[str | int, ...], plain: object) -> WantedQueue:
     )
 
 
-def _name(place: tuple[str | int, ...], name: object) -> str:
+def _name(place: Place, name: object) -> str:
     if not isinstance(name, str):
-        raise DocumentFault(place, f"{_shown(name)} is no text")
+        raise DocumentFault(place, f"{in_short(name)} is no text")
     if name.lower().startswith(("private$\\", ".\\private$\\")):
-        raise DocumentFault(place, f"all are private queues: write {_shown(name.rpartition(chr(92))[2])}")
+        raise DocumentFault(place, f"all are private queues: write {in_short(name.rpartition(chr(92))[2])}")
     if ";" in name:
         raise DocumentFault(
-            place, f"{_shown(name)} has a subqueue, which comes with its first message: name the queue alone"
+            place, f"{in_short(name)} has a subqueue, which comes with its first message: name the queue alone"
         )
     try:
         path = PathName.parse(f".\\private$\\{name}")
     except QueueNameError as error:
         raise DocumentFault(place, error.sentence) from None
     if path.queue != name:
-        raise DocumentFault(place, f"{_shown(name)} is no name of a queue")
+        raise DocumentFault(place, f"{in_short(name)} is no name of a queue")
     if name.upper() in NAMES_OF_NODES:
         raise DocumentFault(place, f"{name} is a queue that every node has for itself: take another name")
     return name
 
 
-def _value(place: tuple[str | int, ...], row: Property, written: object) -> Any:
+def _value(place: Place, row: Property, written: object) -> Any:
     form = row.form
     try:
         if form.nullable and is_none(written):
@@ -185,11 +146,11 @@ def _value(place: tuple[str | int, ...], row: Property, written: object) -> Any:
         if not isinstance(written, expected) or is_strange:
             raise ValueError(f"expected {_words(row)}")
         if form.choices and written not in form.choices:
-            near = nearest(str(written)[:_SHOWN], form.choices)
+            near = nearest(str(written)[:LONGEST_SHOWN], form.choices)
             raise ValueError(f"did you mean {near}?" if near else f"expected one of {', '.join(form.choices)}")
         value = form.read(written)
     except (ValueError, KeyError) as error:
-        sentence, shown = str(error), _shown(written)
+        sentence, shown = str(error), in_short(written)
         raise DocumentFault(place, sentence if shown in sentence else f"{shown}: {sentence}") from None
     fault = row.fault(value, public=False)
     if fault:
@@ -201,16 +162,18 @@ def _words(row: Property) -> str:
     return f"one of {', '.join(row.form.choices)}" if row.form.choices else row.form.words
 
 
-def _account(place: tuple[str | int, ...], who: object, *, owner: bool = False) -> Sid:
+def _account(place: Place, who: object, *, owner: bool = False) -> Sid:
     if not isinstance(who, str) or not who:
-        raise DocumentFault(place, f"{_shown(who)} names nobody: write user:alice, group:ops, everyone or S-1-5-21-...")
+        raise DocumentFault(
+            place, f"{in_short(who)} names nobody: write user:alice, group:ops, everyone or S-1-5-21-..."
+        )
     try:
         return owner_of(who) if owner else trustee(who)
     except MessageQueuingError as error:
         raise DocumentFault(place, error.sentence) from None
 
 
-def _access(place: tuple[str | int, ...], entries: object) -> Access:
+def _access(place: Place, entries: object) -> Access:
     if isinstance(entries, str) or not isinstance(entries, Sequence):
         raise DocumentFault(place, "expected a list of entries, such as {to: everyone, allow: [send]}")
     if len(entries) > MOST_ENTRIES:
@@ -221,7 +184,7 @@ def _access(place: tuple[str | int, ...], entries: object) -> Access:
         if not isinstance(entry, Mapping):
             raise DocumentFault(where, "expected an entry, such as {to: everyone, allow: [send]}")
         for key in entry:
-            _check_key(where, key, _ENTRY_KEYS)
+            check_key(where, key, _ENTRY_KEYS)
         who = _account((*where, "to"), entry.get("to"))
         if "allow" not in entry and "deny" not in entry:
             raise DocumentFault(where, "neither allows nor denies anything: give allow or deny")
@@ -237,10 +200,10 @@ def _access(place: tuple[str | int, ...], entries: object) -> Access:
     return _ordered((who, denied, mask) for (who, denied), mask in masks.items())
 
 
-def _right(place: tuple[str | int, ...], right: object) -> int:
+def _right(place: Place, right: object) -> int:
     if isinstance(right, str) and _NAMELESS.fullmatch(right):
         return int(right, 16)
-    _check_key(place, right, QUEUE_RIGHTS)
+    check_key(place, right, QUEUE_RIGHTS)
     return int(QUEUE_RIGHTS[str(right)])
 
 
@@ -323,6 +286,7 @@ class _Step:
         return {
             "action": self.action,
             "queue": self.name,
+            "bridge": "",
             "changes": changes,
             "messages": self.messages,
             "reason": self.reason or None,
@@ -332,34 +296,41 @@ class _Step:
 class MachineDocuments:
     """Documents of one queue manager."""
 
-    def __init__(self, manager: QueueManager) -> None:
+    def __init__(self, manager: QueueManager, local_settings: LocalSettings) -> None:
         self._manager = manager
+        self._local = local_settings
         self._lock = asyncio.Lock()
 
     async def apply(
-        self, plain: object, *, prune: bool, with_messages: bool, dry_run: bool, caller: object
+        self, plain: object, *, prune: bool, with_messages: bool, dry_run: bool, asker: Asker
     ) -> dict[str, Any]:
         """Make a document true, or say what that would change. Nothing is begun if something in it is wrong."""
         pace, wanted = Pace(), []
         for one in read_queues(plain):
             wanted.append(one)
             await pace.rest()
+        local = read_local(plain)
         if prune and (not isinstance(plain, Mapping) or plain.get("queues") is None):
             raise DocumentFault((), "it has no queues, and prune would delete all: write queues: [] if that is meant")
         async with self._lock:
             names: dict[str, str | None] = {}
             steps, left_over = await self._plan(wanted, names, prune=prune, with_messages=with_messages)
             unchanged = len(wanted) - sum(step.wanted is not None for step in steps)
+            local_steps = self._local.steps(local)
+            conflicts: list[str] = []
             if not dry_run:
-                steps = await self._do_all(steps, names, caller, with_messages=with_messages)
-        shown = []
+                await self._local.check(local, asker)
+                steps, conflicts = await self._do_all(steps, names, asker.principal, with_messages=with_messages)
+                await self._local.apply(local)
+        _complain_of(conflicts)
+        shown = list(local_steps)
         for step in steps:
             shown.append(step.plain())
             await pace.rest()
         return {"steps": shown, "unchanged": unchanged, "left_over": left_over, "dry_run": dry_run}
 
     async def show(self, *, everything: bool) -> dict[str, Any]:
-        """The document of the private queues that documents made, or of all."""
+        """Return the document of all private queues, addresses and bridges, or of those that documents made."""
         pace, queues = Pace(), []
         present = await self._private_queues()
         chosen = [queue for _, queue in sorted(present.items()) if everything or queue.declared]
@@ -367,7 +338,7 @@ class MachineDocuments:
         for queue in chosen:
             queues.append(self._shown(queue, names))
             await pace.rest()
-        return {"queues": queues}
+        return self._local.show(everything=everything) | {"queues": queues}
 
     def _shown(self, queue: Queue, names: Mapping[str, str | None]) -> dict[str, Any]:
         shown: dict[str, Any] = {"name": _own_name(queue)}
@@ -474,8 +445,8 @@ class MachineDocuments:
 
     async def _do_all(
         self, steps: list[_Step], names: Mapping[str, str | None], caller: object, *, with_messages: bool
-    ) -> list[_Step]:
-        """Take the steps, and return what was done. Raises MQ_ERROR_QUEUE_EXISTS at the end if others interfered."""
+    ) -> tuple[list[_Step], list[str]]:
+        """Take the steps, and return what was done, and the queues with which others interfered."""
         pace, done, conflicts = Pace(), [], []
         for step in steps:
             try:
@@ -484,14 +455,7 @@ class MachineDocuments:
             except _Conflict:
                 conflicts.append(step.name)
             await pace.rest()
-        if conflicts:
-            more = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_QUEUE_EXISTS,
-                f"somebody made or deleted {conflicts[0]!r}{more} meanwhile, so it was left alone, and all else was "
-                "done: apply again",
-            )
-        return done
+        return done, conflicts
 
     async def _do(
         self, step: _Step, names: Mapping[str, str | None], caller: object, *, with_messages: bool
@@ -524,6 +488,17 @@ class MachineDocuments:
 
 class _Conflict(Exception):
     """A queue was made or deleted by somebody else after the plan."""
+
+
+def _complain_of(conflicts: list[str]) -> None:
+    """Raise MQ_ERROR_QUEUE_EXISTS if there are any."""
+    if conflicts:
+        more = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_QUEUE_EXISTS,
+            f"somebody made or deleted {conflicts[0]!r}{more} meanwhile, so it was left alone, and all else was "
+            "done: apply again",
+        )
 
 
 def _deletion(queue: Queue, *, with_messages: bool) -> _Step:

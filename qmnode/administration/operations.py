@@ -11,6 +11,7 @@ from qmnode.administration.failures import groups
 from qmnode.administration.history import STEP, History
 from qmnode.administration.imports import AT_ONCE, Imports
 from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
+from qmnode.administration.local_settings import LocalSettings
 from qmnode.administration.machine_documents import MachineDocuments
 from qmnode.administration.search import PAGE, search_page
 from qmnode.errors import MessageQueuingError
@@ -31,7 +32,8 @@ class Operations:
         self._manager = manager
         self._jobs = Jobs(manager, store)
         self._imports = Imports(manager, store)
-        self._documents = MachineDocuments(manager)
+        self.local_settings = LocalSettings(manager)
+        self._documents = MachineDocuments(manager, self.local_settings)
         self._history = History(manager, store.path / HISTORY_FILE)
         self._sampling: asyncio.Task[None] | None = None
 
@@ -202,11 +204,11 @@ class Operations:
         if with_messages and not prune:
             raise _bad("with_messages is about what prune deletes: say prune, too")
         return await self._documents.apply(
-            document, prune=prune, with_messages=with_messages, dry_run=dry_run, caller=asker.principal
+            document, prune=prune, with_messages=with_messages, dry_run=dry_run, asker=asker
         )
 
     async def show_document(self, asker: Asker, *, everything: bool = False) -> dict[str, Any]:
-        """The document of the queues that documents made, or of all private queues. For administrators."""
+        """Return the document of the machine, with ``everything`` also what no document made. For administrators."""
         _require_administrator(asker, "show_document")
         return await self._documents.show(everything=bool(everything))
 

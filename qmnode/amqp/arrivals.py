@@ -21,6 +21,8 @@ from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qmnode.model.queue_manager import QueueManager
 
 log = structlog.get_logger(__name__)
@@ -51,8 +53,8 @@ def arrival_limit(value: object, queue: QueueApi) -> int | None:
 class Arrivals:
     """The messages whose senders wait for their arrival."""
 
-    def __init__(self, manager: QueueManager, address: str) -> None:
-        """``address``: an IP address of this node for other machines; empty if none is known."""
+    def __init__(self, manager: QueueManager, address: Callable[[], str]) -> None:
+        """``address`` returns an IP address of this node for other machines; empty if none is known."""
         self._manager = manager
         self._address = address
         self._waiting: dict[bytes, asyncio.Future[int]] = {}
@@ -118,8 +120,8 @@ class Arrivals:
     def _name_for(self, queue: QueueApi) -> str:
         """The name of the queue of acknowledgments, of the kind by which the sender has named the other machine."""
         name = queue.format_name.upper()
-        if name.startswith("DIRECT=TCP:") and self._address:
-            return f"DIRECT=TCP:{self._address}\\{_NAME}"
+        if name.startswith("DIRECT=TCP:") and (address := self._address()):
+            return f"DIRECT=TCP:{address}\\{_NAME}"
         if name.startswith("DIRECT="):
             return f"DIRECT=OS:{_PATH}"
         return self._private_name

@@ -52,7 +52,7 @@ class AmqpDoor:
         self.principals = Principals(settings, callers)
         self.place = Place(self._is_here, time.time)
         self.counts = manager.amqp
-        self.arrivals = Arrivals(manager, settings.transport.address or next(iter(settings.addresses), ""))
+        self.arrivals = Arrivals(manager, self._own_address)
         self.returned = Returned()
         shares = manager.context.shares
         self.partial = shares.open(AMQP_PARTIAL_BYTES, self.settings.partial_bytes)
@@ -70,6 +70,10 @@ class AmqpDoor:
         self._empty = asyncio.Event()
         self._leaving: set[asyncio.Task[None]] = set()
         self._tls: ssl.SSLContext | None = None
+
+    def _own_address(self) -> str:
+        known = self.manager.local_settings().get("addresses", ())
+        return self.manager.settings.transport.address or next(iter(known), "")
 
     def _is_here(self, name: str) -> bool:
         try:

@@ -35,10 +35,10 @@ def apply(
     node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
-    """Create and change private queues until the node is as a document says. A second time changes nothing.
+    """Make private queues, addresses and bridges as a document says. A second time changes nothing.
 
-    Queues that no document made are never deleted. Properties that the document omits get their defaults; access lists
-    and owners that it omits stay as they are. For administrators.
+    Only what a document made is ever deleted. Properties that the document omits get their defaults; sections, access
+    lists and owners that it omits stay as they are. For administrators.
     """
     if with_messages and not prune:
         raise typer.BadParameter("it is about what --prune deletes", param_hint="--with-messages")
@@ -63,12 +63,12 @@ def apply(
 @document_app.command(epilog="Example: qmnode document --all > machine.yml")
 def document(
     everything: Annotated[
-        bool, typer.Option("--all", help="All private queues, not only those that a document made.")
+        bool, typer.Option("--all", help="All private queues, addresses and bridges, not only what a document made.")
     ] = False,
     node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the document of the private queues of the node as they are now, in YAML. For administrators."""
+    """Print the document of the node, as its queues, addresses and bridges are now, in YAML. For administrators."""
     found = node.run(lambda qm: qm.operations.show_document(everything=everything))
     if as_json:
         print_json(found)
@@ -78,13 +78,18 @@ def document(
     print(yaml.safe_dump(found, sort_keys=False, width=120), end="")
 
 
-def step_lines(step: Mapping[str, Any], before: str = "") -> list[str]:
-    """Return the lines that show a step; ``before`` stands before the name of the queue."""
+def step_lines(step: Mapping[str, Any], machine: str = "") -> list[str]:
+    """Return the lines that show a step, with the name of the machine if it is one of many."""
+    if queue := step["queue"]:
+        title = f"queue {machine}\\private$\\{queue}" if machine else queue
+    else:
+        title = f"bridge {step['bridge']}" if step["bridge"] else "addresses"
+        title += f" of {machine}" if machine else ""
     signs = {"create": "+", "change": "~", "delete": "-", "keep": "="}
     why = f": {step['reason']}" if step["reason"] else ""
     if step["action"] == "delete" and step["messages"]:
         why = f": with {counted(step['messages'], 'message')}"
-    lines = [f"{signs[step['action']]} {before}{step['queue']}{why}"]
+    lines = [f"{signs[step['action']]} {title}{why}"]
     for name, change in step["changes"].items():
         old, new = _text(change["from"]), _text(change["to"])
         lines.append(f"    {name}: {new}" if step["action"] == "create" else f"    {name}: {old} -> {new}")
@@ -94,6 +99,10 @@ def step_lines(step: Mapping[str, Any], before: str = "") -> list[str]:
 def _text(value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+    if isinstance(value, list) and not all(isinstance(one, dict) for one in value):
+        return ", ".join(map(str, value)) or "none"
     if isinstance(value, list):  # an access list
         entries = [f"{one['to']}: {verb} {' '.join(one[verb])}" for one in value for verb in one if verb != "to"]
         return "; ".join(entries) or "nobody"
@@ -104,7 +113,8 @@ def _read(file: Path) -> dict[str, Any]:
     """The document, after a look at it here, where its lines are known."""
     import yaml
 
-    from qmnode.administration.machine_documents import DocumentFault, read_document
+    from qmnode.administration.document_faults import DocumentFault
+    from qmnode.administration.machine_documents import read_document
     from qmnode.errors import ConfigurationError
     from qmnode.settings.mistakes import line_of, unreadable
     from qmnode.settings.yaml_text import read_yaml

@@ -12,7 +12,8 @@ _NODE: Final = (
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
-    "ready", "directory", "routing", "shares", "weakened_security", "weakened_security_source", "after_restore",
+    "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
+    "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -62,6 +63,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
         "routing": found.get("routing", {}),
+        "local_settings": found.get("local_settings", {}),
         "shares": found.get("shares", {}),
         "after_restore": found.get("after_restore", {}),
         "weakened_security": found.get("weakened_security", False),
@@ -82,7 +84,7 @@ def _print(node: dict[str, Any]) -> None:
     from qmnode.settings.sizes import quota_text
 
     quotas, after_restore, routing = node.pop("quotas"), node.pop("after_restore"), node.pop("routing")
-    shares = node.pop("shares")
+    shares, _ = node.pop("shares"), node.pop("local_settings")
 
     def quota(name: str) -> str:
         return f"{size_text(quotas[f'{name}_used'])} of {quota_text(quotas[name])}{_source(quotas, name)}"

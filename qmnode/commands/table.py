@@ -13,7 +13,7 @@ COMMANDS: Final = {
     "connect": Row("qmnode.commands.node:connect_app", "Exchange messages with other machines again."),
     "disconnect": Row("qmnode.commands.node:disconnect_app", "Exchange no messages with other machines."),
     "queue": Row("qmnode.commands.queue:app", "Create, find, change and delete queues."),
-    "apply": Row("qmnode.commands.apply:apply_app", "Make the private queues of a machine's document."),
+    "apply": Row("qmnode.commands.apply:apply_app", "Make the document of a machine true."),
     "document": Row("qmnode.commands.apply:document_app", "Print the private queues as a document."),
     "send": Row("qmnode.commands.send:app", "Send messages."),
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),

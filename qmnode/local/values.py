@@ -59,6 +59,7 @@ _ADDED: Final[dict[type, frozenset[str]]] = {
             "default_time_to_live_source",
             "quota_settings",
             "routing",
+            "local_settings",
             "shares",
             "weakened_security",
             "weakened_security_source",

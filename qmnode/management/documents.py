@@ -273,6 +273,11 @@ class NodeDocument(Document):
         description="The properties of the node in the directory that routing uses, as declarations name them: "
         "`sites`, `routing_server` and so on; empty without a directory, and until it was read",
     )
+    local_settings: dict[str, Any] = Field(
+        default={},
+        description="`addresses` with `addresses_source`, and `bridges` by name with the source of each: document, "
+        "settings or default; `addresses_settings` and `bridges_settings`: those of node.yaml, even if they lose",
+    )
     shares: dict[str, ShareDocument] = Field(
         default={}, description="Bounded resources by name, as docs/reference/shares.md lists them"
     )

@@ -1,4 +1,4 @@
-"""The document of the machine: the private queues that it should have."""
+"""The document of the machine: the private queues, addresses and bridges that it should have."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -23,14 +23,17 @@ _WHAT = "the document of the machine"
 class MachineDocument(Document):
     """The document of a machine."""
 
+    addresses: list[str] = Field(default=[], description="Its IP addresses")
+    bridges: dict[str, dict[str, Any]] = Field(default={}, description="Bridges to AMQP peers, by name")
     queues: list[dict[str, Any]] = Field(description="Its private queues, with the properties that are no defaults")
 
 
 class DocumentStep(Document):
-    """The change of one queue, done or planned."""
+    """The change of one queue, of one bridge or of the addresses, done or planned."""
 
     action: Literal["create", "change", "delete", "keep"] = Field(description="`keep`: it holds messages")
-    queue: str
+    queue: str = Field(description="Its name; empty for a bridge and for the addresses")
+    bridge: str = Field(default="", description="Its name; empty for a queue and for the addresses")
     changes: dict[str, dict[str, Any]] = Field(description="By property, the values `from` and `to`")
     messages: int = Field(description="Messages that the queue holds, where it is deleted or kept")
     reason: str | None = Field(description="Why it is kept")
@@ -58,9 +61,9 @@ async def _answer(name: str, items: Iterable[Any], rest: Mapping[str, Any]) -> R
 async def show_document(
     request: Request,
     node: Node,
-    everything: Annotated[bool, Query(alias="all", description="Also queues that no document made")] = False,
+    everything: Annotated[bool, Query(alias="all", description="Also what no document made")] = False,
 ) -> Response:
-    """The private queues that documents made, as they are now. For the role `administer`."""
+    """Show queues, addresses and bridges that documents made, as they are now. For the role `administer`."""
     require_administer(request, _WHAT)
     found = await operations_of(node).show_document(asker_of(request, node), everything=everything)
     return await _answer("queues", found.pop("queues"), found)
@@ -79,7 +82,7 @@ async def apply_document(
     with_messages: Annotated[bool, Query(description="With prune: also those that hold messages")] = False,
     dry_run: bool = False,
 ) -> Response:
-    """Create and change private queues until they are as declared. For the role `administer`."""
+    """Make private queues, addresses and bridges as declared. For the role `administer`."""
     note(request, dry_run=dry_run, prune=prune, with_messages=with_messages)
     require_administer(request, _WHAT)
     done = await operations_of(node).apply_document(

@@ -88,6 +88,10 @@ class NodeStatus:
     """Whether public queues are written to the directory with the node's own credentials, even where a caller has some
     (MS-MQDMPR 3.1.1.6)."""
     weakened_security_source: str = ""
+    local_settings: dict[str, Any] = field(default_factory=dict)
+    """Addresses and bridges in effect: ``addresses`` with ``addresses_source``, and ``bridges`` by name with the source
+    of each: ``document``, ``settings`` or ``default``. ``addresses_settings`` and ``bridges_settings`` are those of
+    ``node.yaml``, whether they hold or not."""
 
 
 @dataclass(slots=True)

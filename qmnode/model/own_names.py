@@ -23,7 +23,9 @@ class OwnNames:
         self._computer = _compared(computer_name)
         self.qualified = computer_name
         """The best name for others: the full DNS name if it is known, else the computer name."""
-        self.add((computer_name, *settings.other_names), (*settings.addresses, settings.transport.address))
+        self._addresses: frozenset[str] = frozenset()
+        self.add((computer_name, *settings.other_names), (settings.transport.address,))
+        self.use_addresses(settings.addresses)
 
     def add(self, names: Iterable[str], addresses: Iterable[str] = (), qualified: str = "") -> None:
         """Add names and addresses. Of names that begin with the computer name, the first is its full DNS name, unless
@@ -35,9 +37,14 @@ class OwnNames:
             full = (name for name in names if _compared(name.partition(".")[0]) == self._computer and "." in name)
             self.qualified = (qualified or next(full, self.qualified)).removesuffix(".")
 
+    def use_addresses(self, addresses: Iterable[str]) -> None:
+        """Have these addresses beside those of :meth:`add`, in place of the last ones of this method."""
+        self._addresses = frozenset(_compared(address) for address in addresses if address)
+
     def has(self, computer: str) -> bool:
         """Whether the machine has this name or address."""
-        return _compared(computer) in self._known
+        compared = _compared(computer)
+        return compared in self._known or compared in self._addresses
 
     @staticmethod
     def is_relative(computer: str) -> bool:

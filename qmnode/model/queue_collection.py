@@ -166,6 +166,11 @@ class Names:
         self._own.add(names, addresses, qualified)
         self.version += 1
 
+    def use_addresses(self, addresses: Iterable[str]) -> None:
+        """Have these declared addresses of this machine, in place of the last ones; those of its interfaces stay."""
+        self._own.use_addresses(addresses)
+        self.version += 1
+
     def for_others(self, name: "FormatName") -> "FormatName":
         """The name by which other machines know the queue of a name that only this machine can use; other names as
         they are.

@@ -100,6 +100,8 @@ class QueueManager(QueueManagerApi):
         """Current faults that leave the rest of the node working, by subject: sentences for people."""
         self.routing: Callable[[], dict[str, Any]] = dict
         """The properties that routing uses: see ``NodeStatus.routing``."""
+        self.local_settings: Callable[[], dict[str, Any]] = dict
+        """Addresses and bridges, with their sources: see ``NodeStatus.local_settings``."""
         self.settings_read = 0.0
         """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did."""
         self.transport_security = TransportSecurity()
@@ -367,6 +369,7 @@ class QueueManager(QueueManagerApi):
             quota_settings=self.quotas.own,
             default_time_to_live=DEFAULT_TIME_TO_REACH_QUEUE if reach is None else reach,
             routing=self.routing(),
+            local_settings=self.local_settings(),
             shares=self.context.shares.summary(),
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
             weakened_security=self.published.weakened_security,

@@ -44,7 +44,7 @@ def explained(path: Path | None, model: type[BaseModel], error: ValidationError 
     root = _composed(path)
     return "\n".join(
         f"{where}{line_of(root, mistake['loc'])}: {'.'.join(map(str, mistake['loc'])) or 'settings'}: "
-        f"{_sentence(model, mistake)}"
+        f"{sentence_of(model, mistake)}"
         for mistake in error.errors()
     )
 
@@ -68,7 +68,7 @@ def line_of(node: Any, place: Place) -> str:
     return "" if line is None else f":{line}"
 
 
-def _sentence(model: type[BaseModel], mistake: Any) -> str:
+def sentence_of(model: type[BaseModel], mistake: Any) -> str:
     if mistake["type"] != "extra_forbidden":
         return str(mistake["msg"]).removeprefix("Value error, ")
     *sections, name = mistake["loc"]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import qmnode
 from qmnode.administration import pace
 from qmnode.administration.asker import Asker
-from qmnode.administration.machine_documents import DocumentFault, read_document
+from qmnode.administration.document_faults import DocumentFault
+from qmnode.administration.machine_documents import read_document
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.queue_collection import QueueCollection

@@ -15,10 +15,11 @@ FILES = {"tokens": "/etc/tokens", "certificate": "/etc/certificate.pem", "privat
 ROLE = PROJECT / "playbooks/collections/ansible_collections/mqenterprise/fleet/roles/queue_manager"
 
 
-def checked(settings: dict[str, Any], *tokens: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def checked(settings: dict[str, Any], *tokens: dict[str, str], **document: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, ROLE / "files/check_settings.py"],
-        input=json.dumps({"settings": settings, "tokens": tokens}), capture_output=True, text=True, check=False,
+        input=json.dumps({"settings": settings, "tokens": tokens, "document": document}),
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
@@ -26,6 +27,13 @@ def test_settings_that_a_node_can_start_with_pass() -> None:
     done = checked({"computer_name": "ALPHA", "data": "/var/lib/qmnode"})
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_bridge_of_the_document_is_checked_as_well() -> None:
+    done = checked({}, bridges={"out": {"direction": "out", "queue": "q", "peer": "amqp://b", "addres": "a"}})
+
+    assert done.returncode == 1
+    assert "the document of the machine: bridges.out.addres: unknown: did you mean address?" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class Link:
 
 PEERS: Final = (
     "gate-b", "gate-c", "gate-d", "gate-e", "server-a", "server-b", "helper", "far", "far-gated", "mover", "named",
-    "renamed", "near", "alien",
+    "renamed", "near", "alien", "broker", "other-broker",
 )  # fmt: skip
 
 
@@ -304,6 +304,7 @@ class Lab:
                 "two",
                 "a",
                 dns_name=self.link.narrow.address,
+                addresses=now(["192.0.2.7"], ["192.0.2.8"]),
                 out_routing_servers=now(["server-a"], ["one"]),
             ),
             machine("server-a", "a", "routing_server"),
@@ -383,6 +384,11 @@ class Lab:
                 *private,
                 {"machine": "two", "name": "signed", "authenticate": True},
                 *({"machine": "two", "name": name} for name in LISTED),
+            ],
+            "bridges": [
+                {"machine": "two", "name": "out", "direction": "out", "queue": "plain", "address": "orders"}
+                | {"retry": 0.1, "longest_retry": 0.1, "peer": f"amqp://{address[broker]}:{PORT}"}
+                for broker in now(["broker"], ["other-broker"], removed=[])
             ],
             "queue_aliases": [
                 {"name": "moving", "format_name": rf"DIRECT=OS:two\{now(*LISTED, removed=LISTED[1])}"},

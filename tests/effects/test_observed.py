@@ -502,6 +502,39 @@ async def test_a_value_of_a_private_queue_holds(lab: Lab, phase: Phase, name: st
         lab.prefix = ""
 
 
+async def an_address_is_one_of_the_machine(lab: Lab, phase: Phase) -> None:
+    expected = {DECLARED: "192.0.2.7", CHANGED: "192.0.2.8"}.get(phase)
+    async with lab.two as two:
+        for address in ("192.0.2.7", "192.0.2.8"):
+            name = rf".\private$\at-{address}-{phase}"
+            with suppress(qmnode.MessageQueuingError):
+                await two.create_queue(name)
+            out = await two.open_queue(f"DIRECT=TCP:{address}{name[1:]}", qmnode.Access.SEND)
+            await out.send(qmnode.Message(b"7"))
+            assert bool((await two.queue(name)).message_count) is (address == expected), address
+
+
+async def a_bridge_calls_its_peer(lab: Lab, phase: Phase) -> None:
+    expected = {DECLARED: "broker", CHANGED: "other-broker"}.get(phase)
+    if expected:
+        before = lab.peers.calls[expected]
+
+        async def is_called() -> bool:
+            return lab.peers.calls[expected] > before + 1
+
+        await until(is_called, f"{expected} is called again and again")
+    async with lab.two as two:
+        running = (await two.status()).bridges
+    assert [bridge.peer for bridge in running] == ([f"amqp://{lab.peers.addresses[expected]}:1801"] if expected else [])
+
+
+@pytest.mark.parametrize("seen", [an_address_is_one_of_the_machine, a_bridge_calls_its_peer])
+@pytest.mark.parametrize("phase", Phase, ids=[phase.name.lower() for phase in Phase])
+async def test_what_the_document_of_a_machine_declares_holds(lab: Lab, phase: Phase, seen: Seen) -> None:
+    await asyncio.to_thread(lab.enter, phase)
+    await seen(lab, phase)
+
+
 LASTING: Final = (
     (Kind.ENTERPRISE, "default_time_to_live"),
     (Kind.SITE, "foreign"),

@@ -78,12 +78,15 @@ async def test_a_node_names_queues_of_no_other_machine_and_no_public_ones(
 ) -> None:
     monkeypatch.setattr("mqenterprise.topology.export._refused", lambda _: set())  # its machines are not declared here
     lies = [PAYROLL | {"machine": "VICTIM"}, {"name": "orders", "machine": "VICTIM", "private": False}]
-    async with hostile.says(json.dumps({"queues": lies})) as client:
-        found = (await client.document(everything=True)).queues
-    for queues in (found, lies):
-        exported = yaml.safe_load(export((), "E", {"HOSTILE": queues}))["queues"]
-        assert [(one["machine"], one["private"]) for one in exported] == [("HOSTILE", True)] * 2
-    assert found == [PAYROLL, {"name": "orders"}]
+    bridges = {"out": {"machine": "VICTIM", "name": "other", "queue": "q"}}
+    lying = {"queues": lies, "bridges": bridges, "addresses": []}
+    async with hostile.says(json.dumps(lying)) as client:
+        found = (await client.document(everything=True)).model_dump()
+    for document in (found, lying):
+        exported = yaml.safe_load(export((), "E", {"HOSTILE": document}))
+        assert [(one["machine"], one["private"]) for one in exported["queues"]] == [("HOSTILE", True)] * 2
+        assert [(one["machine"], one["name"]) for one in exported["bridges"]] == [("HOSTILE", "out")]
+    assert found["queues"] == [PAYROLL, {"name": "orders"}]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,21 @@ async def test_a_node_names_queues_of_no_other_machine_and_no_public_ones(
 )
 async def test_a_document_that_is_none_is_not_understood(hostile: Hostile, queue: str) -> None:
     async with hostile.says(f'{{"queues": [{queue}]}}') as client:
+        with pytest.raises(NodeError, match="not understood"):
+            await client.document(everything=True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '"addresses": ["half \\ud800"]',
+        '"addresses": [1]',
+        '"bridges": {"half \\ud800": {}}',
+        '"bridges": {"a": {"peer": {"b": {"c": {"d": {}}}}}}',
+    ],
+)
+async def test_addresses_and_bridges_that_are_none_are_not_understood(hostile: Hostile, more: str) -> None:
+    async with hostile.says(f'{{"queues": [], {more}}}') as client:
         with pytest.raises(NodeError, match="not understood"):
             await client.document(everything=True)
 

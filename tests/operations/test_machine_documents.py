@@ -45,12 +45,18 @@ class Enterprise:
         settings = slapd.client_settings().model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         (folder / "directory.yaml").write_text(yaml.safe_dump(settings))
 
-    def run(self, command: str, *queues: dict[str, Any], words: tuple[str, ...] = (), code: int = 0) -> str:
-        """Standard output and errors of a command about a declaration with these queues."""
+    def run(
+        self, command: str, *queues: dict[str, Any], words: tuple[str, ...] = (), code: int = 0, **local: Any
+    ) -> str:
+        """Standard output and errors of a command about a declaration with these queues.
+
+        ``local`` has addresses of DOCS-A and bridges.
+        """
         file = self.folder / "enterprise.yaml"
-        machines = [{"name": name, "sites": ["Docs"]} for name in ("docs-a", "docs-b")]
+        machines: list[dict[str, Any]] = [{"name": name, "sites": ["Docs"]} for name in ("docs-a", "docs-b")]
+        machines[0]["addresses"] = local.pop("addresses", [])
         sections = {"enterprise": {"name": "E"}, "sites": [{"name": "Docs"}], "machines": machines}
-        file.write_text(yaml.safe_dump(sections | {"queues": list(queues)}))
+        file.write_text(yaml.safe_dump(sections | {"queues": list(queues)} | local))
         return self.say(command, str(file), *words, code=code)
 
     def say(self, command: str, *words: str, code: int = 0) -> str:
@@ -92,7 +98,7 @@ def test_queues_are_planned_applied_and_then_as_declared(enterprise: Enterprise)
     applied = enterprise.run("apply", BILLS, ORDERS)
     again = enterprise.run("apply", BILLS, ORDERS, words=("--json",))
 
-    assert "Private queues: 2 changes made at 1 node." in applied
+    assert "Documents of machines: 2 changes made at 1 node." in applied
     (first, second) = json.JSONDecoder().raw_decode(again)[0]["machines"]
     assert (first["machine"], first["steps"], first["unchanged"]) == ("docs-a", [], 2)
     assert "no connection" in second["error"]
@@ -144,7 +150,7 @@ def test_an_export_has_private_queues_and_says_whose_are_missing(enterprise: Ent
     told = enterprise.say("export", "--output", str(file), code=1)
 
     assert "docs-b: it is unavailable" in told
-    assert "# left out: private queues of docs-b: it is unavailable" in file.read_text().replace("DOCS-B", "docs-b")
+    assert "# left out: the document of docs-b: it is unavailable" in file.read_text().replace("DOCS-B", "docs-b")
     found = {queue["name"]: queue for queue in yaml.safe_load(file.read_text())["queues"] if queue.get("private")}
     assert found["bills"]["access"] == BILLS["access"] and found["bills"]["quota"] == 3072
     enterprise.say("plan", str(file))
@@ -165,3 +171,67 @@ def test_an_enterprise_without_a_directory_needs_the_nodes_alone(enterprise: Ent
     assert "directory" not in enterprise.say("apply", str(file))
     enterprise.say("drift", str(file))
     assert "has no directory" in enterprise.say("plan", str(file), "--save", str(file) + ".plan", code=1)
+
+
+OUT = {"machine": "docs-a", "name": "out", "direction": "out", "queue": "orders", "address": "orders"}
+BRIDGE = OUT | {"peer": "amqp://127.0.0.1:9"}
+
+
+def test_addresses_and_bridges_are_planned_applied_drift_and_go(enterprise: Enterprise) -> None:
+    local: dict[str, Any] = {"addresses": ["192.0.2.7"], "bridges": [BRIDGE]}
+    planned = enterprise.run("plan", code=2, **local)
+    names = ("--directory", str(enterprise.folder / "directory.yaml"))
+    unasked = CliRunner().invoke(app, ["plan", str(enterprise.folder / "enterprise.yaml"), *names])
+    assert "1 bridge not in the directory" in unasked.output
+    assert "+ addresses of docs-a\n    addresses: 192.0.2.7" in planned
+    assert "+ bridge out of docs-a\n" in planned and "    peer: amqp://127.0.0.1:9" in planned
+
+    enterprise.run("apply", **local)
+
+    enterprise.run("drift", **local)
+    status = enterprise.at_node(lambda qm: qm.status())
+    assert [bridge.name for bridge in status.bridges] == ["out"]
+    by_hand = {"addresses": ["192.0.2.9"], "bridges": {}}
+    enterprise.at_node(lambda qm: qm.operations.apply_document(by_hand))
+    drifted = enterprise.run("drift", code=2, **local)
+    assert "addresses: 192.0.2.9 -> 192.0.2.7" in drifted and "+ bridge out of docs-a" in drifted
+    enterprise.run("apply", **local)
+
+    gone = enterprise.run("apply")
+
+    assert "- addresses of docs-a" in gone and "- bridge out of docs-a" in gone
+    assert not enterprise.at_node(lambda qm: qm.status()).bridges
+
+
+def test_explain_has_line_road_and_what_the_node_has(enterprise: Enterprise) -> None:
+    local: dict[str, Any] = {"addresses": ["192.0.2.7"], "bridges": [BRIDGE]}
+    enterprise.run("apply", **local)
+    file = str(enterprise.folder / "enterprise.yaml")
+    for value, shown in (("addresses", ["192.0.2.7"]), ("bridges", ["out"])):
+        found = json.loads(enterprise.say("explain", f"docs-a.{value}", "--declared", file, "--json"))
+        assert "the document of its machine" in found["road"]
+        assert [(one["where"], one["fate"]) for one in found["standings"]] == [
+            ("declaration", "applied"), ("default", "not used"),
+        ]  # fmt: skip
+        assert f"{file}:" in found["standings"][0]["place"] and found["node"]["value"] == shown
+    enterprise.run("apply")
+
+
+def test_an_export_has_the_addresses_and_bridges_of_nodes(enterprise: Enterprise) -> None:
+    local: dict[str, Any] = {"addresses": ["192.0.2.7"], "bridges": [BRIDGE]}
+    enterprise.run("apply", **local)
+    file = enterprise.folder / "with-bridges.yaml"
+    enterprise.say("export", "--output", str(file), code=1)
+    exported = yaml.safe_load(file.read_text())
+    (machine,) = [one for one in exported["machines"] if one["name"].lower() == "docs-a"]
+    assert machine["addresses"] == ["192.0.2.7"]
+    assert [one | {"machine": "docs-a"} for one in exported["bridges"]] == [BRIDGE]
+    enterprise.run("apply")
+
+
+def test_a_token_brings_no_password_to_a_new_peer(enterprise: Enterprise) -> None:
+    secret = BRIDGE | {"user": "shop", "password_file": "/etc/qmnode/broker.password"}
+    assert "+ bridge out of docs-a" in enterprise.run("plan", code=2, bridges=[secret])
+    refused = enterprise.run("apply", code=1, bridges=[secret])
+    assert "bridge out: root and the account of the node alone may send a password" in refused
+    assert not enterprise.at_node(lambda qm: qm.status()).bridges

@@ -106,6 +106,26 @@ class TestRollOut:
             assert (await node.queue(r".\private$\billing")).label == "Billing"
         assert (foretold.changed, done.changed) == (1, 1)
 
+    async def test_addresses_and_bridges_come_by_the_document_and_no_longer_by_node_yaml(
+        self, small: LabEnterprise
+    ) -> None:
+        bridge = {"direction": "out", "queue": "none", "peer": "amqp://127.0.0.1:1", "address": "x"}
+        given = {"queue_manager_bridges": {"declared": bridge}, "queue_manager_addresses": ["192.0.2.77"]}
+        started = started_at(small, SHOP)
+
+        small.play("rollout", "--limit", SHOP, **given).ok()
+
+        settings = yaml.safe_load(small.hosts.path(SHOP, "/etc/qmnode/node.yaml").read_text())
+        assert "bridges" not in settings and not settings["addresses"]
+        async with qmnode.connect(small.socket(SHOP)) as node:
+            found = (await node.status()).local_settings
+            assert (found["addresses"], found["bridges"]) == (["192.0.2.77"], {"declared": "document"})
+        assert small.play("rollout", "--limit", SHOP, **given).ok().changed == 0
+        small.play("rollout", "--limit", SHOP).ok()
+        async with qmnode.connect(small.socket(SHOP)) as node:
+            assert not (await node.status()).bridges
+        assert started_at(small, SHOP) == started, "no change of a document needs a restart"
+
     def test_secrets_are_for_the_node_alone(self, small: LabEnterprise) -> None:
         for name in ("key.pem", "directory.password", "directory.yaml"):
             mode = small.hosts.path(SHOP, f"/etc/qmnode/{name}").stat().st_mode

@@ -48,12 +48,12 @@ def test_the_directory_gets_public_queues_alone(tmp_path: Path) -> None:
 
 def test_the_document_has_all_that_was_declared_and_a_node_understands_it(tmp_path: Path) -> None:
     document = machine_document(load(declared(tmp_path, BILLS, {"machine": "shop", "name": "o"})).declaration, "Shop")
-    assert document == {"queues": [{name: BILLS[name] for name in BILLS if name not in ("machine", "private")}
-                                   | {"quota": 3072}]}  # fmt: skip
+    queue = {name: BILLS[name] for name in BILLS if name not in ("machine", "private")} | {"quota": 3072}
+    assert document == {"addresses": [], "bridges": {}, "queues": [queue]}
     access = document["queues"][0].pop("access")
     access[1]["to"] = "S-1-5-21-1-2-3-4"  # this machine has no alice
-    (queue,) = read_document({"queues": [document["queues"][0] | {"access": access}]})
-    assert (queue.name, queue.properties["quota"], queue.properties["journaling"]) == ("bills", 3072, True)
+    (read,) = read_document({"queues": [document["queues"][0] | {"access": access}]})
+    assert (read.name, read.properties["quota"], read.properties["journaling"]) == ("bills", 3072, True)
 
 
 def test_a_private_queue_may_have_the_name_of_a_public_one(tmp_path: Path) -> None:

@@ -171,9 +171,33 @@ def test_a_declaration_that_is_not_applied_is_no_value_yet(checked: Checked) -> 
     assert found("m.quota", checked, present=Table())[0][3] == "not applied: mqenterprise plan shows the change"
 
 
-def test_addresses_are_in_the_inventory_alone(checked: Checked) -> None:
-    assert found("m.addresses", checked) == [("declaration", ("192.0.2.7",), "e.yaml:14", "holds")]
-    assert found("m.bridges", checked) == [(From.DEFAULT.value, (), "", "holds")]
+def test_addresses_come_by_the_document_and_win_over_node_yaml(checked: Checked) -> None:
+    declared, default = ("declaration", ("192.0.2.7",), "e.yaml:14"), (From.DEFAULT.value, (), "")
+    unasked = "holds once the document was applied: ask the node with --nodes"
+    assert found("m.addresses", checked) == [(*declared, unasked), (*default, "not used")]
+    own = ("node.yaml", ("192.0.2.1",), "addresses")
+    node = NodeAnswer(("192.0.2.7",), "document", ("192.0.2.1",), ("192.0.2.7",))
+    lost = (*own, "lost: the document of the machine wins")
+    assert found("m.addresses", checked, node) == [(*declared, "applied"), lost, (*default, "not used")]
+    node = NodeAnswer(("192.0.2.1",), "settings", ("192.0.2.1",), ())
+    missing = (*declared, "not applied: rollout.yml --check shows the change")
+    assert found("m.addresses", checked, node) == [missing, (*own, "holds"), (*default, "not used")]
+
+
+def test_each_bridge_has_its_line_and_what_became_of_it(tmp_path: Path) -> None:
+    text = TEXT + "bridges:\n  - &b {machine: m, name: out, direction: out, queue: q, peer: 'amqp://b', address: a}\n"
+    (tmp_path / "e.yaml").write_text(text + "  - {<<: *b, name: changed}\n")
+    checked = load(tmp_path / "e.yaml")
+    made = {"direction": "out", "queue": "q", "peer": "amqp://b", "address": "a"}
+    node = NodeAnswer(("out", "mine"), "", ("mine", "out"), {"out": made, "changed": made | {"window": 3}})
+    assert found("m.bridges", checked, node) == [
+        ("declaration", "out", "e.yaml:23", "applied"),
+        ("declaration", "changed", "e.yaml:24", "not applied: rollout.yml --check shows the change"),
+        ("node.yaml", "mine", "bridges.mine", "holds"),
+        ("node.yaml", "out", "bridges.out", "lost: the document of the machine wins"),
+        ("default", (), "", "not used"),
+    ]
+    assert found("m.bridges", None) == [("default", (), "", "holds")]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Check a node's settings on the controller, as the node does when it starts.
 
-Standard input is one JSON document with ``settings`` and ``tokens``. Exit code 1 with all that is wrong.
+Standard input is one JSON document with ``settings``, ``tokens`` and the ``document`` of the machine. Exit code 1 with
+all that is wrong.
 """
 
 import json
@@ -9,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from qmnode.administration.document_faults import DocumentFault
+from qmnode.administration.local_settings import read_local
 from qmnode.management.tokens import Tokens
 from qmnode.settings.node import ConfigurationError, read_settings
 
@@ -37,6 +40,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             check(Path(folder), given["settings"], given["tokens"])
+            read_local(given.get("document"))  # its queues have accounts of the host, which the node alone knows
+        except DocumentFault as fault:
+            sys.exit(f"the document of the machine: {fault.where}: {fault.sentence_alone}")
         except ConfigurationError as error:
             # The line of a file that is written here says nothing to those who set the variables.
             sys.exit(str(error).replace(f"{folder}/node.yaml:1:", "node.yaml:").replace(f"{folder}/", ""))

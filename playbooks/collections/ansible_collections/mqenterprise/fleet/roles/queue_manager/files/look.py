@@ -103,6 +103,7 @@ def main() -> None:
         "free_install": free_bytes(install),
         "free_data": free_bytes(data),
         "current": current.readlink().name if current.is_symlink() else None,
+        "documents": any(current.glob("lib/python3*/site-packages/qmnode/administration/local_settings.py")),
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
         "restored_from": marked(data / "restored-from"),
         "running": since is not None,
