@@ -3,6 +3,7 @@ once and no other (MS-MQQB 3.1.5.5.4, 3.1.5.7, 3.1.5.8, 3.1.7.2, 3.1.7.15)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -145,6 +146,30 @@ async def test_a_message_that_no_queue_takes_is_kept_and_told_of(pair: Pair, wro
     else:
         expected |= {"journal": [C.MQMSG_CLASS_NORMAL], "dead there": [reason]}
     await ends_with(pair, expected)
+
+
+@pytest.mark.parametrize("size", [10, 5_000, 300_000])
+async def test_each_destination_of_one_message_has_an_end_of_its_own_at_the_sender(pair: Pair, size: int) -> None:
+    """One destination takes it, one is of another kind, and one is not there: nothing of them stays on its way."""
+    names = ",".join(pair.direct("BOB", queue) for queue in (TRANSACTIONAL, PLAIN, NOWHERE))
+    message = Message(bytes(size), positive_journaling_requested=True, negative_journaling_requested=True)
+    await send_in_transaction(pair.alice, names, [message])
+    await received(pair.bob, TRANSACTIONAL)
+    expected = {
+        "journal": {C.MQMSG_CLASS_NORMAL: 1},
+        "dead in a transaction": {C.MQMSG_CLASS_NACK_BAD_DST_Q: 1, C.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q: 1},
+    }
+    await eventually(
+        lambda: (
+            {name: Counter(classes) for name, classes in left(pair).items()} == expected
+            and nothing_outgoing(pair.alice)
+        )
+    )
+    kept = pair.alice.journal_queue, pair.alice.queue_collection.transactional_dead_letter
+    for queue in kept:
+        async with await pair.alice.open_queue(f"DIRECT=OS:{queue.pathname}") as opened:
+            await opened.purge()
+    await eventually(lambda: not pair.alice.quotas.used)
 
 
 async def test_each_message_meets_the_queues_and_rules_of_its_time(pair: Pair) -> None:
