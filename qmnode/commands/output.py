@@ -64,21 +64,35 @@ def print_body(text: str) -> None:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, one pair a line."""
+    """Names and values, one pair a line. In a terminal, values are broken between words, and never within one."""
     rows = [(name.replace("_", " "), cell(value)) for name, value in facts.items()]
-    if not sys.stdout.isatty():
-        escape_what_the_output_has_not()
-        width = max((len(name) for name, _ in rows), default=0)
-        for name, value in rows:
-            print(f"{name:{width}}  {value}".rstrip())
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
+    escape_what_the_output_has_not()
+    width = max((len(name) for name, _ in rows), default=0) + 2
     for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    _console().print(table)
+        lines = _lines(value, width) if sys.stdout.isatty() else [f"{'':{width}}{value}"]
+        if not lines[0][:width].strip():
+            lines[0] = f"{name:{width}}{lines[0][width:]}"
+        else:
+            print(name)
+        for line in lines:
+            print(line.rstrip())
+
+
+def _lines(value: str, start: int) -> list[str]:
+    """The lines of a terminal that a value takes from a column on: a word that has no room there begins before it."""
+    import shutil
+
+    from rich.cells import cell_len
+
+    columns = shutil.get_terminal_size().columns
+    lines = [""]
+    for word in value.split(" "):
+        if lines[-1] and max(start, cell_len(lines[-1])) + 1 + cell_len(word) <= columns:
+            lines[-1] += f" {word}"
+        else:
+            place = max(0, min(start, columns - cell_len(word)))
+            lines[len(lines) - (not lines[-1]) :] = [f"{'':{place}}{word}"]
+    return lines
 
 
 def cell(value: object) -> str:

@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 import pytest
 from rich.cells import cell_len
 
+from qmnode.commands.output import print_facts
 from qmnode.commands.tables import print_row, print_table
 from tests.commands.conftest import Command
 from tests.lab.nodes import COMMAND, NodeProcess
@@ -97,6 +98,24 @@ def test_long_names_push_no_cell_out_of_its_column(
     ends = [cell_len(line[: match.end()]) for line in lines if (match := re.search(r"(?<!\S)(12|2)(?!\S)", line))]
     assert ends == [number, number]
     assert all(any(name in line for line in lines) for name in (first, second))
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize(
+    "value", ["x", "", DIRECT, "8d5e6aa1-66ed-40b4-88e3-fbda1aa994a5", "two words " * 20, "宛先" * 30]
+)
+def test_facts_are_whole_whatever_the_width_of_the_terminal(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, value: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with redirect_stdout(terminal):
+        print_facts({"computer_name": "ALPHA", "outgoing_queue_count": value, "last": True})
+    first, *lines, last = terminal.getvalue().splitlines()
+    assert (first, last) == ("computer name         ALPHA", "last                  yes")
+    assert lines[0].startswith("outgoing queue count")
+    words = " ".join(lines).removeprefix("outgoing queue count").split()
+    assert words == value.split()
+    assert all(cell_len(line) <= columns for line in lines if len(line.split()) != 1)
 
 
 @pytest.mark.parametrize("label", ["a\nb", "a\tb", "a\r\nqueue\t1", "a\x85b\u2028c", "\x1b[2Ja", ["x\ny", "z"]])
