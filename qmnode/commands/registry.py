@@ -165,5 +165,5 @@ def _usage(error: Any, program: str) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return f"{error.ctx.command_path}: name a command"
     path, message = error.ctx.command_path, " ".join(error.format_message().split())
-    message = message.removeprefix("Invalid value: ")
+    message = message.removeprefix("Invalid value: ").replace(": Value error, ", ": ", 1)
     return f"{path}: {message[:1].lower()}{message[1:].rstrip('.')} (see '{path} --help')"

@@ -121,6 +121,22 @@ def test_addresses_of_other_systems_are_understood(address: str, name: str) -> N
     assert queue_name(address) == name
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("send", "orders", "x", "--hash", "1"), "'--hash': '1' is not one of 'sha512'"),
+        (("send", "orders", "x", "--hash", "sha3"), "'--hash': 'sha3' is not one of"),
+        (("queue", "create", "orders", "--privacy-level", "full"), "'--privacy-level': 'full' is not one of 'none'"),
+        (("queue", "list", "--kind", "remote"), "'--kind': 'remote' is not one of"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_what_is_allowed(
+    command: Command, arguments: tuple[str, ...], sentence: str
+) -> None:
+    answer = command(*arguments)
+    assert answer.code == 2 and f"invalid value for {sentence}" in answer.err
+
+
 @pytest.mark.parametrize("address", ["orders@host", "orders@host.example", "two words@HOST"])
 def test_a_queue_at_a_machine_is_answered_with_the_name_to_use(
     node: NodeProcess, command: Command, address: str
