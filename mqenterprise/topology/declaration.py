@@ -7,13 +7,14 @@ they are not declared.
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
+from mqenterprise.topology.access import BY_KIND
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
-from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Property, Rows
+from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Kind, Property, Rows
 from qmnode.objects.table import (
     DISTRIBUTION_LIST,
     ENTERPRISE,
@@ -35,41 +36,6 @@ from qmnode.structures.names import (
 )
 
 Role = Literal["routing_server", "supporting_server", "directory_server", "client", "connector"]
-Right = Literal[
-    "receive",
-    "peek",
-    "send",
-    "receive_journal",
-    "get_properties",
-    "set_properties",
-    "get_permissions",
-    "change_permissions",
-    "take_ownership",
-    "delete",
-    "generic_read",
-    "generic_write",
-    "generic_all",
-]
-SiteRight = Literal[
-    "create_machine",
-    "set_properties",
-    "get_properties",
-    "delete",
-    "get_permissions",
-    "change_permissions",
-    "take_ownership",
-    "generic_all",
-]
-EnterpriseRight = Literal[
-    "create_routing_link",
-    "set_properties",
-    "get_properties",
-    "delete",
-    "get_permissions",
-    "change_permissions",
-    "take_ownership",
-    "generic_all",
-]
 
 
 def _quota(written: object) -> object:
@@ -152,6 +118,13 @@ def _description(row: Property) -> str:
     return f"{row.sentence}{size} ({attribute}{row.section})"
 
 
+def _extended(model: type[Model], fields: dict[str, Any]) -> type[Model]:
+    """The model with these fields, in place of its own of the same names."""
+    made: Any = create_model(model.__name__, __base__=model, __module__=model.__module__, **fields)
+    made.__doc__ = model.__doc__
+    return made  # type: ignore[no-any-return]
+
+
 def _properties(rows: Rows, *other: str, more: Iterable[Property] = ()) -> Callable[[type[Model]], type[Model]]:
     """Give a model a field for each declared row, and for ``more`` rows that no directory holds.
 
@@ -174,9 +147,7 @@ def _properties(rows: Rows, *other: str, more: Iterable[Property] = ()) -> Calla
             if row.form.type is tuple and row.form.most is not None:
                 about["max_length"] = row.form.most
             fields[row.name] = (annotation, Field(**about))
-        made: Any = create_model(model.__name__, __base__=model, __module__=model.__module__, **fields)
-        made.__doc__ = model.__doc__
-        return made  # type: ignore[no-any-return]
+        return _extended(model, fields)
 
     return complete
 
@@ -195,28 +166,33 @@ Trustee = Annotated[
 ]
 
 
-class Access(_Model):
+def _rights(kind: Kind) -> Callable[[type[Model]], type[Model]]:
+    """Let the entries of an access list name the rights to a kind of object, and no others."""
+    literal: Any = Literal
+    right: Any = literal[tuple(BY_KIND[kind])]
+    names: Any = Annotated[tuple[right, ...], Field(strict=False)]
+    return lambda model: _extended(model, {"allow": (names, ()), "deny": (names, ())})
+
+
+class _AnyAccess(_Model):
+    to: Trustee
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@_rights(Kind.QUEUE)
+class Access(_AnyAccess):
     """One entry of a queue's access list (MS-MQMQ 2.2.24): rights that one user or group has, or is refused."""
 
-    to: Trustee
-    allow: Annotated[tuple[Right, ...], Field(strict=False)] = ()
-    deny: Annotated[tuple[Right, ...], Field(strict=False)] = ()
 
-
-class SiteAccess(_Model):
+@_rights(Kind.SITE)
+class SiteAccess(_AnyAccess):
     """One entry of a site's access list (MS-MQMQ 2.2.25): rights that one user or group has, or is refused."""
 
-    to: Trustee
-    allow: Annotated[tuple[SiteRight, ...], Field(strict=False)] = ()
-    deny: Annotated[tuple[SiteRight, ...], Field(strict=False)] = ()
 
-
-class EnterpriseAccess(_Model):
+@_rights(Kind.ENTERPRISE)
+class EnterpriseAccess(_AnyAccess):
     """One entry of the enterprise's access list (MS-MQMQ 2.2.26): rights that somebody has, or is refused."""
-
-    to: Trustee
-    allow: Annotated[tuple[EnterpriseRight, ...], Field(strict=False)] = ()
-    deny: Annotated[tuple[EnterpriseRight, ...], Field(strict=False)] = ()
 
 
 AnyAccess = Access | SiteAccess | EnterpriseAccess
@@ -368,13 +344,13 @@ class Declaration(_Model):
     bridges: Annotated[tuple[Bridge, ...], Field(strict=False)] = ()
 
 
-SECTIONS: Final[Mapping[str, tuple[type[BaseModel], Rows]]] = {
+SECTIONS: Final[dict[str, tuple[type[BaseModel], Rows]]] = {
     "sites": (Site, SITE),
     "foreign_sites": (ForeignSite, SITE),
     "routing_links": (RoutingLink, ROUTING_LINK),
     "machines": (Machine, MACHINE),
-    "queues": (Queue, QUEUE),
     "users": (User, USER),
+    "queues": (Queue, QUEUE),
     "queue_aliases": (QueueAlias, QUEUE_ALIAS),
     "distribution_lists": (DistributionList, DISTRIBUTION_LIST),
 }

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
+from mqenterprise.topology.access import BY_KIND
 from mqenterprise.topology.problems import Path, did_you_mean
 from qmnode.objects.rows import QUOTA, Rows
 from qmnode.objects.table import ENTERPRISE
@@ -28,17 +29,11 @@ _WANTED = {
     "model_type": "a mapping of names and values",
     "dict_type": "a mapping of names and values",
 }
-_RIGHTS = {
-    "enterprise": get_args(declaration.EnterpriseRight),
-    "sites": get_args(declaration.SiteRight),
-    "foreign_sites": get_args(declaration.SiteRight),
-    "queues": get_args(declaration.Right),
-}
 
 
 def choices(section: str) -> dict[str, Sequence[str]]:
     """Return the words that properties of a section's objects may have."""
-    rights = _RIGHTS.get(section, ())
+    rights = tuple(BY_KIND.get(_ROWS[section].kind, ())) if section in _ROWS else ()
     return {"roles": get_args(declaration.Role), "allow": rights, "deny": rights}
 
 

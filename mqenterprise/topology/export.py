@@ -4,7 +4,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel
@@ -15,15 +15,12 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
+from mqenterprise.topology.wanted import ROLES
 from qmnode.structures.names.direct import plain_address
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_ROLES = ("routing_server", "supporting_server", "directory_server")
-_SECTIONS = (
-    *("sites", "foreign_sites", "routing_links", "machines", "users"),
-    *("queues", "queue_aliases", "distribution_lists"),
-)
-
+_SECTIONS: Final = {rows.kind: section for section, (_, rows) in reversed(declaration.SECTIONS.items())}
+"""The section of each kind; of sites the first one."""
 Item = dict[str, Any]
 
 
@@ -90,33 +87,31 @@ def _refused(text: str) -> set[tuple[str, int, str]]:
 def declared_sections(table: Table, name: str) -> dict[str, Any]:
     """Return a table in the form of a declaration, section by section, without values that equal the default."""
     rows = sorted((row for row in table if not row.partial), key=lambda row: row.reference.key)
-    sections: dict[str, Any] = {"enterprise": {"name": name}, **{section: [] for section in _SECTIONS}}
+    sections: dict[str, Any] = {"enterprise": {"name": name}, **{section: [] for section in declaration.SECTIONS}}
     foreign = {row.reference.key[0] for row in rows if row.kind is Kind.SITE and row.values["foreign"]}
     for row in rows:
-        match row.kind:
-            case Kind.ENTERPRISE:
-                sections["enterprise"] |= _changed(declaration.Enterprise, row.values, "access") | _access(row)
-            case Kind.SITE:
-                section = "foreign_sites" if row.values["foreign"] else "sites"
-                changed = _changed(declaration.Site, row.values, "access")
-                sections[section].append({"name": row.name[0]} | changed | _access(row))
-            case Kind.ROUTING_LINK:
-                item = {"sites": list(row.name), "cost": row.values["cost"]}
-                sections["routing_links"].append(item | _changed(declaration.RoutingLink, row.values, "cost"))
-            case Kind.MACHINE:
-                sections["machines"].append(_machine(row, foreign))
-            case Kind.USER:
-                if row.owned or row.values.get("certificates"):
-                    sections["users"].append(_user(row))
-            case Kind.QUEUE:
-                sections["queues"].append(_queue(row))
-            case Kind.QUEUE_ALIAS:
-                alias = {"name": row.name[0], "format_name": row.values["format_name"]}
-                sections["queue_aliases"].append(alias)
-            case Kind.DISTRIBUTION_LIST:
-                changed = _changed(declaration.DistributionList, row.values)
-                sections["distribution_lists"].append({"name": row.name[0]} | changed)
+        if row.kind is Kind.ENTERPRISE:
+            sections["enterprise"] |= _changed(declaration.Enterprise, row.values) | _access(row)
+        elif row.kind is not Kind.USER or row.owned or row.values.get("certificates"):
+            section = "foreign_sites" if row.kind is Kind.SITE and row.values["foreign"] else _SECTIONS[row.kind]
+            sections[section].append(_item(row, foreign))
     return {section: items for section, items in sections.items() if items}
+
+
+def _item(row: Resource, foreign: set[str]) -> Item:
+    """Return an object as it is declared."""
+    match row.kind:
+        case Kind.MACHINE:
+            return _machine(row, foreign)
+        case Kind.USER:
+            return _user(row)
+        case Kind.ROUTING_LINK:
+            named: Item = {"sites": list(row.name)}
+        case Kind.QUEUE:
+            named = {"machine": row.name[0], "name": row.name[1]}
+        case _:
+            named = {"name": row.name[0]}
+    return named | _changed(declaration.SECTIONS[_SECTIONS[row.kind]][0], row.values) | _access(row)
 
 
 def _changed(model: type[BaseModel], values: Any, *but: str) -> Item:
@@ -128,7 +123,7 @@ def _changed(model: type[BaseModel], values: Any, *but: str) -> Item:
         if values[name] is None and name in QUOTAS
         else values[name]
         for name, field in model.model_fields.items()
-        if name in values and name not in but and values[name] != field.default
+        if name in values and name not in ("access", *but) and values[name] != field.default
     }
 
 
@@ -137,7 +132,7 @@ def _machine(row: Resource, foreign: set[str]) -> Item:
     sites = values["sites"] if isinstance(values["sites"], tuple) else ()
     item: Item = {"name": row.name[0], "sites": [site for site in sites if fold(site) not in foreign]}
     networks = [site for site in sites if fold(site) in foreign]
-    roles = [role for role in _ROLES if values[role]]
+    roles = [role for role in ROLES if values[role]]
     if networks:
         item["foreign_sites"] = networks
         if not values["foreign"]:
@@ -151,11 +146,6 @@ def _user(row: Resource) -> Item:
     certificates = row.values.get("certificates")
     encoded = certificates if isinstance(certificates, tuple) else ()
     return {"name": row.name[0]} | ({"certificates": [as_pem(text) for text in encoded]} if encoded else {})
-
-
-def _queue(row: Resource) -> Item:
-    item: Item = {"machine": row.name[0], "name": row.name[1]}
-    return item | _changed(declaration.Queue, row.values, "access") | _access(row)
 
 
 def _access(row: Resource) -> Item:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mqenterprise.topology.check import Checked
-from mqenterprise.topology.declaration import SECTIONS, Bridge, Queue, RoutingLink
+from mqenterprise.topology.declaration import SECTIONS, Bridge
 from mqenterprise.topology.machine_documents import path_of
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
 from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
+from mqenterprise.topology.wanted import names_of
 from qmnode.objects.rows import QUOTA, Door, Property
 from qmnode.objects.table import PRIVATE_QUEUE, ROWS, SITE
 
@@ -264,17 +265,11 @@ def _places(value: Asked, checked: Checked) -> Iterator[Path]:
             for section, (_, rows) in SECTIONS.items()
             if rows.kind is value.kind
             for at, one in enumerate(getattr(declaration, section))
-            if resource(value.kind, _names_of(one), {}).reference == value.reference
+            if resource(value.kind, names_of(one), {}).reference == value.reference
         ]
     for path, item in items:
         if item.model_fields_set.intersection(names):
             yield from ((*path, name) for name in names)
-
-
-def _names_of(item: Any) -> tuple[str, ...]:
-    if isinstance(item, RoutingLink):
-        return item.sites
-    return (item.machine, item.name) if isinstance(item, Queue) else (item.name,)
 
 
 def _of_document(value: Asked, row: Property, checked: Checked | None, node: NodeAnswer) -> tuple[Standing, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.service import EnterpriseDirectory
@@ -31,32 +31,12 @@ Item = dict[str, Any]
 
 _MISSING: Final = "there is no"
 """The beginning of a sentence about a missing object."""
-Model = (
-    declaration.Site
-    | declaration.Machine
-    | declaration.RoutingLink
-    | declaration.Queue
-    | declaration.QueueAlias
-    | declaration.DistributionList
-)
-_MODELS: Final[dict[str, type[Model]]] = {
-    "sites": declaration.Site,
-    "foreign_sites": declaration.ForeignSite,
-    "routing_links": declaration.RoutingLink,
-    "machines": declaration.Machine,
-    "queues": declaration.Queue,
-    "queue_aliases": declaration.QueueAlias,
-    "distribution_lists": declaration.DistributionList,
-}
+_MODELS: Final = {section: model for section, (model, _) in declaration.SECTIONS.items() if section != "users"}
 _NOT_HELD: Final = {"addresses", "private", *(row.name for row in declaration.ONLY_PRIVATE)}
 """Properties that no directory holds."""
 _SECTIONS: Final = {
-    Kind.SITE: ("sites", "foreign_sites"),
-    Kind.ROUTING_LINK: ("routing_links",),
-    Kind.MACHINE: ("machines",),
-    Kind.QUEUE: ("queues",),
-    Kind.QUEUE_ALIAS: ("queue_aliases",),
-    Kind.DISTRIBUTION_LIST: ("distribution_lists",),
+    rows.kind: [section for section, (_, other) in declaration.SECTIONS.items() if other is rows]
+    for _, rows in declaration.SECTIONS.values()
 }
 _LISTED: Final = ("queues", "queue_aliases", "distribution_lists")
 """Sections whose objects lists may contain. No rule about the other sections depends on them."""
@@ -227,13 +207,13 @@ def _complete(section: str, item: Item) -> Item:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def _normal(model: Model, said: Mapping[str, Any]) -> Item:
+def _normal(model: BaseModel, said: Mapping[str, Any]) -> Item:
     """Return the single values that are given, in the form in which the directory's are shown."""
     values = {name: getattr(model, name) for name in said}
     return {name: value for name, value in values.items() if not isinstance(value, tuple)}
 
 
-def _validated(section: str, item: Item) -> Model:
+def _validated(section: str, item: Item) -> BaseModel:
     try:
         return _MODELS[section].model_validate(item)
     except ValidationError as error:
@@ -246,7 +226,7 @@ def _sentence(path: tuple[str | int, ...], sentence: str) -> str:
 
 
 def _contradicted(
-    sections: Mapping[str, list[Item]], place: tuple[str, int] | None, section: str, model: Model
+    sections: Mapping[str, list[Item]], place: tuple[str, int] | None, section: str, model: BaseModel
 ) -> list[str]:
     """Return a sentence for each rule of the whole enterprise that the change would break."""
     before: dict[str, Any] = {name: [_unchecked(name, each) for each in sections.get(name, ())] for name in _MODELS}
@@ -277,7 +257,7 @@ def _without_hint(sentence: str) -> str:
     return sentence.partition(" (known: ")[0].partition(" (did you mean ")[0]
 
 
-def _unchecked(section: str, item: Item) -> Model:
+def _unchecked(section: str, item: Item) -> BaseModel:
     """Take the directory's objects without checks: its servers accepted them, and no rule needs other access lists."""
     return _MODELS[section].model_construct(**{name: value for name, value in item.items() if name != "access"})
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import BaseModel
 
 from mqenterprise.topology import access
 from mqenterprise.topology.declaration import (
+    SECTIONS,
     AnyAccess,
-    DistributionList,
     Enterprise,
     ForeignSite,
     Machine,
     Queue,
-    QueueAlias,
     Role,
     RoutingLink,
     Site,
+    User,
 )
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Problem
@@ -35,71 +34,64 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     ``canonical`` returns the one name of a user or group in the directory, or None. Raises :class:`DeclarationError`
     with every access entry that names an unknown user or group.
     """
-    declared, table = checked.declaration, Table()
-    lists = _Lists(checked, canonical)
+    declared, table, lists = checked.declaration, Table(), _Lists(checked, canonical)
     enterprise = _plain(Kind.ENTERPRISE, declared.enterprise)
     table.put(resource(Kind.ENTERPRISE, (), enterprise | lists.of(declared.enterprise, Kind.ENTERPRISE, "enterprise")))
-    for section, sites in (("sites", declared.sites), ("foreign_sites", declared.foreign_sites)):
-        for position, site in enumerate(sites):
-            values = _site(site) | lists.of(site, Kind.SITE, section, position)
-            table.put(resource(Kind.SITE, (site.name,), values))
-    for machine in declared.machines:
-        table.put(resource(Kind.MACHINE, (machine.name,), _machine(machine)))
-    for link in declared.routing_links:
-        table.put(resource(Kind.ROUTING_LINK, link.sites, _plain(Kind.ROUTING_LINK, link)))
-    for user in declared.users:
-        certificates = checked.certificates.get(fold(user.name))
-        table.put(resource(Kind.USER, (user.name,), {} if certificates is None else {"certificates": certificates}))
     machines = {fold(machine.name): machine.name for machine in declared.machines}
-    for position, queue in enumerate(declared.queues):
-        if queue.private:
-            continue
-        values = _plain(Kind.QUEUE, queue) | lists.of(queue, Kind.QUEUE, "queues", position)
-        table.put(resource(Kind.QUEUE, (machines[fold(queue.machine)], queue.name), values))
-    for alias in declared.queue_aliases:
-        table.put(resource(Kind.QUEUE_ALIAS, (alias.name,), values_of(alias)))
-    for each in declared.distribution_lists:
-        table.put(resource(Kind.DISTRIBUTION_LIST, (each.name,), values_of(each)))
+    for section, (_, rows) in SECTIONS.items():
+        kind = rows.kind
+        for position, item in enumerate(getattr(declared, section)):
+            name = names_of(item)
+            match item:
+                case User():
+                    certificates = checked.certificates.get(fold(item.name))
+                    values: dict[str, Value] = {} if certificates is None else {"certificates": certificates}
+                case Queue(private=True):
+                    continue
+                case Site() | Queue():
+                    values = values_of(item) | lists.of(item, kind, section, position)
+                    name = (machines[fold(name[0])], name[1]) if kind is Kind.QUEUE else name
+                case _:
+                    values = values_of(item)
+            table.put(resource(kind, name, values))
     if lists.found:
         raise DeclarationError(lists.found)
     return table
 
 
-def values_of(item: Site | Machine | RoutingLink | Queue | QueueAlias | DistributionList) -> dict[str, Value]:
+def names_of(item: Any) -> tuple[str, ...]:
+    """Return the names that identify a declared object."""
+    match item:
+        case RoutingLink():
+            return item.sites
+        case Queue():
+            return item.machine, item.name
+    return (item.name,)
+
+
+def values_of(item: BaseModel) -> dict[str, Value]:
     """Return the values of one declared object, without its access list, whose names must be resolved."""
     match item:
         case Machine():
             return _machine(item)
-        case RoutingLink():
-            return _plain(Kind.ROUTING_LINK, item)
-        case Queue():
-            return _plain(Kind.QUEUE, item)
-        case QueueAlias():
-            return {"format_name": item.format_name}
-        case DistributionList():
-            return {"members": _names(item.members)}
-    return _site(item)
+        case Site():
+            return {"foreign": isinstance(item, ForeignSite), **_plain(Kind.SITE, item)}
+    return _plain(_KINDS[type(item)], item)
 
 
-_MODELS: Final[dict[Kind, type[BaseModel]]] = {
-    Kind.ENTERPRISE: Enterprise,
-    Kind.SITE: Site,
-    Kind.ROUTING_LINK: RoutingLink,
-    Kind.MACHINE: Machine,
-    Kind.QUEUE: Queue,
-}
+_KINDS: Final = {model: rows.kind for model, rows in SECTIONS.values()}
 _PLAIN: Final = {
     kind: tuple(name for name in FIELDS[kind] if name in model.model_fields and name != "access")
-    for kind, model in _MODELS.items()
+    for model, kind in ({Enterprise: Kind.ENTERPRISE} | _KINDS).items()
 }
 """Fields whose values are the declared ones."""
-_DECLARED: Final = {kind: attrgetter(*names) for kind, names in _PLAIN.items()}
 _NAMES: Final = {kind: NAMES.intersection(names) for kind, names in _PLAIN.items()}
-_ROLES: Final = tuple(name for name in FIELDS[Kind.MACHINE] if name in get_args(Role))
+ROLES: Final = tuple(name for name in FIELDS[Kind.MACHINE] if name in get_args(Role))
 
 
 def _plain(kind: Kind, item: BaseModel) -> dict[str, Value]:
-    values: dict[str, Value] = dict(zip(_PLAIN[kind], _DECLARED[kind](item), strict=True))
+    declared = item.__dict__
+    values: dict[str, Value] = {name: declared[name] for name in _PLAIN[kind]}
     for name in _NAMES[kind]:
         values[name] = _names(values[name])
     return values
@@ -109,13 +101,9 @@ def _names(names: object) -> tuple[str, ...]:
     return tuple(sorted(names, key=fold)) if isinstance(names, tuple) else ()
 
 
-def _site(site: Site) -> dict[str, Value]:
-    return {"foreign": isinstance(site, ForeignSite), **_plain(Kind.SITE, site)}
-
-
 def _machine(machine: Machine) -> dict[str, Value]:
     sites = _names((*machine.sites, *machine.foreign_sites))
-    roles: dict[str, Value] = {name: name in machine.roles for name in _ROLES}
+    roles: dict[str, Value] = {name: name in machine.roles for name in ROLES}
     # One mSMQSettings object in each site of a machine that serves others (MS-MQDSSM 3.1.6.7.1.9).
     serves = any(roles.values())
     values = _plain(Kind.MACHINE, machine) | roles | {"sites": sites, "settings": sites if serves else ()}

@@ -1,7 +1,7 @@
 """The values of the rarer calls: JSON, with bytes, queue descriptions and errors as tagged values."""
 
 import json
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
@@ -36,37 +36,15 @@ _NAMES: Final[dict[type, frozenset[str]]] = {
         TransactionInformation,
     )
 }
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
 _ADDED: Final[dict[type, frozenset[str]]] = {
     IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
-    NodeStatus: frozenset(
-        {
-            "storage_failure",
-            "disk_free_bytes",
-            "disk_bytes",
-            "lost_writes",
-            "tls_mode",
-            "settings_read",
-            "plain_peers",
-            "amqp_port",
-            "amqp_connections",
-            "amqp_links",
-            "bridges",
-            "event_loop",
-            "ready",
-            "quota_source",
-            "journal_quota_source",
-            "default_time_to_live",
-            "default_time_to_live_source",
-            "quota_settings",
-            "routing",
-            "local_settings",
-            "shares",
-            "weakened_security",
-            "weakened_security_source",
-            "directory",
-            "after_restore",
-        }
-    ),
+    NodeStatus: frozenset(field.name for field in fields(NodeStatus) if not _is_required(field)) - {"warnings"},
     QueueInformation: frozenset({"reason", *(row.name for row in QUEUE.values() if row.added)}),
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""

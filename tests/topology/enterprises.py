@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import strategies as st
 
-from mqenterprise.topology.declaration import EnterpriseRight, Right, SiteRight
+from mqenterprise.topology.access import BY_KIND
 from mqenterprise.topology.names import fold
-from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Door
+from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Door, Kind
 from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, ROUTING_LINK, SITE
 
 _LETTERS = "abcXYZ019,+\"'#<>= ;äßØ漢-"
@@ -88,17 +88,17 @@ def enterprises(draw, alike=False):
         "enterprise": {
             "name": "E",
             **draw(_values(ENTERPRISE, "access")),
-            "access": [SEEN, *draw(_lists(users, EnterpriseRight))],
+            "access": [SEEN, *draw(_lists(users, Kind.ENTERPRISE))],
         },
         "sites": [
             {
                 "name": name,
                 **draw(_values(SITE, "foreign", "access")),
-                "access": draw(_lists(trustees, SiteRight)),
+                "access": draw(_lists(trustees, Kind.SITE)),
             }
             for name in sites
         ],
-        "foreign_sites": [{"name": name, "access": draw(_lists(trustees, SiteRight))} for name in foreign],
+        "foreign_sites": [{"name": name, "access": draw(_lists(trustees, Kind.SITE))} for name in foreign],
         "routing_links": draw(_links(sites, foreign, machines)),
         "machines": machines,
         "users": [{"name": name, "certificates": draw(_certificates)} for name in users],
@@ -172,9 +172,9 @@ def _links(draw, sites, foreign, machines):
 
 
 @st.composite
-def _lists(draw, trustees, rights):
+def _lists(draw, trustees, kind):
     """An access list; always declared, since an omitted one stays."""
-    chosen = st.lists(st.sampled_from(rights.__args__), min_size=1, max_size=4)
+    chosen = st.lists(st.sampled_from(sorted(BY_KIND[kind])), min_size=1, max_size=4)
     who = draw(_unique(st.sampled_from(trustees), 0, 2)) if trustees else []
     return [{"to": to, "allow": draw(chosen)} for to in who]
 
@@ -186,6 +186,6 @@ def _queues(draw, machines, trustees, names):
         for name in draw(_unique(names, 0, 3)):
             queue = {"machine": machine["name"], "name": name, **draw(_values(QUEUE, "transactional", "access"))}
             queue["transactional"] = fold(name) in ("a", "c")  # a queue cannot change it
-            queue["access"] = draw(_lists(trustees, Right))
+            queue["access"] = draw(_lists(trustees, Kind.QUEUE))
             queues.append(queue)
     return queues

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from mqenterprise.topology.access import BY_KIND
 from mqenterprise.topology.declaration import ONLY_PRIVATE
-from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Changes, Door, Property, Rows
+from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Changes, Door, Kind, Property, Rows
 from qmnode.objects.table import DISTRIBUTION_LIST, MACHINE, QUEUE, QUEUE_ALIAS, ROUTING_LINK, SITE
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _SENTENCES: Final = (
     (GUID, "a GUID, or C(none)"),
     (MULTICAST, "C(ADDRESS:PORT), or C(none)"),
 )
+_ACCESS: Final = re.compile(r"^( *)# rights: (\w+)\n.*?^ *# end of rights\n", re.MULTILINE | re.DOTALL)
 _MARKED: Final = re.compile(r"^( *)# properties: (\w+)\n.*?^ *# end of properties\n", re.MULTILINE | re.DOTALL)
 
 
@@ -50,7 +52,7 @@ def files() -> dict[Path, str]:
         own += ONLY_PRIVATE if rows is QUEUE else ()
         for module in (name, f"{name}_info"):
             path = COLLECTION / f"plugins/modules/{module}.py"
-            made[path] = _written(path, own)
+            made[path] = _with_rights(_written(path, own), rows.kind)
     return made
 
 
@@ -67,6 +69,17 @@ def _written(path: Path, rows: list[Property]) -> str:
         return textwrap.indent("\n".join([*lines, "# end of properties"]), indent) + "\n"
 
     return _MARKED.sub(replaced, path.read_text("utf-8"))
+
+
+def _with_rights(text: str, kind: Kind) -> str:
+    """The text of a module with the rights that entries of its access list may name."""
+
+    def replaced(found: re.Match[str]) -> str:
+        indent, part = found.groups()
+        lines = [f"- {name}" if part == "names" else f'"{name}",' for name in BY_KIND[kind]]
+        return textwrap.indent("\n".join([f"# rights: {part}", *lines, "# end of rights"]), indent) + "\n"
+
+    return _ACCESS.sub(replaced, text)
 
 
 def _option(row: Property) -> list[str]:

@@ -109,19 +109,21 @@ options:
         elements: str
         default: []
         choices: &rights
+          # rights: names
           - receive
+          - receive_journal
           - peek
           - send
-          - receive_journal
-          - get_properties
           - set_properties
+          - get_properties
+          - delete
           - get_permissions
           - change_permissions
           - take_ownership
-          - delete
           - generic_read
           - generic_write
           - generic_all
+          # end of rights
       deny:
         description: Rights that it is refused.
         type: list
@@ -254,19 +256,21 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import NODES, private_queue
 
 RIGHTS = [
+    # rights: texts
     "receive",
+    "receive_journal",
     "peek",
     "send",
-    "receive_journal",
-    "get_properties",
     "set_properties",
+    "get_properties",
+    "delete",
     "get_permissions",
     "change_permissions",
     "take_ownership",
-    "delete",
     "generic_read",
     "generic_write",
     "generic_all",
+    # end of rights
 ]
 
 

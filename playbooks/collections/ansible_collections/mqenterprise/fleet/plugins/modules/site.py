@@ -55,6 +55,7 @@ options:
         elements: str
         default: []
         choices: &rights
+          # rights: names
           - create_machine
           - set_properties
           - get_properties
@@ -63,6 +64,7 @@ options:
           - change_permissions
           - take_ownership
           - generic_all
+          # end of rights
       deny:
         description: Rights that it is refused.
         type: list
@@ -147,6 +149,7 @@ site:
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
 
 RIGHTS = [
+    # rights: texts
     "create_machine",
     "set_properties",
     "get_properties",
@@ -155,6 +158,7 @@ RIGHTS = [
     "change_permissions",
     "take_ownership",
     "generic_all",
+    # end of rights
 ]
 
 
