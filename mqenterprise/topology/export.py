@@ -13,6 +13,7 @@ from mqenterprise.topology import access, declaration
 from mqenterprise.topology.certificates import as_pem
 from mqenterprise.topology.check import load
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
 from mqenterprise.topology.wanted import ROLES
@@ -44,6 +45,11 @@ def export(table: Table, name: str, documents: Mapping[str, Item] | None = None,
             if fold(item["name"]) == fold(machine) and (addresses := [*filter(plain_address, document["addresses"])]):
                 item["addresses"] = addresses
     left_out = [_printable(f"# left out: the document of {sentence}") + "\n" for sentence in unasked]
+    for item in sections.get("distribution_lists", ()):
+        for member in [one for one in item.get("members", ()) if not _stands_for(one, table)]:
+            item["members"].remove(member)
+            sentence = f"distribution_lists {item['name']}: its member {member}, which is gone"
+            left_out.append(_printable(f"# left out: {sentence}") + "\n")
     while True:
         text = yaml.dump(sections, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=120)
         wrong = _refused(text)
@@ -146,6 +152,11 @@ def _user(row: Resource) -> Item:
     certificates = row.values.get("certificates")
     encoded = certificates if isinstance(certificates, tuple) else ()
     return {"name": row.name[0]} | ({"certificates": [as_pem(text) for text in encoded]} if encoded else {})
+
+
+def _stands_for(member: str, table: Table) -> bool:
+    """Whether a member of a distribution list is an object of the directory, and not the name of one that is gone."""
+    return any(one in table for one in recipients(member))
 
 
 def _access(row: Resource) -> Item:

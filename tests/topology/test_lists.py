@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from mqenterprise.topology.check import load
+from mqenterprise.topology.export import export
 from mqenterprise.topology.plan import make_plan
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Table
@@ -19,6 +22,18 @@ COMMON = {
     "users": [{"name": "ann"}],
     "queue_aliases": [{"name": "old", "format_name": r"DIRECT=OS:m1\private$\x"}],
 }
+
+
+def test_an_export_leaves_out_a_member_that_is_gone_with_a_note(tmp_path):
+    found = table(tmp_path, lists(all=[r"m1\orders", "old"]))
+    gone = "CN=lost,CN=Users,DC=e"
+    members = (r"m1\orders", gone, "old")
+    rows = [replace(row, values={"members": members}) if "members" in row.values else row for row in found]
+
+    text = export(Table({row.reference: row for row in rows}), "E")
+
+    assert f"# left out: distribution_lists all: its member {gone}, which is gone\n" in text
+    assert yaml.safe_load(text)["distribution_lists"] == [{"name": "all", "members": [r"m1\orders", "old"]}]
 
 
 def lists(**members):
