@@ -335,7 +335,11 @@ class _Checker:
                     self._say((*here, row.name), "only a private queue has it: the directory does not hold it")
 
     def _private_queue(self, here: Path, queue: Queue) -> None:
-        """Check what the directory would check of a public queue."""
+        """Check what the directory would check of a public queue, and what its node would refuse."""
+        from qmnode.model.queue_collection import NAMES_OF_NODES
+
+        if queue.name.upper() in NAMES_OF_NODES:
+            self._say((*here, "name"), f"{queue.name} is a queue that every node has for itself: take another name")
         if fold(queue.machine) in self.machines and self._machine(queue.machine).foreign:
             self._say((*here, "machine"), f"{queue.machine} is a foreign system; only a node has private queues")
         for name, row in QUEUE.items():

@@ -69,6 +69,7 @@ def test_a_private_queue_may_have_the_name_of_a_public_one(tmp_path: Path) -> No
         (BILLS | {"access": [{"to": "CN=Alice", "allow": ["send"]}]}, "does not know 'CN=Alice'"),
         (BILLS | {"machine": "shpo"}, "did you mean"),
         (BILLS | {"name": "a;b"}, "cannot hold ;"),
+        (BILLS | {"name": "Order_Queue$"}, "is a queue that every node has for itself"),
         (BILLS | {"privat": True}, "privat"),
     ],
 )
