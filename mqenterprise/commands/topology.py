@@ -282,7 +282,7 @@ def _tell_plan(
         typer.echo(printable_json(written(made, **machines)), nl=False)
     else:
         if not checked.declaration.is_workgroup:
-            _print_lines(plan_lines(made, full=full))
+            _print_lines(plan_lines(made, full=full, nodes=bool(found)))
         _print_at_nodes(found)
     _fail_for_silent_nodes(found)
     raise typer.Exit(SOMETHING_TO_DO if made.steps or any(one.differences for one in found) else 0)
@@ -345,7 +345,7 @@ def apply(
                 assert saved is not None
                 done = apply_plan(saved, target, shown, patience=wait, workers=workers, agree=agree)
         if not as_json:
-            _tell_applied(done, as_json)
+            _tell_applied(done, as_json, nodes=settings is not None)
     pruning = {"prune": prune, "with_messages": with_messages}
     if agree is not agreed:
         planned = _at_nodes(settings, checked, directory, **pruning)
@@ -381,14 +381,16 @@ def _saved_plan(path: Path) -> Plan | None:
     return from_json(path.read_text("utf-8")) if begins.startswith(b"{") else None
 
 
-def _tell_applied(done: Applied, as_json: bool, at_nodes: Sequence[AtNode] | None = None) -> None:
+def _tell_applied(
+    done: Applied, as_json: bool, at_nodes: Sequence[AtNode] | None = None, *, nodes: bool = False
+) -> None:
     if as_json:
         kept = str(done.record) if done.record else None
         machines = {} if at_nodes is None else {"machines": [one.document() for one in at_nodes]}
         print_document({"done": done.done, "done_before": done.before, "record": kept} | machines)
         return
     if not done.plan.steps:
-        console().print(summary(done.plan))
+        console().print(summary(done.plan, nodes=nodes))
         return
     before = f" {done.before} were done before." if done.before else ""
     console().print(f"Done: {done_summary(done.plan)}{before}")

@@ -17,8 +17,8 @@ MANY = 200
 """From this number of steps, new and deleted objects are shown by name only, unless all details are requested."""
 
 
-def plan_lines(plan: Plan, *, full: bool = False) -> Iterator[Text]:
-    """Yield the lines that show a plan."""
+def plan_lines(plan: Plan, *, full: bool = False, nodes: bool = False) -> Iterator[Text]:
+    """Yield the lines that show a plan, and with ``nodes`` one after which there may be something to do at nodes."""
     brief = len(plan.steps) > MANY and not full
     for step in plan.steps:
         sign, style = SIGNS[step.action]
@@ -27,14 +27,14 @@ def plan_lines(plan: Plan, *, full: bool = False) -> Iterator[Text]:
             yield from _fields(step)
     for remark in plan.remarks:
         yield Text(f"  {remark.title}: {remark.note}", style="dim")
-    yield Text(summary(plan), style="bold")
+    yield Text(summary(plan, nodes=nodes), style="bold")
 
 
-def summary(plan: Plan) -> str:
-    """Return the number of steps of each kind, in words."""
+def summary(plan: Plan, *, nodes: bool = False) -> str:
+    """Return the number of steps of each kind, in words; with ``nodes``, there may be something to do at nodes."""
     prunable = sum(remark.note is Note.PRUNABLE for remark in plan.remarks)
     if not plan.steps and not prunable:
-        return "Nothing to do: the directory is as declared."
+        return "The directory is as declared." if nodes else "Nothing to do: the directory is as declared."
     if not plan.steps:
         return f"All that is declared is there. Not declared, and removed with --prune: {prunable}."
     counts = Counter(step.action for step in plan.steps)
