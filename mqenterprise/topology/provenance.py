@@ -30,6 +30,7 @@ DOCUMENT: Final = "the document of its machine, which rollout.yml or qmnode appl
 """The road of private queues, addresses and bridges."""
 _LOST: Final = "lost: the document of the machine wins"
 _NOT_APPLIED: Final = "not applied: rollout.yml --check shows the change"
+_NOT_SHOWN: Final = "holds once the document was applied: mqenterprise plan --nodes compares it"
 _NOT_ASKED: Final = "holds once the document was applied: ask the node with --nodes"
 _UNASKED: Final = "holds, unless node.yaml says otherwise: ask the node with --nodes"
 _DECLARED_AS: Final[Mapping[tuple[Kind, str], tuple[str, ...]]] = {
@@ -289,7 +290,7 @@ def _of_document(value: Asked, row: Property, checked: Checked | None, node: Nod
         written = queue.model_dump(mode="json")[row.name]
         if row.form is QUOTA and written == "none":
             written = None
-        fate = _NOT_ASKED
+        fate = _NOT_ASKED if row.name != "access" else _NOT_SHOWN
         if not node.unknown:
             fate = "applied" if _same(written, node.value) else _NOT_APPLIED
         found = Standing(From.DECLARATION, written, f"{place.file}:{place.line}", fate)
