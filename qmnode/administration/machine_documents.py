@@ -427,8 +427,8 @@ class MachineDocuments:
             if row.changes is Changes.ONCE:
                 raise MessageQueuingError(
                     ErrorCode.MQ_ERROR_PROPERTY_NOTALLOWED,
-                    f"{one.name}: {name} is {row.form.write(before)!r} and cannot change: take another name, or delete "
-                    "the queue first. Nothing was changed",
+                    f"{one.name}: {name} is {in_short(row.form.write(before))} and cannot change: take another name, "
+                    "or delete the queue first. Nothing was changed",
                 )
             changes[name] = row.form.write(before), row.form.write(after)
             settings[name] = after

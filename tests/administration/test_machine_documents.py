@@ -246,7 +246,7 @@ async def test_a_restored_older_store_is_made_true_again(tmp_path: Path) -> None
 
 async def test_nothing_is_begun_where_one_queue_cannot_be_as_declared(qm: qmnode.QueueManager) -> None:
     await qm.create_queue(r".\private$\plain")
-    with pytest.raises(MessageQueuingError, match="transactional is False and cannot change"):
+    with pytest.raises(MessageQueuingError, match="transactional is false and cannot change"):
         await apply(qm, {"name": "new"}, {"name": "plain", "transactional": True})
     with pytest.raises(MessageQueuingError, match="would deny nobody"):
         await apply(qm, {"name": "new", "access": [{"to": "S-1-5-21-1-2-3-4", "deny": ["send"]}]})
@@ -281,9 +281,10 @@ async def test_three_hundred_queues_with_access_lists(qm: qmnode.QueueManager) -
         ({"name": "a", "declared": True}, ("queues", 0, "declared"), "unknown"),
         ({"name": "a", "base_priority": 3}, ("queues", 0, "base_priority"), "only public queues"),
         ({"name": "a", "quota": "10XB"}, ("queues", 0, "quota"), "no size such as 10MB"),
-        ({"name": "a", "quota": True}, ("queues", 0, "quota"), "expected KB"),
+        ({"name": "a", "quota": True}, ("queues", 0, "quota"), "true: expected KB"),
+        ({"name": "a", "label": None}, ("queues", 0, "label"), "null: expected"),
         ({"name": "a", "quota": -1}, ("queues", 0, "quota"), "expected KB"),
-        ({"name": "a", "transactional": "yes"}, ("queues", 0, "transactional"), "expected True or False"),
+        ({"name": "a", "transactional": "yes"}, ("queues", 0, "transactional"), "'yes': expected true or false"),
         ({"name": "a", "label": "x" * 125}, ("queues", 0, "label"), "124 UTF-16 units"),
         ({"name": "a", "privacy_level": "optinal"}, ("queues", 0, "privacy_level"), "did you mean optional"),
         ({"name": "a", "type": "orders"}, ("queues", 0, "type"), "'orders'"),
