@@ -117,7 +117,7 @@ class NodeClient:
         return found
 
     async def apply_document(
-        self, document: Mapping[str, Any], *, prune: bool, with_messages: bool, dry_run: bool
+        self, document: Mapping[str, Any], *, prune: bool, with_messages: bool, dry_run: bool, declares: bool = True
     ) -> DocumentChanges:
         """Make the document of the machine true, or say what that would change. Raises :class:`NodeError` if another
         machine answers.
@@ -125,6 +125,8 @@ class NodeClient:
         if fold(found := (await self.node()).computer_name) != fold(self.machine):
             raise NodeError(f"{printable(found)} answers there, whose queues are others: correct the address")
         asked = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run}
+        if not declares:
+            asked["declares"] = False
         done = await self._ask(DocumentChanges, "PUT", "/v1/document", parameters=asked, content=document)
         changes = [change for step in done.steps for change in step.changes.values()]
         if not all({"from", "to"} <= change.keys() and _has_values(change, _OF_BRIDGES) for change in changes):

@@ -61,7 +61,9 @@ def bring_queue(
         before = await _present(client, name)
         kept = {key: value for key, value in (before or {"name": name}).items() if key != "access"}
         document = {"queues": [kept | dict(given)]}
-        answer = await client.apply_document(document, prune=False, with_messages=False, dry_run=dry_run)
+        answer = await client.apply_document(
+            document, prune=False, with_messages=False, dry_run=dry_run, declares=False
+        )
         changes = {key: change["to"] for step in answer.steps for key, change in step.changes.items()}
         if before is None:
             return Change(None, _complete(client.machine, {"name": name} | changes))

@@ -36,6 +36,8 @@ def _cut(text: str, most: int) -> str:
 def in_short(value: object) -> str:
     """A value of a document in a few characters. Those of lists and mappings may be without end."""
     match value:
+        case bool() | None:
+            return {True: "true", False: "false", None: "null"}[value]
         case str():
             return repr(value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}...")
         case int() if value.bit_length() > 4 * LONGEST_SHOWN:

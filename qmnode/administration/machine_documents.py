@@ -302,7 +302,7 @@ class MachineDocuments:
         self._lock = asyncio.Lock()
 
     async def apply(
-        self, plain: object, *, prune: bool, with_messages: bool, dry_run: bool, asker: Asker
+        self, plain: object, *, prune: bool, with_messages: bool, dry_run: bool, declares: bool, asker: Asker
     ) -> dict[str, Any]:
         """Make a document true, or say what that would change. Nothing is begun if something in it is wrong."""
         pace, wanted = Pace(), []
@@ -314,7 +314,9 @@ class MachineDocuments:
             raise DocumentFault((), "it has no queues, and prune would delete all: write queues: [] if that is meant")
         async with self._lock:
             names: dict[str, str | None] = {}
-            steps, left_over = await self._plan(wanted, names, prune=prune, with_messages=with_messages)
+            steps, left_over = await self._plan(
+                wanted, names, prune=prune, with_messages=with_messages, declares=declares
+            )
             unchanged = len(wanted) - sum(step.wanted is not None for step in steps)
             local_steps = self._local.steps(local)
             conflicts: list[str] = []
@@ -375,7 +377,13 @@ class MachineDocuments:
         return found
 
     async def _plan(
-        self, wanted: list[WantedQueue], names: dict[str, str | None], *, prune: bool, with_messages: bool
+        self,
+        wanted: list[WantedQueue],
+        names: dict[str, str | None],
+        *,
+        prune: bool,
+        with_messages: bool,
+        declares: bool,
     ) -> tuple[list[_Step], list[str]]:
         """Return the steps, and the names of queues that only ``prune`` would delete."""
         present = await self._private_queues()
@@ -389,7 +397,7 @@ class MachineDocuments:
                 await check_denied(self._manager, str(who), who)
                 denied.add(who)
             queue = present.pop(one.name.upper(), None)
-            step = self._created(one, names) if queue is None else self._changed(one, queue, names)
+            step = self._created(one, names, declares) if queue is None else self._changed(one, queue, names)
             if step is not None:
                 steps.append(step)
             await pace.rest()
@@ -402,13 +410,13 @@ class MachineDocuments:
             await pace.rest()
         return steps, left_over
 
-    def _created(self, one: WantedQueue, names: Mapping[str, str | None]) -> _Step:
+    def _created(self, one: WantedQueue, names: Mapping[str, str | None], declares: bool) -> _Step:
         changes = {
             name: (None, row.form.write(one.properties[name]))
             for name, row in PRIVATE_QUEUE.items()
             if one.properties[name] != row.default
         }
-        settings: dict[str, Any] = {**one.properties, DECLARED: True}
+        settings: dict[str, Any] = {**one.properties, DECLARED: declares}
         if one.access is not None or one.owner is not None:
             settings["security"] = _security(one, b"")
         if one.access is not None:

@@ -193,18 +193,20 @@ class Operations:
         prune: bool = False,
         with_messages: bool = False,
         dry_run: bool = False,
+        declares: bool = True,
     ) -> dict[str, Any]:
         """Make the document of this machine true, and return what that changed, or would change. For administrators.
 
         ``prune`` deletes queues that a document made and this one lacks; those with messages only ``with_messages``.
+        Without ``declares``, queues that it creates do not count as made by a document.
         """
         _require_administrator(asker, "apply_document")
-        if not all(isinstance(flag, bool) for flag in (prune, with_messages, dry_run)):
-            raise _bad("prune, with_messages and dry_run are true or false")
+        if not all(isinstance(flag, bool) for flag in (prune, with_messages, dry_run, declares)):
+            raise _bad("prune, with_messages, dry_run and declares are true or false")
         if with_messages and not prune:
             raise _bad("with_messages is about what prune deletes: say prune, too")
         return await self._documents.apply(
-            document, prune=prune, with_messages=with_messages, dry_run=dry_run, asker=asker
+            document, prune=prune, with_messages=with_messages, dry_run=dry_run, declares=declares, asker=asker
         )
 
     async def show_document(self, asker: Asker, *, everything: bool = False) -> dict[str, Any]:

@@ -174,15 +174,16 @@ class RemoteOperations:
         prune: bool = False,
         with_messages: bool = False,
         dry_run: bool = False,
+        declares: bool = True,
     ) -> dict[str, Any]:
         """Make the document of a machine true (``docs/machine-documents.md``): ``steps`` say what that changed.
 
         ``prune`` deletes queues that a document made and this one lacks; those with messages only ``with_messages``.
-        With ``dry_run`` nothing changes. For administrators.
+        Without ``declares``, queues that it creates do not count as made by a document. With ``dry_run`` nothing
+        changes. For administrators.
         """
-        answer: dict[str, Any] = await self._call(
-            "apply_document", dict(document), prune=prune, with_messages=with_messages, dry_run=dry_run
-        )
+        options = {"prune": prune, "with_messages": with_messages, "dry_run": dry_run, "declares": declares}
+        answer: dict[str, Any] = await self._call("apply_document", dict(document), **options)
         return answer
 
     async def show_document(self, *, everything: bool = False) -> dict[str, Any]:

@@ -81,11 +81,17 @@ async def apply_document(
     prune: Annotated[bool, Query(description="Delete queues that a document made and this one lacks")] = False,
     with_messages: Annotated[bool, Query(description="With prune: also those that hold messages")] = False,
     dry_run: bool = False,
+    declares: Annotated[bool, Query(description="Whether queues that it creates count as made by a document")] = True,
 ) -> Response:
     """Make private queues, addresses and bridges as declared. For the role `administer`."""
-    note(request, dry_run=dry_run, prune=prune, with_messages=with_messages)
+    note(request, dry_run=dry_run, prune=prune, with_messages=with_messages, declares=declares)
     require_administer(request, _WHAT)
     done = await operations_of(node).apply_document(
-        asker_of(request, node), document, prune=prune, with_messages=with_messages, dry_run=dry_run
+        asker_of(request, node),
+        document,
+        prune=prune,
+        with_messages=with_messages,
+        dry_run=dry_run,
+        declares=declares,
     )
     return await _answer("steps", map(DocumentStep.model_validate, done.pop("steps")), done)

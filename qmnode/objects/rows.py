@@ -93,7 +93,7 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-FLAG: Final = Form("True or False", lambda value: isinstance(value, bool), bool)
+FLAG: Final = Form("true or false", lambda value: isinstance(value, bool), bool)
 
 
 def number(least: int, most: int, words: str = "", unit: str = "") -> Form:

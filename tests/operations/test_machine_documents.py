@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,11 @@ from typer.testing import CliRunner
 
 import qmnode
 from mqenterprise.cli import app
+from mqenterprise.commands.opening import directory_settings
+from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.operations.nodes import chosen_nodes
+from mqenterprise.operations.private_queues import bring_queue
+from mqenterprise.operations.settings import load_settings
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import EVERYONE
@@ -113,6 +119,7 @@ def test_a_queue_that_was_changed_by_hand_is_drift(enterprise: Enterprise) -> No
 
     drifted = enterprise.run("drift", BILLS, ORDERS, code=2)
 
+    assert drifted.startswith("The directory is as declared.\n"), "there is something to do all the same"
     assert r"~ queue docs-a\private$\bills" in drifted and "label: Mine -> Bills" in drifted and "access:" in drifted
     enterprise.run("apply", BILLS, ORDERS)
     enterprise.run("drift", BILLS, ORDERS)
@@ -235,3 +242,25 @@ def test_a_token_brings_no_password_to_a_new_peer(enterprise: Enterprise) -> Non
     refused = enterprise.run("apply", code=1, bridges=[secret])
     assert "bridge out: root and the account of the node alone may send a password" in refused
     assert not enterprise.at_node(lambda qm: qm.status()).bridges
+
+
+def test_prune_leaves_queues_alone_that_no_document_made(enterprise: Enterprise) -> None:
+    """Such as those of the module ``queue``, which brings one queue at a time."""
+    settings = load_settings(enterprise.folder / "nodes.yaml")
+    with EnterpriseDirectory(directory_settings(enterprise.folder / "directory.yaml")) as directory:
+        nodes = chosen_nodes(settings, lambda: nullcontext(directory), machines=["docs-a"], site=None)
+    bring_queue(settings, nodes[0], "by-module", {"label": "Mine"}, dry_run=False)
+    enterprise.run("apply", BILLS | {"name": "by-module", "label": "Declared since"})
+
+    pruned = enterprise.run("apply", words=("--prune",))
+
+    assert "by-module" not in pruned
+    assert enterprise.at_node(lambda qm: qm.queue(r".\private$\by-module")).label == "Declared since"
+
+
+def test_explain_of_an_access_list_names_the_command_that_compares_it(enterprise: Enterprise) -> None:
+    enterprise.run("apply", BILLS)
+    told = enterprise.say(
+        "explain", r"docs-a\private$\bills.access", "--declared", str(enterprise.folder / "enterprise.yaml")
+    )
+    assert "plan --nodes compares it" in told and "ask the node with --nodes" not in told
