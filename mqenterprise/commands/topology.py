@@ -50,7 +50,8 @@ from mqenterprise.topology.wanted import wanted
 from qmnode.commands.apply import step_lines
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import counted
-from qmnode.commands.target import YesOption, at_a_terminal
+from qmnode.commands.tables import print_table
+from qmnode.commands.target import WideOption, YesOption, at_a_terminal
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import nearest, printable, printable_json, printable_lines
 
@@ -462,6 +463,7 @@ def show(
     declared: Annotated[Path | None, typer.Argument(help="Declaration to draw. Default: the directory.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw into an SVG file instead of the terminal.")] = None,
     directory: DirectoryFile = None,
+    wide: WideOption = False,
 ) -> None:
     """Draw the sites and routing links, in the terminal or as SVG."""
     if declared is not None:
@@ -477,8 +479,21 @@ def show(
         if svg is not None:
             svg.write_text(drawing.svg(graph, title), "utf-8")
             return
-    for grid in drawing.terminal(graph):
-        Console(highlight=False).print(grid)
+    _print_rows(drawing.site_rows(graph), whole=("site",), drop=("queues", "machines"), wide=wide)
+    print()
+    _print_rows(
+        drawing.link_rows(graph),
+        whole=("routing link between", "and"),
+        drop=("description", "site gates"),
+        wide=wide,
+    )
+
+
+def _print_rows(rows: list[dict[str, object]], *, whole: Sequence[str], drop: Sequence[str], wide: bool) -> None:
+    if rows:
+        numbers = [name for name, value in rows[0].items() if isinstance(value, int)]
+        cells = [list(row.values()) for row in rows]
+        print_table(list(rows[0]), cells, right=numbers, whole=whole, drop=drop, wide=wide)
 
 
 class _Shown:

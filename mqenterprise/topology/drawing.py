@@ -1,33 +1,38 @@
-"""Show the enterprise in the terminal, and re-export the functions that draw it as a picture."""
-
-from rich.table import Table as Grid
-from rich.text import Text
+"""Sites and links of the enterprise as the rows of tables, and re-export the functions that draw them as a picture."""
 
 from mqenterprise.topology.graph import Graph, LinkEdge, SiteNode, graph_of
 from mqenterprise.topology.picture import layout, svg
-from mqenterprise.topology.render import shown
 
-__all__ = ["Graph", "LinkEdge", "SiteNode", "graph_of", "layout", "svg", "terminal"]
+__all__ = ["Graph", "LinkEdge", "SiteNode", "graph_of", "layout", "link_rows", "site_rows", "svg"]
 
 
-def terminal(graph: Graph) -> tuple[Grid, Grid]:
-    """Return sites and links as tables."""
-    sites = Grid("Site", "Machines", "Queues", "Routing servers", "Linked to (cost)", title="Sites")
+def site_rows(graph: Graph) -> list[dict[str, object]]:
+    """Return the sites, each with what it has and with the sites that it is linked to."""
     neighbours: dict[int, list[str]] = {}
     for link in graph.links:
         for here, there in ((link.first, link.second), (link.second, link.first)):
             neighbours.setdefault(here, []).append(f"{graph.sites[there].name} ({link.cost})")
-    for index, site in enumerate(graph.sites):
-        sites.add_row(
-            Text(shown("", site.name) + (" (foreign)" if site.foreign else "")),
-            str(site.machines),
-            str(site.queues),
-            Text(shown("", site.routing_servers)),
-            Text(shown("", tuple(neighbours.get(index, ())))),
-        )
-    links = Grid("Between", "And", "Cost", "Site gates", "Description", title="Routing links")
-    for link in graph.links:
-        ends = (graph.sites[link.first].name, graph.sites[link.second].name)
-        texts = (Text(shown("", text)) for text in (link.site_gates, link.description))
-        links.add_row(*(Text(shown("", end)) for end in ends), str(link.cost), *texts)
-    return sites, links
+    return [
+        {
+            "site": site.name + (" (foreign)" if site.foreign else ""),
+            "machines": site.machines,
+            "queues": site.queues,
+            "routing servers": site.routing_servers,
+            "linked to (cost)": neighbours.get(index, []),
+        }
+        for index, site in enumerate(graph.sites)
+    ]
+
+
+def link_rows(graph: Graph) -> list[dict[str, object]]:
+    """Return the routing links, each with its ends."""
+    return [
+        {
+            "routing link between": graph.sites[link.first].name,
+            "and": graph.sites[link.second].name,
+            "cost": link.cost,
+            "site gates": link.site_gates,
+            "description": link.description,
+        }
+        for link in graph.links
+    ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import time
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
+import yaml
+from typer.testing import CliRunner
 
-from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, graph_of, layout, svg, terminal
+from mqenterprise.cli import app
+from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, graph_of, layout, link_rows, site_rows, svg
 from mqenterprise.topology.plan import Action, Plan, Step
 from mqenterprise.topology.render import plan_lines, shown, summary
 from mqenterprise.topology.resources import Kind, Reference, Table, resource
@@ -94,14 +95,35 @@ def test_two_hundred_sites_are_drawn_in_seconds():
     assert time.process_time() - begun < 60
 
 
-def test_the_terminal_shows_sites_and_links(enterprise):
-    console = Console(width=160, record=True, file=io.StringIO())
-    for grid in terminal(graph_of(enterprise)):
-        console.print(grid)
+def test_sites_and_links_are_rows_of_tables(enterprise):
+    graph = graph_of(enterprise)
+    assert [(row["site"], row["machines"], row["linked to (cost)"]) for row in site_rows(graph)] == [
+        ("A", 2, ["B <&> C (7)"]),
+        ("B <&> C (foreign)", 0, ["A (7)"]),
+    ]
+    assert [tuple(row.values())[:3] for row in link_rows(graph)] == [("A", "B <&> C", 7)]
 
-    text = console.export_text()
-    assert "B <&> C (foreign)" in text
-    assert "B <&> C (7)" in text
+
+def test_a_pipe_gets_a_line_for_each_site_and_link(tmp_path):
+    declared = {
+        "enterprise": {"name": "Shop"},
+        "sites": [{"name": "north"}, {"name": "south"}],
+        "machines": [
+            {"name": name, "sites": [site], "roles": ["routing_server"]}
+            for name, site in (("A", "north"), ("B", "south"))
+        ],
+        "routing_links": [
+            {"sites": ["north", "south"], "cost": 7, "site_gates": ["A", "B"], "description": "a  long\u2028line"}
+        ],
+    }
+    (tmp_path / "shop.yaml").write_text(yaml.safe_dump(declared))
+    answer = CliRunner().invoke(app, ["show", str(tmp_path / "shop.yaml")])
+    assert answer.exit_code == 0, answer.output
+    assert [line.split("\t")[:3] for line in answer.stdout.splitlines()] == [
+        ["site", "machines", "queues"], ["north", "1", "0"], ["south", "1", "0"],
+        [""],
+        ["routing link between", "and", "cost"], ["north", "south", "7"],
+    ]  # fmt: skip
 
 
 def step(action, before, after, name=("A",)):
