@@ -86,7 +86,7 @@ def test_mistakes_are_told_before_anything_changes(modules: Modules) -> None:
         ({"name": "a;b"}, "name the queue alone"),
         ({"quota": "10XB"}, "no size such as 10MB"),
         ({"label": "x" * 125}, "124 UTF-16 units"),
-        ({"name": "fixed", "transactional": True}, "transactional is False and cannot change"),
+        ({"name": "fixed", "transactional": True}, "transactional is false and cannot change"),
         ({"machine": "gone"}, "gone: it is unavailable"),
         ({"access": [{"to": "user:nobody-here", "allow": ["send"]}]}, "nobody-here"),
     ):
