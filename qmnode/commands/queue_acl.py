@@ -113,6 +113,9 @@ def _print(access: QueueAccessList, as_json: bool) -> None:
     unknown = [rule.trustee for rule in document.rules if rule.known is False]
     if unknown:
         say(f"nobody is known as {', '.join(dict.fromkeys(unknown))}: entries for it let nobody in")
+    numbers = [rule.name for rule in document.rules if rule.name and rule.name.startswith(("uid:", "gid:"))]
+    if numbers:
+        say(f"this machine has no account {', '.join(dict.fromkeys(numbers))}: only programs with the number match it")
     if document.unrestricted:
         say("there is no list: everybody may do everything")
     if document.other_entries:

@@ -121,6 +121,16 @@ def test_addresses_of_other_systems_are_understood(address: str, name: str) -> N
     assert queue_name(address) == name
 
 
+@pytest.mark.parametrize("who", ["uid:4000000001", "gid:4000000002"])
+@pytest.mark.parametrize("change", ["allow", "deny"])
+def test_a_number_without_an_account_is_named_in_an_access_list(
+    queue: str, command: Command, change: str, who: str
+) -> None:
+    answer = command("queue", "acl", change, queue, who, "send-message")
+    assert answer.code == 0 and f"this machine has no account {who}: only programs" in answer.err
+    assert "no account" not in command("queue", "acl", "remove", queue, who, "full-control").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
