@@ -58,6 +58,13 @@ NODE = [
         r"DIRECT=OS:foo\private$\orders",
     ),
     Mistake("half a format name", "qmnode send DIRECT=OS:foo x", 1, "is wrong at character 13", "expected a backslash"),
+    Mistake(
+        "a name in a list of format names",
+        r"qmnode send orders,DIRECT=OS:h\private$\q x",
+        1,
+        r"'orders,DIRECT=OS:h\private$\q' is wrong at character 0",
+        "expected DIRECT=",
+    ),
     Mistake("a queue that is there", "qmnode queue create orders", 1, "MQ_ERROR_QUEUE_EXISTS", "already"),
     Mistake(
         "no transaction for a queue that wants one",

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.queue_format_types import QueueFormatType
+from qmnode.structures.text import printable
 
 MAX_COMPUTER_LENGTH: Final = 256
 MAX_QUEUE_LENGTH: Final = 124
@@ -41,7 +42,7 @@ class QueueNameError(ValueError):
     def sentence(self) -> str:
         """The explanation without the code."""
         shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
-        return f"{shown!r} is wrong at character {self.position}: expected {self.expected}"
+        return f"'{printable(shown)}' is wrong at character {self.position}: expected {self.expected}"
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.sentence}"
