@@ -10,6 +10,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 
 INTERNAL: Final = "amqp:internal-error"
+INVALID_FIELD: Final = "amqp:invalid-field"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 DECODE: Final = "amqp:decode-error"

@@ -13,8 +13,10 @@ from qmnode.amqp.codec import CodecError, UInt
 from qmnode.amqp.conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
 from qmnode.amqp.engine import annotations_of, send
 from qmnode.amqp.links import Host, refuse
-from qmnode.amqp.mapping import BODY_TYPE, to_amqp
+from qmnode.amqp.mapping import BODY_TYPE, application_properties, to_amqp
 from qmnode.amqp.sections import AmqpMessage, write
+from qmnode.amqp.selection import Selection
+from qmnode.amqp.selectors import Selector
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
@@ -30,6 +32,10 @@ _BUFFERED: Final = 1024 * 1024
 """Bytes that wait in a session for its window; more are not read from the queue."""
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two looks of a browser that is at the end of the queue."""
+
+
+_TAKEN: Final = (ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND, ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED)
+"""Refusals of messages that somebody else has."""
 
 
 def outcome_of(delivery: Delivery) -> ReadOutcome | None:
@@ -53,7 +59,7 @@ class OutgoingLink:
 
     def __init__(
         self, host: Host, link: Sender, number: int, queue: OpenQueueDescriptor, address: str, *, browses: bool,
-        tell_drained: Callable[[int], None],
+        tell_drained: Callable[[int], None], selector: Selector | None = None,
     ) -> None:  # fmt: skip
         """``tell_drained``: what tells the receiver that no credit is left after so many messages."""
         self.number = number
@@ -62,6 +68,8 @@ class OutgoingLink:
         self._queue = queue
         self._address = address
         self._browses = browses
+        self._selector = selector
+        self._selection = Selection(queue, self._selects) if selector is not None else None
         self._presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
         self._held: dict[int, tuple[int, int]] = {}
         """Lookup identifier and bytes of each locked message, by delivery tag."""
@@ -282,6 +290,8 @@ class OutgoingLink:
         """The next messages; none at the end of the queue if there is no time to wait."""
         if self._browses:
             return await self._browse(limit, wait=wait)
+        if self._selection is not None:
+            return await self._select(self._selection, limit, wait=wait)
         read = self._queue.receive_many if self._presettled else self._queue.receive_begin_many
         try:
             return await read(limit, None if wait else 0)
@@ -295,13 +305,48 @@ class OutgoingLink:
             found: list[Message] = []
             async with aclosing(browse(self._queue, self._seen)) as messages:
                 async for message in messages:
-                    found.append(message)
                     self._seen = message.lookup_identifier
+                    if self._selects(message):
+                        found.append(message)
                     if len(found) >= limit:
                         break
             if found or not wait:
                 return found
             await asyncio.sleep(_LOOK_AGAIN)
+
+    def _selects(self, message: Message) -> bool:
+        if self._selector is None:
+            return True
+        try:
+            if self._selector.names_headers:
+                return self._selector.selects(to_amqp(message, self._address, self._host.place))
+            return self._selector.selects(AmqpMessage(application_properties=application_properties(message)))
+        except (CodecError, ValueError):
+            return False
+
+    async def _select(self, selection: Selection, limit: int, *, wait: bool) -> list[Message]:
+        """Take selected messages; those that others take meanwhile are left out."""
+        found: list[Message] = []
+        while True:
+            async with aclosing(selection.look()) as selected:
+                async for message in selected:
+                    self._waits = False  # from here on, the task may not be cancelled: it has messages
+                    try:
+                        found.append(await self._take(message.lookup_identifier))
+                    except MessageQueuingError as error:
+                        if error.code not in _TAKEN:
+                            raise
+                    if len(found) >= limit:
+                        return found
+            if found or not wait or self._link.drain_mode or self._link.credit <= 0:
+                return found
+            self._waits = True
+            await selection.change()
+
+    async def _take(self, lookup_identifier: int) -> Message:
+        if self._presettled:
+            return await self._queue.receive_by_lookup_id(lookup_identifier)
+        return await self._queue.receive_begin_by_lookup_id(lookup_identifier)
 
     def _deliver(self, message: Message) -> None:
         """Put a message on the link. One that cannot be put into AMQP goes as the bytes of its body."""

@@ -43,6 +43,7 @@ from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
 from qmnode.amqp.outgoing import OutgoingLink
 from qmnode.amqp.relay import CAPABILITY, RelayLink
+from qmnode.amqp.selectors import selector_of
 from qmnode.amqp.temporary import ends_with_link
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi
@@ -348,8 +349,7 @@ class Peer:
         _check_terminus(source)
         if source.expiry_policy == Terminus.EXPIRE_NEVER:
             raise RefusedError(NOT_IMPLEMENTED, "there are no durable subscriptions: receive from a queue")
-        if _has_filter(source):
-            raise RefusedError(NOT_IMPLEMENTED, "queues are not filtered: receive without a selector")
+        selector = selector_of(decoded(source.filter))
         browses = source.distribution_mode == Terminus.DIST_MODE_COPY
         address = await self._address(source, number)
         queue = await self._open_queue(address, Access.PEEK if browses else Access.RECEIVE, link)
@@ -361,7 +361,7 @@ class Peer:
         handle = next((found.value[1] for _, found in frames(self._take()) if found.descriptor == ATTACH), None)
         return OutgoingLink(
             self._host, link, number, queue, address, browses=browses,
-            tell_drained=lambda count: self._tell_drained(link, handle, count),
+            tell_drained=lambda count: self._tell_drained(link, handle, count), selector=selector,
         )  # fmt: skip
 
     def _tell_drained(self, link: Any, handle: Any, count: int) -> None:
@@ -505,7 +505,3 @@ def _symbols(data: Any) -> set[str]:
     found = data.get_object()
     listed = getattr(found, "elements", found) if not isinstance(found, str) else [found]
     return {one for one in listed if isinstance(one, str)} if isinstance(listed, list | tuple) else set()
-
-
-def _has_filter(source: Any) -> bool:
-    return bool(decoded(source.filter))

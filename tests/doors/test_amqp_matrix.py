@@ -12,8 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from proton import Delivery
 from proton.reactor import ReceiverOption
-from proton.utils import BlockingConnection, LinkDetached
+from proton.utils import BlockingConnection, LinkDetached, SendException
 
 import qmnode.amqp
 from qmnode import QueueManager
@@ -23,7 +24,7 @@ from qmnode.security.principals import Principals
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, NETWORK, Sid
-from tests.amqp.conftest import Browsing, connected, in_thread
+from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread
 from tests.doors.directory import Groups
 from tests.doors.expectation import DOMAIN, MEMBER, STRANGER, Matrix, Who, allowed, described, descriptors
 from tests.management.conftest import digest
@@ -52,11 +53,23 @@ def receiver(client: BlockingConnection, name: str, *options: ReceiverOption) ->
     return client.create_receiver(name, credit=0, options=list(options))
 
 
+def relay(client: BlockingConnection, name: str) -> object:
+    """A link without an address, on which a message names the queue."""
+    link = client.create_sender(None)
+    try:
+        link.send(amqp_message(b"", address=name))
+    except SendException:
+        link.close()
+        raise
+    return link
+
+
 ROWS: dict[str, tuple[Right, Link]] = {
     "IncomingLink": (Right.MQSEC_WRITE_MESSAGE, sender),
     "IncomingLink, format name": (
         Right.MQSEC_WRITE_MESSAGE, lambda client, name: sender(client, f"DIRECT=OS:HERE\\PRIVATE$\\{name.upper()}"),
     ),
+    "RelayLink": (Right.MQSEC_WRITE_MESSAGE, relay),
     "OutgoingLink": (Right.MQSEC_RECEIVE_MESSAGE, receiver),
     "OutgoingLink, browsing": (Right.MQSEC_PEEK_MESSAGE, lambda client, name: receiver(client, name, Browsing())),
     "OutgoingLink, journal": (
@@ -141,6 +154,9 @@ def is_granted(client: BlockingConnection, work: Link, name: str) -> bool:
         opened = work(client, name)
     except LinkDetached as error:
         assert "unauthorized-access" in str(error), error
+        return False
+    except SendException as error:
+        assert error.state == Delivery.REJECTED, error
         return False
     opened.close()  # type: ignore[attr-defined]
     return True

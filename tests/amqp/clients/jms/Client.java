@@ -135,6 +135,7 @@ public class Client {
 
     /** A question and its answer in a temporary queue, both by producers without a destination. */
     static void asks(Connection connection) throws JMSException {
+        String order = "";
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         Queue orders = session.createQueue("orders");
         javax.jms.TemporaryQueue answers = session.createTemporaryQueue();
@@ -143,7 +144,9 @@ public class Client {
         TextMessage question = session.createTextMessage("how many?");
         question.setJMSReplyTo(answers);
         producer.send(orders, question);
-        Message asked = session.createConsumer(orders).receive(20000);
+        MessageConsumer answering = session.createConsumer(orders);
+        Message asked = answering.receive(20000);
+        answering.close();
         TextMessage answer = session.createTextMessage("three");
         answer.setJMSCorrelationID(asked.getJMSMessageID());
         producer.send(asked.getJMSReplyTo(), answer);
@@ -152,6 +155,20 @@ public class Client {
         check(found.getJMSCorrelationID().equals(question.getJMSMessageID()), "of another question");
         consumer.close();
         answers.delete();
+        for (int number = 0; number < 4; number++) {
+            TextMessage one = session.createTextMessage("" + number);
+            one.setIntProperty("number", number);
+            one.setJMSCorrelationID("of " + number);
+            producer.send(orders, one);
+        }
+        for (String selector : List.of("JMSCorrelationID = 'of 2'", "number BETWEEN 2 AND 9", "number < 9", "TRUE")) {
+            MessageConsumer selecting = session.createConsumer(orders, selector);
+            TextMessage one = (TextMessage) selecting.receive(20000);
+            check(one != null && "2301".startsWith(one.getText(), order.length()), selector + ": " + one);
+            order += one.getText();
+            selecting.close();
+        }
+        check(order.equals("2301"), "another order: " + order);
         session.close();
     }
 
