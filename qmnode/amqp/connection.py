@@ -15,7 +15,8 @@ from qmnode.amqp.principals import Principal
 from qmnode.amqp.sasl import Attempt, SaslServer, SaslState
 from qmnode.amqp.transactions import Transactions
 from qmnode.errors import MessageQueuingError
-from qmnode.shares.parties import UNKNOWN, declared, stranger
+from qmnode.shares.parties import UNKNOWN, Kind, declared, stranger
+from qmnode.shares.turns import STEP
 
 if TYPE_CHECKING:
     from qmnode.amqp.door import AmqpDoor
@@ -51,6 +52,9 @@ class AmqpConnection(asyncio.Protocol):
         self._certificate = ""
         self._address = ""
         self._partial = self._attached = 0
+        self._turns = door.manager.context.shares.turns
+        self._unread = bytearray()
+        """Bytes that wait for their turn."""
         self.party = UNKNOWN
         """The party that its memory is charged to."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,9 +80,40 @@ class AmqpConnection(asyncio.Protocol):
         self.later(self.settings.handshake_timeout, self._end_if_not_open)
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on to the SASL front or to the engine."""
+        """Pass bytes on to the SASL front or to the engine: those of a stranger when it is its turn."""
         if self.closed or self._ending:
             return
+        if self._unread:
+            self._unread += data
+            self._transport.pause_reading()
+        elif self.party.kind is not Kind.STRANGER:
+            self._turns.heard = asyncio.get_running_loop().time()
+            self._take_in(data)
+        else:
+            self._unread += data
+            if self._turns.take(self._address, len(data), self._take_turn, is_urgent=self._peer is None):
+                self._transport.pause_reading()
+
+    def _take_turn(self) -> bool:
+        if self.closed or self._ending:
+            self._unread.clear()
+            return False
+        size = STEP if self._turns.are_scarce else len(self._unread)
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        try:
+            self._take_in(data)
+        except Exception:
+            log.exception("the input of an AMQP connection cannot be handled", address=self._address)
+            self.abort()
+            return False
+        if self._unread:
+            return True
+        if self._sasl is None or self._sasl.state is not SaslState.DECIDING:
+            self._transport.resume_reading()
+        return False
+
+    def _take_in(self, data: bytes) -> None:
         if self._peer is not None:
             self._receive(data)
         elif self._sasl is not None:
@@ -163,7 +198,8 @@ class AmqpConnection(asyncio.Protocol):
         self._send_sasl()
         if self._peer is not None:
             self._sasl = None
-            self._transport.resume_reading()
+            if not self._unread:
+                self._transport.resume_reading()
             self._receive(sasl.rest)
 
     # The engine

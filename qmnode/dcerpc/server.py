@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from qmnode.dcerpc.ndr import Parameters
 from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
 from qmnode.shares.account import Account
 from qmnode.shares.parties import Party, declared, stranger
+from qmnode.shares.turns import Turns
 
 log = structlog.get_logger(__name__)
 
@@ -29,8 +29,6 @@ _READ: Final = 16 * 1024
 """Bytes of requests that are read at a time."""
 _STEP: Final = 1024
 """Bytes of requests that are processed at a time: some dozens of the smallest."""
-_TURN: Final = 0.003
-"""Seconds of one pass of the event loop in which requests are processed; the others wait for the next pass."""
 _FREE: Final = 16 * 1024
 """Bytes of unread answers that a connection holds free of charge; with more its requests are not read."""
 _ATTEMPTS: Final = 100
@@ -97,11 +95,13 @@ class RpcServer:
         services: list[Service],
         answers: Account,
         *,
+        turns: Turns | None = None,
         limits: ServerLimits | None = None,
         security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
     ) -> None:
-        """``answers`` is charged for the bytes of answers that clients have not read."""
+        """``answers`` is charged for the bytes of answers that clients have not read; requests wait for ``turns``."""
         self.answers = answers
+        self.turns = turns or Turns()
         self.services: dict[SyntaxId, Service] = {one.interface.syntax: one for one in services}
         self.interfaces = {one.interface.syntax: one.interface for one in services}
         self.limits = limits or ServerLimits()
@@ -112,35 +112,6 @@ class RpcServer:
         self.port = 0
         """The port that it listens on, once started."""
         self._servers: list[asyncio.AbstractServer] = []
-        self._turns: deque[RpcConnection] = deque()
-        """The connections with requests to process, the next one first."""
-        self._taking = False
-        """Whether the event loop is to call them."""
-
-    def await_turn(self, connection: "RpcConnection") -> None:
-        """Let a connection process its requests when it is its turn."""
-        self._turns.append(connection)
-        if not self._taking:
-            self._taking = True
-            asyncio.get_running_loop().call_soon(self._take_turns)
-
-    def _take_turns(self) -> None:
-        """Process some requests of one connection after the other; the rest in the next pass of the event loop."""
-        turns, loop = self._turns, asyncio.get_running_loop()
-        end = loop.time() + _TURN
-        while turns:
-            connection = turns.popleft()
-            try:
-                if connection.process_some():
-                    turns.append(connection)
-            except Exception:  # the others keep their turns
-                log.exception("a connection of remote procedure calls failed", peer=connection.peer)
-                connection.abort("its requests could not be processed")
-            if loop.time() >= end:
-                break
-        self._taking = bool(turns)
-        if turns:
-            loop.call_soon(self._take_turns)
 
     async def start(self, address: str, port: int) -> None:
         """Listen at an address, or at all if it is empty; port 0 chooses a free one. Raises OSError on failure."""
@@ -245,9 +216,17 @@ class RpcConnection(asyncio.BufferedProtocol):
             return
         self._processed, self._filled = 0, count
         self._transport.pause_reading()
-        self.server.await_turn(self)
+        self.server.turns.wait(self._party(), self.peer, self._take_turn)
 
-    def process_some(self) -> bool:
+    def _take_turn(self) -> bool:
+        try:
+            return self._process_some()
+        except Exception:
+            log.exception("a connection of remote procedure calls failed", peer=self.peer)
+            self.abort("its requests could not be processed")
+            return False
+
+    def _process_some(self) -> bool:
         """Process some of the received bytes and start their calls. Return whether there are more."""
         acceptor = self._acceptor
         if acceptor.closed:

@@ -108,7 +108,7 @@ class Arrivals:
                 if not self._has_questions(connection, messages):
                     if connection.session.closed:
                         return
-                    self.admit(connection, messages, {})
+                    connection.follow(partial(self.admit, connection, messages, {}))
                     queue.popleft()
                     continue
                 for place, batch in enumerate(queue):  # they may wait long, and memory is lent for short
@@ -125,7 +125,7 @@ class Arrivals:
                 if connection.session.closed:
                     return
                 if deferred is None:
-                    self.admit(connection, messages, verdicts)
+                    connection.follow(partial(self.admit, connection, messages, verdicts))
                 else:
                     # These messages are neither acknowledged nor refused: the session ends and the sender sends them
                     # again.

@@ -56,6 +56,8 @@ class Neighbours:
         party = self.party(connection)
         before = self._parties.pop(machine, party)
         self._parties[machine] = before if party.kind is Kind.STRANGER else party  # moved to the end of the order
+        if party.kind is not Kind.STRANGER:
+            self._network.manager.context.shares.turns.knows_peers = True
         if len(self._parties) > _STRANGERS:
             del self._parties[next(iter(self._parties))]
         addresses = self._addresses_for(connection)

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -50,8 +51,7 @@ from qmnode.security.key_store import KeyStore, KeyStoreOptions
 from qmnode.security.key_stores import open_key_store
 from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
-from qmnode.shares.parties import UNKNOWN
-from qmnode.shares.rates import Rates
+from qmnode.shares.parties import UNKNOWN, Kind
 from qmnode.shares.resources import HELD_BYTES
 from qmnode.storage.origin import copied
 from qmnode.storage.store import Store
@@ -124,7 +124,6 @@ class Network:
         self._queue_senders: dict[bytes, QueueSender] = {}
         self.accepted: dict[Connection, None] = {}
         """Incoming connections, the oldest first."""
-        self._rates = Rates(self.settings.messages_per_second)
         self._held = HeldBytes(
             manager.context.shares.open(HELD_BYTES, self.settings.incomplete_bytes), self.neighbours.party
         )
@@ -184,6 +183,7 @@ class Network:
         """Read the topology, keep it up to date, and register this node in the directory."""
         self._topology = Topology(directory, identifier, self.state.parameters.routing_refresh, self._rerouted)
         self.manager.routing = self._topology.declared
+        self.manager.context.shares.turns.knows_peers = True
         self.resolver = DirectoryResolver(directory, self._topology)
         self._machine_addresses = addresses = MachineAddresses(self.resolver, self._topology)
         self.neighbours.addresses = addresses
@@ -437,8 +437,9 @@ class Network:
             handler,
             initiator=initiator,
             unsettled_limit=_UNSETTLED_WINDOWS * largest_window(self.session_settings),
-            rates=self._rates,
+            turns=self.manager.context.shares.turns,
             held=self._held,
+            is_declared=self.neighbours.is_declared,
             identify=self.peer_tls.identify,
         )
         connection.on_lost = on_lost
@@ -539,8 +540,13 @@ class Network:
     def _timer_expired(self) -> None:
         now = self._loop.time()
         state = self.state
+        turns = self.manager.context.shares.turns
         for acknowledgment in state.incoming.take_order_acknowledgments(now):
-            self.notices.order(acknowledgment)
+            source, (is_direct, address) = acknowledgment.source, acknowledgment.route
+            if is_direct and self.neighbours.party_at(source, address).kind is Kind.STRANGER:
+                turns.follow(address, partial(self.notices.order, acknowledgment))
+            else:
+                self.notices.order(acknowledgment)
         for sequence in state.outgoing.take_resends(now):
             queue_sender = self._queue_senders.get(sequence.queue)
             if queue_sender is not None:

@@ -400,6 +400,7 @@ class LocalConnection(asyncio.BufferedProtocol):
 
     def __init__(self, server: LocalServer) -> None:
         self.server = server
+        self._turns = server.manager.context.shares.turns
         self.gone = asyncio.Event()
         self.refused = False
         """Whether there was no place for it: it takes none until it has ended."""
@@ -476,6 +477,7 @@ class LocalConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """Take calls of the application, whole or in pieces."""
+        self._turns.heard_own()
         try:
             for call in self._reader.filled(count):
                 self._take(call)

@@ -304,11 +304,6 @@ _RARE: Final = UserFlags.MQ.mask | UserFlags.HH.mask
 _DEBUG: Final = BaseFlags.DH.mask
 _WITHOUT_SESSION: Final = ~BaseFlags.SH.mask
 _KINDS_KEPT: Final = 256
-_FREE_NAMES: Final = 8
-"""Names of the lists of a message that cost nothing: few messages have more."""
-_NAME_COST: Final = 20
-"""Units of each further name: a block that sends nothing else may use a fortieth of a processor by the default rate."""
-_SIGNATURE_COST: Final = 10
 
 
 class _Shape:
@@ -398,14 +393,13 @@ class _ExactShape(_Shape):
 class MessageReader:
     """Turns packets into received messages, and counts them."""
 
-    __slots__ = ("_destination", "_queue", "_shape", "_sound", "extra_cost", "received", "recoverable_received")
+    __slots__ = ("_destination", "_queue", "_shape", "_sound", "received", "recoverable_received")
 
     def __init__(self) -> None:
         self.received = 0
         """MessageReceivedCount without its wrap-around."""
         self.recoverable_received = 0
         """RecoverableMessageReceivedCount without its wrap-around."""
-        self.extra_cost = 0
         """The cost of lists of names and of signatures, beyond one unit for each message."""
         self._destination = DestinationName(Guid(b""), 0, b"")
         self._queue = b""
@@ -504,12 +498,6 @@ class MessageReader:
             if traits in self._sound:
                 return
         message = UserMessage.parse(packet)
-        if (several := message.multi_queue_format_header) is not None:
-            lists = several.destination, several.administration, several.response
-            names = sum(len(one.format_name_list) for one in lists)
-            self.extra_cost += max(0, names - _FREE_NAMES) * _NAME_COST
-        if headers.signature_size:
-            self.extra_cost += _SIGNATURE_COST
         found = violation(message)
         if found is not None:
             raise RemoteProtocolError(found.section, f"{found.structure}.{found.field}: {found.sentence}")

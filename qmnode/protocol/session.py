@@ -168,11 +168,6 @@ class Session:
         """MessageReceivedCount without its wrap-around."""
         return self._receive.received
 
-    @property
-    def received_cost(self) -> int:
-        """The cost of reading the received messages, in units of an ordinary one."""
-        return self._receive.received + self._receive.extra_cost
-
     def unsettled(self) -> int:
         """The number of received messages that are not settled. When there are too many, stop reading from the
         connection.

@@ -81,10 +81,11 @@ class RemoteReadServer:
                 RemoteReadInterface(opening, self.queues, lambda: self.port, reads, patience).service(),
             ]
             services |= {one: _ANNOTATIONS[one.interface] for one in served}
-        answers = manager.context.shares.open(RPC_ANSWER_BYTES, settings.answer_bytes)
-        self.server = RpcServer(list(services), answers, limits=limits, security=security)
+        shares = manager.context.shares
+        answers = shares.open(RPC_ANSWER_BYTES, settings.answer_bytes)
+        self.server = RpcServer(list(services), answers, turns=shares.turns, limits=limits, security=security)
         mapper = EndpointMapper({one.interface: name for one, name in services.items()}, lambda: self.port)
-        self.endpoint_mapper = RpcServer([mapper.service()], answers, limits=limits)
+        self.endpoint_mapper = RpcServer([mapper.service()], answers, turns=shares.turns, limits=limits)
 
     @property
     def port(self) -> int:

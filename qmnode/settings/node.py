@@ -119,8 +119,6 @@ class TransportSettings(_Settings):
     """Incoming connections to this node. At the limit silent ones make room, then idle ones of the largest block."""
     sessions_per_peer: int = Field(default=200, ge=1)
     """Incoming connections from one IPv4 address or IPv6 /64. A queue manager has one for each outgoing queue."""
-    messages_per_second: int = Field(default=100_000, ge=1)
-    """Messages per second from all connections of one address: senders are unproven until messages are read."""
     incomplete_bytes: Bytes = Field(default=64 * _MIB, ge=_MIB)
     """Bytes that all connections hold in memory: of incomplete packets, and of messages that wait for a verification,
     for the directory or for the disk. Half is for declared peers. A peer over its share is not read for a while.

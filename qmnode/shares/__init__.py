@@ -1,6 +1,6 @@
 """The one accountant of a node: the shares of own, declared and unknown parties in each bounded resource.
 
-Nothing here does input or output or reads a clock. To bound a resource:
+Nothing here does input or output, and only the turns read a clock. To bound a resource:
 
 1. Declare it as a row of :mod:`qmnode.shares.resources`: what one unit is, which setting gives the total, the part that
    strangers cannot take, the part of one party, what makes room, and the answer to the refused.
@@ -11,8 +11,7 @@ Nothing here does input or output or reads a clock. To bound a resource:
 4. ``account.take(party, amount)`` returns whether it may, and charges it; ``account.give_back(party, amount)`` when the
    unit is free again. ``account.room(party)`` is the amount that it may take now.
 
-Use over time (messages, connections, processor seconds) is a :class:`~qmnode.shares.rates.Rates` instead: charge what
-something cost, and do not read from the payer for the seconds that it returns.
+The processor is shared in :mod:`qmnode.shares.turns`: each door takes a turn for the input of a connection.
 
 Some limits are no accounts, and count by address block where they are:
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from qmnode.shares.parties import Kind, Party
 from qmnode.shares.resources import Resource
+from qmnode.shares.turns import Turns
 
 Entry = TypeVar("Entry", bound=Hashable)
 _DECLARED_TIMES_FREE: Final = 3.0
@@ -153,9 +154,10 @@ def _oldest(entries: dict[Entry, None], may_go: Callable[[Entry], bool]) -> Entr
 
 
 class Accountant:
-    """All accounts of a node, in the order in which they were opened."""
+    """All accounts of a node, in the order in which they were opened, and its turns."""
 
     def __init__(self) -> None:
+        self.turns = Turns()
         self._accounts: dict[str, Account] = {}
 
     def open(self, resource: Resource, total: float, each: float | None = None) -> Account:

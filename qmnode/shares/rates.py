@@ -2,8 +2,6 @@
 
 from typing import Final
 
-_BLOCKS: Final = 4
-"""Blocks of strangers whose use makes that of all strangers together."""
 _REMEMBERED: Final = 4096
 """Names above which those are forgotten that may use a whole second again."""
 
@@ -11,22 +9,18 @@ _REMEMBERED: Final = 4096
 class Rate:
     """Allows ``limit`` units per second on average, with bursts of one second's worth."""
 
-    __slots__ = ("_last", "_limit", "_tokens", "free_at")
+    __slots__ = ("_last", "_limit", "_tokens")
 
     def __init__(self, limit: float, now: float) -> None:
         self._limit = limit
         self._tokens = limit
         self._last = now
-        self.free_at = 0.0
-        """When all that was used is paid for; in the past if it is."""
 
     def take(self, count: float, now: float) -> float:
         """Charge units that were used. Return the seconds for which to take nothing more; 0 for none."""
         self._tokens = min(self._limit, self._tokens + (now - self._last) * self._limit) - count
         self._last = now
-        wait = max(0.0, -self._tokens / self._limit)
-        self.free_at = now + wait
-        return wait
+        return max(0.0, -self._tokens / self._limit)
 
     def is_rested(self, now: float) -> bool:
         """Whether nothing of the last second's use is left to remember."""
@@ -37,8 +31,6 @@ class Rates:
     """One rate for each name, such as an address block. A debt outlives the connections that made it."""
 
     def __init__(self, limit: float) -> None:
-        self.strangers = Rate(_BLOCKS * limit, 0.0)
-        """The rate of the costly use of all strangers together."""
         self._limit = limit
         self._rates: dict[str, Rate] = {}
         self._cleaned_at = _REMEMBERED

@@ -1,4 +1,4 @@
-"""A TCP connection that carries a session: bytes in and out, timers, rates, and back-pressure both ways."""
+"""A TCP connection that carries a session: bytes in and out, timers, turns, and back-pressure both ways."""
 
 import asyncio
 import ssl
@@ -6,17 +6,20 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+import structlog
+
 from qmnode.allocator import SPARED
 from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
-from qmnode.shares.blocks import block_of
 from qmnode.shares.parties import Party
-from qmnode.shares.rates import Rate, Rates
+from qmnode.shares.turns import STEP, Turns
 from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 from qmnode.transport.certificate import queue_manager_of
 from qmnode.transport.held import OF_EACH, SMALL, HeldBytes
+
+log = structlog.get_logger(__name__)
 
 
 class Alarm:
@@ -67,12 +70,6 @@ class Alarm:
 BUFFER_SIZE: Final = 256 * 1024
 _BEGIN: Final = SMALL + 1024
 """Bytes that are read behind a large packet: they tell whether another one follows, which is then read to its place."""
-_COSTLY: Final = 1000
-"""Units at once that strangers are charged for together, too: ordinary messages never cost so much."""
-_LONGEST_DEBT: Final = 60.0
-"""Seconds after which the connection of a stranger ends that was not read meanwhile, as its block owes."""
-_CHARGED_TOGETHER: Final = 16
-"""Messages that the rate counts at once: for each one alone it would cost more than it protects."""
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 """Bytes that may arrive while messages wait for the disk, or for the directory to identify their senders."""
 
@@ -97,14 +94,14 @@ class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
     ``unsettled_limit`` is the number of received messages that may wait for the disk before reading from the socket
-    pauses. ``rates`` and ``held`` are shared with all other connections. ``identify`` returns the queue manager
-    that the certificate of a TLS peer names.
+    pauses. ``turns`` and ``held`` are shared with all other connections; those of peers that are not ``is_declared``
+    wait for their turns. ``identify`` returns the queue manager that the certificate of a TLS peer names.
     """
 
     __slots__ = (
-        "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_judged", "_loop",
-        "_own_buffer", "_processing", "_rate", "_rates", "_read_paused", "_transport", "_uncharged", "_unsettled_limit",
-        "_waits_for_rate", "address", "charged", "encrypted", "established", "fed", "heard", "initiator",
+        "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_declared",
+        "_is_judged", "_is_stranger", "_loop", "_own_buffer", "_processing", "_read_paused", "_transport", "_turns",
+        "_unsettled_limit", "address", "charged", "encrypted", "established", "fed", "heard", "initiator",
         "local_address", "local_port", "neighbour", "on_lost", "on_writable", "payer", "port", "received_bytes",
         "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
@@ -116,8 +113,9 @@ class Connection(asyncio.BufferedProtocol):
         *,
         initiator: bool,
         unsettled_limit: int,
-        rates: Rates,
+        turns: Turns,
         held: HeldBytes,
+        is_declared: "Callable[[Connection], bool]",
         identify: Callable[[ssl.SSLObject], Guid | None] = lambda tls: queue_manager_of(
             tls.getpeercert(), required=False
         ),
@@ -153,9 +151,11 @@ class Connection(asyncio.BufferedProtocol):
         self.payer: Party | None = None
         self._handler = handler
         self._unsettled_limit = unsettled_limit
-        self._rates = rates
-        self._rate: Rate | None = None
+        self._turns = turns
         self._held = held
+        self._is_declared = is_declared
+        self._is_stranger = True
+        """Whether the peer was not declared when the last bytes arrived."""
         self._identify = identify
         self._holds = False
         """Whether an incomplete packet is large."""
@@ -169,13 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         self._follows_large = False
         """Whether bytes were read there, and little has come behind them."""
         self._read_paused = False
-        self._waits_for_rate = False
-        self._deferred: tuple[bytes, int] | None = None
-        """Bytes that were read when the address block had used too much, and their number; without bytes they are in
-        the buffer of the session.
-        """
-        self._uncharged = 0
-        """Messages that the rate has yet to count."""
+        self._deferred: tuple[memoryview | bytes, int] | None = None
+        """Bytes that wait for their turn, and their number; without bytes they are in the buffer of the session."""
         self._processing = False
 
     # Called by asyncio
@@ -193,7 +188,6 @@ class Connection(asyncio.BufferedProtocol):
             self.encrypted = True
             self.session.certified = self._identify(tls)
         self.fed = self._loop.time()
-        self._rate = self._rates.of(block_of(self.address), self.fed)
         if self.session.closed:  # closed while it was being opened
             self._transport.abort()
             return
@@ -203,53 +197,57 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        held = self._held
-        view = self.session.buffer(SPARED if held.is_of_stranger(self) else 0) if self._holds else None
+        held, is_stranger = self._held, self._is_stranger
+        view = self.session.buffer(SPARED if is_stranger else 0) if self._holds else None
         self._own_buffer = view
-        owed = self._rates.strangers.free_at
-        is_little = (held.are_scarce or (owed and self._loop.time() < owed)) and held.is_of_stranger(self)
         if view is not None:
-            return view[:_BEGIN] if is_little else view
-        return _SHARED.begin if is_little or self._follows_large else _SHARED.view
+            return view[:_BEGIN] if is_stranger and held.are_scarce else view
+        if self._follows_large or (is_stranger and (held.are_scarce or self._turns.are_scarce)):
+            return _SHARED.begin
+        return _SHARED.view
 
     def buffer_updated(self, count: int) -> None:
-        """Feed received bytes to the session."""
+        """Feed received bytes to the session: those of a stranger when it is its turn."""
         self.received_bytes += count
-        now, rate = self._loop.time(), self._rate
         if self._deferred is not None:  # The transport had read on before it paused.
-            self._feed_deferred(now)
-        elif rate is not None and (now < rate.free_at or now < self._rates.strangers.free_at):
-            wait = self._debt(now)
-            if wait > 0.0:
-                self._defer(count, wait)
-                return
-        self._feed(_SHARED.view[:count], count, now)
+            self._take_turn(BUFFER_SIZE)
+        if self._is_declared(self):
+            self._is_stranger = False
+            self._turns.heard = now = self._loop.time()
+            self._feed(_SHARED.view[:count], count, now)
+            return
+        self._is_stranger = True
+        data = _SHARED.view[:count] if self._own_buffer is None else b""
+        self._deferred = data, count
+        is_new = not self.session.received_count
+        waits = self._turns.take(self.address, len(data), self._take_turn, is_urgent=is_new)
+        if waits and self._deferred is not None:
+            data, count = self._deferred
+            self._deferred = bytes(data), count  # the buffer belongs to all
+            self.process()
 
-    def _debt(self, now: float) -> float:
-        """Return the seconds for which the peer is not read: its block owes, or strangers together owe and it is one
-        of them whose block was not idle.
-        """
-        assert self._rate is not None
-        until, together = self._rate.free_at, self._rates.strangers.free_at
-        if until < together and now < together and not self._rate.is_rested(now) and self._held.pays_as_stranger(self):
-            until = together
-        return until - now
-
-    def _defer(self, count: int, wait: float) -> None:
-        """Keep bytes until the address block has paid for what it sent: reading them would cost others their turns."""
-        self._deferred = (bytes(_SHARED.view[:count]) if self._own_buffer is None else b""), count
-        self._wait_for_rate(wait)
-        self.process()
-
-    def _feed_deferred(self, now: float) -> None:
-        assert self._deferred is not None
-        (data, count), self._deferred = self._deferred, None
-        self._feed(data, count, now)
+    def _take_turn(self, most: int = 0) -> bool:
+        """Feed some of the deferred bytes to the session; return whether there are more."""
+        if self._deferred is None or self._transport is None:
+            return False
+        data, count = self._deferred
+        some = data[: most or (STEP if self._turns.are_scarce else BUFFER_SIZE)]
+        left = data[len(some) :]
+        self._deferred = (left, len(left)) if left else None
+        size = len(some) if left else count
+        self._turns.carry(size)
+        try:
+            self._feed(some, size, self._loop.time())
+        except Exception:
+            log.exception("the input of a connection cannot be handled", address=self.address)
+            self._deferred = None
+            self.abort()
+        return self._deferred is not None
 
     def _feed(self, data: memoryview | bytes, count: int, now: float) -> None:
         session = self.session
         self.unsettled_bytes = count + (self.unsettled_bytes if session.unsettled() else session.incomplete())
-        before, cost = session.received_count, session.received_cost
+        before = session.received_count
         self.fed = now
         self._follows_large = self._own_buffer is not None or (self._follows_large and count < _BEGIN)
         if self._own_buffer is None:
@@ -259,16 +257,11 @@ class Connection(asyncio.BufferedProtocol):
             session.receive_filled(count, now)
         if session.received_count != before:
             self.heard = now
-            self._uncharged += session.received_cost - cost
-            if self._uncharged >= _CHARGED_TOGETHER:
-                self._take_rate()
         self._holds = session.incomplete() > SMALL
         self.process()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Report to the session that the transport connection broke or was closed."""
-        if self._rate is not None:
-            self._rate.take(self._uncharged, self._loop.time())
         self._transport = self._own_buffer = self._deferred = None
         if self.charged and not self._is_judged:
             self._held.hold(self, 0)
@@ -304,7 +297,14 @@ class Connection(asyncio.BufferedProtocol):
     def settled(self, ordinal: int, recoverable_ordinal: int) -> None:
         """Record that received messages up to these ordinals are on disk, so that they are acknowledged in due time."""
         self.session.messages_settled(ordinal, recoverable_ordinal, self._loop.time())
-        self.process()
+        self.follow(self.process)
+
+    def follow(self, work: Callable[[], object]) -> None:
+        """Do what follows from the peer's input: a stranger pays for it."""
+        if self._is_stranger:
+            self._turns.follow(self.address, work)
+        else:
+            work()
 
     def judging(self, *, ends: bool) -> None:
         """Record that received messages are being judged from now on, or that none of them is held any longer."""
@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
     def _check_reading(self, transport: asyncio.Transport) -> None:
         """Stop reading while the store is behind, so that the peer's window, and then TCP's, slow the peer down."""
         unsettled = self.session.unsettled()
-        behind = unsettled >= self._unsettled_limit or self._waits_for_rate
+        behind = unsettled >= self._unsettled_limit or self._deferred is not None
         # A peer that does not read its acknowledgments must not make the node buffer more of them.
         if not self.writable and not self.initiator:
             behind = True
@@ -386,36 +386,6 @@ class Connection(asyncio.BufferedProtocol):
                 transport.pause_reading()
             else:
                 transport.resume_reading()
-
-    def _take_rate(self) -> None:
-        assert self._rate is not None
-        count, self._uncharged = self._uncharged, 0
-        now = self._loop.time()
-        wait = self._rate.take(count, now)
-        if count >= _COSTLY and self._held.pays_as_stranger(self):
-            self._rates.strangers.take(count, now)
-            wait = self._debt(now)
-        if wait > 0.0:
-            self._wait_for_rate(wait)
-
-    def _wait_for_rate(self, wait: float) -> None:
-        if not self._waits_for_rate:
-            self._waits_for_rate = True
-            self._loop.call_later(wait, self._rate_recovered)
-
-    def _rate_recovered(self) -> None:
-        self._waits_for_rate = False
-        now = self._loop.time()
-        wait = self._debt(now) if self._transport is not None else 0.0
-        if wait > 0.0:  # Another connection of the block was first.
-            if now - self.fed > _LONGEST_DEBT and self._held.pays_as_stranger(self):
-                self.abort()
-            else:
-                self._wait_for_rate(wait)
-        elif self._deferred is not None and self._transport is not None:
-            self._feed_deferred(now)
-        else:
-            self.process()
 
 
 _LINGER: Final = 5.0

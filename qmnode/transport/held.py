@@ -81,15 +81,6 @@ class HeldBytes:
             self._check = asyncio.get_running_loop().call_later(_SILENCE, self._look)
         return True
 
-    def is_of_stranger(self, connection: "Connection") -> bool:
-        """Whether a connection is to be read in small pieces while bytes are scarce, and leaves buffers to others."""
-        payer = connection.payer
-        return payer is None or payer.kind is Kind.STRANGER
-
-    def pays_as_stranger(self, connection: "Connection") -> bool:
-        """Whether the peer pays as a stranger now, also if it holds nothing."""
-        return self._party(connection).kind is Kind.STRANGER
-
     def _is_next(self, connection: "Connection", payer: Party) -> bool:
         """Whether an incomplete packet is to become complete before others of its party, and of all strangers if these
         hold everything that they may.

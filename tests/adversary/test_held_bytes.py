@@ -241,14 +241,14 @@ async def test_unread_answers_of_all_callers_have_a_total() -> None:
 )
 async def test_callers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[RpcConnection] = []
-    process = RpcConnection.process_some
+    process = RpcConnection._process_some
 
     def noted(connection: RpcConnection) -> bool:
         turns.append(connection)
         return process(connection)
 
-    monkeypatch.setattr(RpcConnection, "process_some", noted)
-    monkeypatch.setattr("qmnode.dcerpc.server._TURN", 0.0)
+    monkeypatch.setattr(RpcConnection, "_process_some", noted)
+    monkeypatch.setattr("qmnode.shares.turns._ALONE", 1)
     server = rpc_server()
     await server.start("127.0.0.1", 0)
     async with AsyncExitStack() as stack:

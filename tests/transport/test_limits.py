@@ -13,7 +13,6 @@ from qmnode import Access, Message, QueueManager
 from qmnode.delivery.next_hops import Resolver
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.security import SecuritySettings
-from qmnode.shares.rates import Rates
 from qmnode.shares.resources import HELD_BYTES
 from qmnode.structures.guid import new_guid
 from qmnode.structures.queue_formats import DirectQueueFormatName
@@ -174,17 +173,6 @@ async def test_large_messages_that_wait_for_the_directory_are_few(
             queue = await node.open_queue(f"DIRECT=OS:{PLAIN}")
             for _ in range(12):
                 assert len((await queue.receive(timeout=60)).body) == 4_000_000
-
-
-def test_all_connections_of_an_address_share_its_rate() -> None:
-    rates = Rates(100.0)
-    first, second, other = rates.of("10.0.0.1", 0.0), rates.of("10.0.0.1", 0.0), rates.of("10.0.0.2", 0.0)
-    assert first.take(100, 0.0) == 0.0
-    assert second.take(50, 0.0) == 0.5
-    assert first.take(0, 0.25) == 0.25
-    assert other.take(100, 0.0) == 0.0
-    del first, second
-    assert rates.of("10.0.0.1", 9.0).take(100, 9.0) == 0.0
 
 
 class Named(Resolver):

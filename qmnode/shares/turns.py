@@ -1,0 +1,237 @@
+"""Turns of the event loop: strangers' input is handled in slices, and the rest of the time belongs to all others.
+
+The processor time of a stranger's input is measured and charged to its address block. The next turn is that of the
+network, and in it of the block, that has used least. So a block that sends little waits for one step of others at most,
+and an attacker with a whole /32 of IPv6 gets as much as one IPv4 address. While nobody else is busy, strangers have the
+whole loop. Otherwise they pause after each slice, and after what follows from their input, for four times as long.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from qmnode.shares.blocks import networks_of
+from qmnode.shares.parties import Kind, Party
+
+Turn = Callable[[], bool]
+"""Handles a piece of a connection's input. Returns whether there is more. Never raises."""
+
+STEP: Final = 8 * 1024
+"""Bytes to handle in one turn: some dozens of small messages."""
+_MILLISECOND: Final = 1_000_000
+_SLICE: Final = 2 * _MILLISECOND
+"""Nanoseconds of a slice while others are busy. One step may take longer."""
+_ALONE: Final = 3 * _MILLISECOND
+"""Nanoseconds of a slice while no others are busy, and those for others in a pass of the loop."""
+_BUSY: Final = 0.1
+"""Seconds for which others count as busy after something has come from one of them."""
+_PAUSE: Final = 4
+"""The pause after a slice while others are busy, as a multiple of the slice on the wall clock: a loaded machine makes
+both longer.
+"""
+_OF_A_BYTE: Final = 4e-9
+"""Seconds to count for each byte beside the slice: the disk is shared, too."""
+_LONGEST_PAUSE: Final = 0.25
+_REMEMBERED: Final = 4096
+"""Parts of a network above which those are forgotten that have used no more than others."""
+
+
+class _Network:
+    """A network whose parts take turns, or an address block, whose connections do."""
+
+    __slots__ = ("_at", "_order", "_parts", "_waiting", "used", "waits")
+
+    def __init__(self, used: int) -> None:
+        self.used = used
+        """Nanoseconds of its input, counted from what the last part to have a turn had used when it became known."""
+        self.waits = 0
+        """Turns that wait, or are being taken."""
+        self._at = 0
+        self._parts: dict[str, _Network] = {}
+        self._order: list[tuple[int, int, str]] = []
+        """The parts with waiting turns: the use of each, a number that differs, and its name."""
+        self._waiting: deque[Turn] = deque()
+
+    def _part(self, name: str) -> "_Network":
+        """A part of it. One that was idle starts where the others are: time is not saved up."""
+        found = self._parts.get(name)
+        if found is None:
+            if len(self._parts) >= _REMEMBERED:
+                self._parts = {key: one for key, one in self._parts.items() if one.waits or one.used > self._at}
+            found = self._parts[name] = _Network(self._at)
+        elif not found.waits:
+            found.used = max(found.used, self._at)
+        return found
+
+    def add(self, path: Sequence[str], turn: Turn, number: int) -> None:
+        """Let a turn wait in the part that a path leads to."""
+        self.waits += 1
+        if not path:
+            self._waiting.append(turn)
+            return
+        part = self._part(path[0])
+        if not part.waits:
+            heappush(self._order, (part.used, number, path[0]))
+        part.add(path[1:], turn, number)
+
+    def take(self, clock: Callable[[], int]) -> tuple[int, bool]:
+        """Take the next turn. Return the nanoseconds that it cost, which are charged, and whether it waits again."""
+        if self._waiting:
+            turn, began = self._waiting.popleft(), clock()
+            waits = turn()
+            if waits:
+                self._waiting.append(turn)
+            cost = max(1, clock() - began)
+        else:
+            self._at, number, name = heappop(self._order)
+            part = self._parts[name]
+            cost, waits = part.take(clock)
+            part.used += cost
+            if part.waits:
+                heappush(self._order, (part.used, number, name))
+        self.waits -= not waits
+        return cost, waits
+
+    def has_waiting(self, path: Sequence[str]) -> bool:
+        """Whether turns wait in the part that a path leads to."""
+        if not path or not self.waits:
+            return self.waits > 0
+        part = self._parts.get(path[0])
+        return part is not None and part.has_waiting(path[1:])
+
+    def charge(self, path: Sequence[str], cost: int) -> None:
+        """Charge the parts that a path leads to for what did not wait."""
+        if path:
+            part = self._part(path[0])
+            part.charge(path[1:], cost)
+            part.used += cost
+            if not self.waits:  # nobody was kept waiting, so nobody is owed anything
+                self._at = part.used
+
+
+class Turns:
+    """The turns of all connections of a node."""
+
+    def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
+        """``clock`` returns the nanoseconds that the thread has used."""
+        self.heard = float("-inf")
+        """When something last came from others than strangers, by the loop's clock. Set by its readers."""
+        self.knows_peers = False
+        """Whether some peers are declared. Otherwise strangers are the peers that the node is there for, and do not
+        pause while only local applications are busy.
+        """
+        self._clock = clock
+        self._strangers = _Network(0)
+        self._others: deque[Turn] = deque()
+        self._numbers = count()
+        self._left = _ALONE
+        """Nanoseconds that are left for turns at once."""
+        self._owed = 0.0
+        """Seconds that the consequences of strangers' input took since the last pause."""
+        self._next: asyncio.Handle | None = None
+        """The call that begins the next slice."""
+
+    @property
+    def are_scarce(self) -> bool:
+        """Whether strangers have to wait, and are to be read in small pieces."""
+        return self._strangers.waits > 0 or self._is_busy()
+
+    def _is_busy(self) -> bool:
+        return asyncio.get_running_loop().time() - self.heard < _BUSY
+
+    def heard_own(self) -> None:
+        """Note that a local application has called."""
+        if self.knows_peers:
+            self.heard = asyncio.get_running_loop().time()
+
+    def take(self, address: str, size: int, turn: Turn, *, is_urgent: bool) -> bool:
+        """Take the turn of a stranger, which has sent so many bytes, now or later. Return whether it waits now.
+        Urgent input, such as the beginning of a session, waits only for its own block.
+        """
+        path, strangers = networks_of(address), self._strangers
+        is_free = self._left > 0 and not strangers.waits and (not self._is_busy() or (size <= STEP and not self._owed))
+        if not is_free and (not is_urgent or strangers.has_waiting(path)):
+            self._add(path, turn)
+            return True
+        began, since = self._clock(), time.monotonic()
+        has_more = turn()
+        cost = self._clock() - began
+        strangers.charge(path, cost)
+        self._pause(self._left - cost, time.monotonic() - since)
+        if has_more:
+            self._add(path, turn)
+        return has_more
+
+    def follow(self, address: str, work: Callable[[], object]) -> None:
+        """Do now what follows from the input of a stranger, and charge it."""
+        began, since = self._clock(), time.monotonic()
+        try:
+            work()
+        finally:
+            self._strangers.charge(networks_of(address), self._clock() - began)
+            if self._is_busy():
+                self._owed += time.monotonic() - since
+
+    def carry(self, size: int) -> None:
+        """Count bytes of a stranger, which the disk may have to write."""
+        if self._is_busy():
+            self._owed += size * _OF_A_BYTE
+
+    def wait(self, party: Party, address: str, turn: Turn) -> None:
+        """Let the turn of any party wait for the next slice."""
+        if party.kind is Kind.STRANGER:
+            self._add(networks_of(address), turn)
+            return
+        self.heard = asyncio.get_running_loop().time()
+        if not self._others:
+            asyncio.get_running_loop().call_soon(self._take_others)
+        self._others.append(turn)
+
+    def _add(self, path: Sequence[str], turn: Turn) -> None:
+        self._strangers.add(path, turn, next(self._numbers))
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._take_slice)
+
+    def _take_others(self) -> None:
+        end = self._clock() + _ALONE
+        self.heard = asyncio.get_running_loop().time()
+        while self._others:
+            turn = self._others.popleft()
+            if turn():
+                self._others.append(turn)
+            if self._clock() >= end:
+                break
+        if self._others:
+            asyncio.get_running_loop().call_soon(self._take_others)
+
+    def _take_slice(self) -> None:
+        """Take turns of strangers in this pass of the loop."""
+        self._next = None
+        strangers, is_busy, owed = self._strangers, self._is_busy(), self._owed
+        self._left = left = _SLICE if is_busy else _ALONE
+        self._owed = 0.0
+        if owed and is_busy:
+            self._pause(0, owed)
+            return
+        if not strangers.waits:
+            return
+        since = time.monotonic()
+        while strangers.waits and left > 0:
+            left -= strangers.take(self._clock)[0]
+        self._pause(left, time.monotonic() - since)
+
+    def _pause(self, left: int, seconds: float) -> None:
+        """Plan the next slice after one that took so many seconds."""
+        loop = asyncio.get_running_loop()
+        if self._is_busy():
+            self._left = 0
+            if self._next is None:
+                self._next = loop.call_later(min(_PAUSE * seconds, _LONGEST_PAUSE), self._take_slice)
+        else:
+            self._left = left
+            if self._next is None:
+                self._next = loop.call_soon(self._take_slice)

@@ -1,0 +1,157 @@
+"""Turns of the event loop: each block of strangers gets its part, and all of them pause while others are busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from qmnode.shares.parties import declared
+from qmnode.shares.turns import STEP, Turns
+from tests.lab.waiting import eventually
+
+MILLISECOND = 1_000_000
+MALLORY, BYSTANDER = "192.0.2.66", "192.0.2.1"
+
+
+class Work:
+    """Turns that each cost some nanoseconds of a clock that only they move."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.done: list[str] = []
+        self.turns = Turns(lambda: self.now)
+
+    def turn(self, name: str, cost: int = MILLISECOND, left: int = 0) -> Callable[[], bool]:
+        """A turn, and so many more after it."""
+        rest = [left]
+
+        def take() -> bool:
+            self.now += cost
+            self.done.append(name)
+            rest[0] -= 1
+            return rest[0] >= 0
+
+        return take
+
+    def take(
+        self, name: str, address: str, cost: int = MILLISECOND, size: int = STEP, *, is_urgent: bool = False
+    ) -> bool:
+        return self.turns.take(address, size, self.turn(name, cost), is_urgent=is_urgent)
+
+    def be_busy(self) -> None:
+        self.turns.heard = asyncio.get_running_loop().time() + 60.0
+
+    async def all_done(self, count: int) -> list[str]:
+        await eventually(lambda: len(self.done) == count)
+        return self.done
+
+
+async def test_a_block_that_has_used_little_comes_first() -> None:
+    work = Work()
+    work.be_busy()
+    assert not work.take("first", MALLORY, 5 * MILLISECOND)
+    for _ in range(3):
+        assert work.take("mallory", MALLORY, 5 * MILLISECOND)
+    assert work.take("bystander", BYSTANDER)
+    assert (await work.all_done(5)).index("bystander") <= 2
+
+
+async def test_a_provider_s_network_has_the_part_of_one_address() -> None:
+    work = Work()
+    work.be_busy()
+    work.take("first", "2001:db8::1", 5 * MILLISECOND)
+    for number in range(20):
+        work.take("mallory", f"2001:db8:{number:x}::1", 5 * MILLISECOND)
+    for _ in range(3):
+        work.take("bystander", BYSTANDER, 5 * MILLISECOND)
+    done = await work.all_done(24)
+    assert max(place for place, name in enumerate(done) if name == "bystander") <= 7
+
+
+async def test_customers_of_one_provider_have_equal_parts() -> None:
+    work = Work()
+    work.be_busy()
+    for number in range(20):
+        work.take("mallory", f"2001:db8:1:{number:x}::1", 5 * MILLISECOND)
+    for _ in range(3):
+        work.take("bystander", "2001:db8:2::1", 5 * MILLISECOND)
+    done = await work.all_done(23)
+    assert max(place for place, name in enumerate(done) if name == "bystander") <= 8
+
+
+async def test_time_that_was_not_used_is_not_saved_up() -> None:
+    work = Work()
+    for _ in range(50):
+        assert not work.take("early", MALLORY)
+        await asyncio.sleep(0)
+    work.be_busy()
+    work.take("now", MALLORY)
+    for _ in range(4):
+        work.take("mallory", MALLORY)
+        work.take("late", BYSTANDER)
+    assert "mallory" in (await work.all_done(59))[51:54]
+
+
+async def test_strangers_alone_have_all_the_time() -> None:
+    work = Work()
+    for number in range(100):
+        assert not work.take(str(number), MALLORY, MILLISECOND // 100, 200_000)
+    await asyncio.sleep(0)
+
+
+async def test_strangers_pause_while_others_are_busy() -> None:
+    work = Work()
+    work.be_busy()
+    assert not work.take("first", MALLORY)
+    assert work.take("second", BYSTANDER)
+    assert work.done == ["first"]
+    assert await work.all_done(2) == ["first", "second"]
+
+
+async def test_much_of_a_stranger_waits_while_others_are_busy() -> None:
+    work = Work()
+    work.be_busy()
+    assert work.take("much", MALLORY, size=STEP + 1)
+    await work.all_done(1)
+
+
+async def test_a_new_session_waits_for_its_own_block_only() -> None:
+    work = Work()
+    work.be_busy()
+    work.take("first", MALLORY)
+    work.take("mallory", MALLORY)
+    assert not work.take("new", BYSTANDER, is_urgent=True)
+    assert work.done == ["first", "new"]
+    assert work.take("new of mallory", MALLORY, is_urgent=True)
+    await work.all_done(4)
+
+
+async def test_what_follows_from_input_keeps_later_input_waiting() -> None:
+    work = Work()
+    work.be_busy()
+    work.turns.follow(MALLORY, partial(work.turn("follows", 5 * MILLISECOND)))
+    assert work.take("mallory", MALLORY)
+    assert work.take("bystander", BYSTANDER)
+    assert work.done == ["follows"]
+    await work.all_done(3)
+
+
+async def test_declared_parties_do_not_wait_for_strangers() -> None:
+    work = Work()
+    work.be_busy()
+    work.take("first", MALLORY)
+    for _ in range(3):
+        work.take("mallory", MALLORY)
+    work.turns.wait(declared("ALICE"), BYSTANDER, work.turn("alice", left=1))
+    assert (await work.all_done(6))[1:3] == ["alice", "alice"]
+
+
+async def test_applications_slow_strangers_only_where_peers_are_declared() -> None:
+    work = Work()
+    work.turns.heard_own()
+    assert not work.turns.are_scarce
+    work.turns.knows_peers = True
+    work.turns.heard_own()
+    assert work.turns.are_scarce
+    assert not work.take("a little", MALLORY)
