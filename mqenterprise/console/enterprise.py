@@ -16,6 +16,7 @@ from mqenterprise.console.crossings import Crossings, look_up
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.errors import NodeError, OperationsError
+from mqenterprise.operations.machine_documents import AtNode
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.settings import split_address
 from mqenterprise.routes.documents import explained, simulated
@@ -24,6 +25,8 @@ from mqenterprise.routes.explanation import explain
 from mqenterprise.routes.simulation import TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.machine_documents import machine_document
+from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import to_json
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.session import plan_declared
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from mqenterprise.directory.settings import DirectorySettings
     from mqenterprise.operations.settings import OperationsSettings
     from qmnode.console.sessions import Session
+    from qmnode.management.machine_document_routes import DocumentChanges
 
 FRESH: Final = 2.0
 """Seconds for which an answer of the directory is taken for true, if it can be read fast."""
@@ -70,6 +74,10 @@ class RemoteNode:
             return Answer(*await self._client.exchange(method, path, query, content, largest=_LARGEST_ANSWER))
         except NodeError as error:
             raise UnavailableError(error.sentence) from None
+
+    async def compare(self, document: Mapping[str, Any]) -> DocumentChanges:
+        """Ask what this document of its machine would change. Raises :class:`NodeError`."""
+        return await self._client.apply_document(document, prune=False, with_messages=False, dry_run=True)
 
     async def close(self) -> None:
         """Close the connections to the node."""
@@ -109,7 +117,9 @@ class DirectoryEnterprise:
     def routes(self) -> Sequence[BaseRoute]:
         """The parts of the API that need the directory."""
         routes = [Route("/routes/explain", self._explain), Route("/routes/simulate", self._simulate)]
-        return routes if self._declared is None else [*routes, Route("/plan", self._plan)]
+        if self._declared is None:
+            return routes
+        return [*routes, Route("/plan", self._plan), Route("/plan/nodes", self._plan_at_nodes)]
 
     async def outline(self) -> Outline:
         """The outline of the last reading; a new one is begun when that is old."""
@@ -245,6 +255,33 @@ class DirectoryEnterprise:
             raise HTTPException(422, f"the declaration has mistakes: {sentence}"[:2000]) from None
         except (DirectoryOperationError, DirectoryError, TargetUnavailable, OSError) as error:
             raise HTTPException(503, f"the directory cannot be read: {error}") from None
+
+    async def _plan_at_nodes(self, _: Request, session: Session) -> Response:
+        """Compare the documents of machines with their nodes, which enter it into their audit logs."""
+        assert self._declared is not None
+        if "administer" not in session.roles:
+            raise HTTPException(403, "nodes show their documents to the role administer alone")
+        try:
+            declaration = (await asyncio.to_thread(load, self._declared)).declaration
+        except DeclarationError as error:
+            raise HTTPException(422, f"the declaration has mistakes: {error}"[:2000]) from None
+        declared = {fold(machine.name) for machine in declaration.machines}
+        room = asyncio.Semaphore(self._operations.concurrency)
+
+        async def compared(machine: str, node: RemoteNode) -> dict[str, Any]:
+            document = machine_document(declaration, machine)
+            try:
+                async with room, asyncio.timeout(_PATIENCE):
+                    changes = await node.compare(document)
+            except TimeoutError:
+                return AtNode(machine, 0, None, NodeError(f"it has not answered for {_PATIENCE:g} s")).document()
+            except NodeError as error:
+                return AtNode(machine, 0, None, error).document()
+            return AtNode(machine, 0, changes).document()
+
+        nodes = [(one.machine.name, one.node) for one in await session.view.nodes()]
+        known = [(name, node) for name, node in nodes if fold(name) in declared and isinstance(node, RemoteNode)]
+        return JSONResponse({"machines": await asyncio.gather(*(compared(name, node) for name, node in known))})
 
     def _made_plan(self, declared: Path) -> dict[str, Any]:
         checked = load(declared, for_directory=True)

@@ -124,7 +124,10 @@ def write_declaration(folder: Path) -> Path:
                 "machines": [
                     {"name": name, "sites": [site], "roles": ["routing_server"]} for name, site in sites.items()
                 ],
-                "queues": [{"machine": "ALPHA", "name": "orders", "label": "Orders", "transactional": True}],
+                "queues": [
+                    {"machine": "ALPHA", "name": "orders", "label": "Orders", "transactional": True},
+                    {"machine": "ALPHA", "name": "wanted", "label": "Wanted", "private": True},
+                ],
             }
         )
     )

@@ -95,6 +95,12 @@ def test_each_screen_opens_by_its_address_and_axe_finds_nothing_serious(
             if place == "plan":
                 step = someone.page.get_by_role("listitem").filter(has_text="Change routing link Amsterdam · Berlin")
                 expect(step.locator("dd")).to_have_text("5 → 3")
+                if someone.page.get_by_role("button", name="Compare nodes").count():
+                    someone.click("Compare nodes")
+                    at_node = someone.page.get_by_role("listitem").filter(
+                        has_text="Create private queue wanted · ALPHA"
+                    )
+                    expect(at_node.locator("dd")).to_have_text(["Wanted"])
             assert someone.serious() == [], place
 
 

@@ -47,6 +47,16 @@ def test_who_is_signed_in(lab: ConsoleLab) -> None:
             assert client.get("overview").status_code == 401
 
 
+def test_the_plan_asks_nodes_as_the_person_may(lab: ConsoleLab) -> None:
+    with lab.signed_in("administer") as client:
+        machines = {one["machine"]: one for one in client.get("plan/nodes").json()["machines"]}
+    (step,) = machines["ALPHA"]["steps"]
+    assert (step["action"], step["queue"], step["changes"]["label"]["to"]) == ("create", "wanted", "Wanted")
+    assert machines["BETA"]["steps"] == [] and machines["BETA"]["error"] is None
+    with lab.signed_in("operate") as client:
+        assert client.get("plan/nodes").status_code == 403
+
+
 def test_the_map_says_what_is_down(lab: ConsoleLab) -> None:
     with lab.signed_in("read") as client:
         wait_until(lambda: state_of(client, "GAMMA")["state"] == "down", 20, "the node that is down is seen")

@@ -14,6 +14,7 @@ import type {
   Message,
   NewJob,
   Overview,
+  MachinePlan,
   Plan,
   Queue,
   QueuePage,
@@ -77,6 +78,7 @@ export const calls = {
   rotate: (machine: string, action: RotationAction, version: number) =>
     post<RotationRun>(`${node(machine)}/keys/rotation`, { action, version }),
   plan: (signal?: AbortSignal) => get<Plan>("plan", {}, signal),
+  planAtNodes: (signal?: AbortSignal) => get<{ machines: readonly MachinePlan[] }>("plan/nodes", {}, signal),
   audit: (query: Query, signal?: AbortSignal) =>
     get<{ entries: readonly AuditEntry[]; stale: readonly Stale[] }>("audit", query, signal),
 };

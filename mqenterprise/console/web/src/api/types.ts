@@ -180,6 +180,19 @@ export interface PlanStep {
   readonly after: Readonly<Record<string, unknown>>;
 }
 
+/** What the document of a machine would change at its node, or why that is not known. */
+export interface MachinePlan {
+  readonly machine: string;
+  readonly error: string | null;
+  readonly left_over?: readonly string[];
+  readonly steps?: readonly {
+    readonly action: "create" | "change" | "delete" | "keep";
+    readonly queue: string;
+    readonly bridge: string;
+    readonly changes: Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
+  }[];
+}
+
 export interface Plan {
   readonly directory: string;
   readonly steps: readonly PlanStep[];

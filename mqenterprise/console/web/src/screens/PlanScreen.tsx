@@ -2,7 +2,8 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { calls } from "../api/calls";
-import type { PlanStep } from "../api/types";
+import { useMay } from "../api/session";
+import type { MachinePlan, PlanStep } from "../api/types";
 import { count } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age } from "../parts/Stale";
@@ -70,7 +71,51 @@ export function PlanScreen(): ReactNode {
           <p className="dim">{s.apply}</p>
         </section>
       )}
+      <AtNodes />
     </Page>
+  );
+}
+
+/** The documents of machines against their nodes. Each comparison is in the nodes' audit logs, so a person begins it. */
+function AtNodes(): ReactNode {
+  const permitted = useMay("administer");
+  const found = useQuery({
+    queryKey: ["plan", "nodes"],
+    queryFn: ({ signal }) => calls.planAtNodes(signal),
+    enabled: false,
+  });
+  const machines = found.data?.machines ?? [];
+  const steps = machines.flatMap((one) => (one.steps ?? []).map((step) => ({ machine: one.machine, step })));
+  const silent = machines.filter((one) => one.error);
+  return (
+    <section className="panel stack" aria-label={s.atNodes}>
+      <h2>{s.atNodes}</h2>
+      <p className="dim">{permitted ? s.aboutNodes : s.forAdministrators}</p>
+      {permitted && (
+        <div>
+          <Button variant="default" loading={found.isFetching} onClick={() => void found.refetch()}>
+            {s.compareNodes}
+          </Button>
+        </div>
+      )}
+      {found.error && <Failure error={found.error} />}
+      {found.data && <Age updated={found.dataUpdatedAt} failed={Boolean(found.error)} />}
+      {found.data && steps.length === 0 && <p role="status">{s.nodesDone}</p>}
+      <ul className="diff">
+        {steps.map(({ machine, step }) => (
+          <NodeStep key={`${machine}/${step.queue}/${step.bridge}`} machine={machine} step={step} />
+        ))}
+      </ul>
+      {silent.length > 0 && (
+        <ul>
+          {silent.map((one) => (
+            <li key={one.machine}>
+              <Foreign text={one.machine} />: {s.unknown}: <Foreign text={one.error ?? ""} most={300} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
   );
 }
 
@@ -111,6 +156,47 @@ function Step({ step }: { step: PlanStep }): ReactNode {
       )}
     </li>
   );
+}
+
+function NodeStep({ machine, step }: { machine: string; step: NonNullable<MachinePlan["steps"]>[number] }): ReactNode {
+  const what = step.queue ? s.queue : step.bridge ? s.bridge : s.addresses;
+  return (
+    <li className={step.action}>
+      <strong>
+        {s.nodeActions[step.action]} {what} <Foreign text={step.queue || step.bridge} /> · <Foreign text={machine} />
+      </strong>
+      <dl>
+        {Object.entries(step.changes).map(([name, change]) => (
+          <div key={name}>
+            <dt>
+              <Foreign text={name.replaceAll("_", " ")} />
+            </dt>
+            <dd>
+              {step.action === "change" && (
+                <>
+                  <span className="old">
+                    <Foreign text={plain(name, change.from)} most={400} />
+                  </span>
+                  {" → "}
+                </>
+              )}
+              <span className="new">
+                <Foreign text={plain(name, change.to)} most={400} />
+              </span>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </li>
+  );
+}
+
+/** Access lists and secrets of bridges have parts. */
+function plain(name: string, value: unknown): string {
+  const isWhole = !Array.isArray(value) || value.every((one) => typeof one === "string");
+  return isWhole && (typeof value !== "object" || Array.isArray(value) || value === null)
+    ? shown(name, value)
+    : JSON.stringify(value);
 }
 
 function isEmpty(value: unknown): boolean {

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-GFPGUUSW.js";import"./chunk-MWQ5MYN3.js";import"./chunk-AHJN5VQH.js";import"./chunk-D3DUW5MQ.js";import"./chunk-USSVKX3W.js";import"./chunk-XCN2F2TL.js";import"./chunk-6MWKN2SF.js";export{a as JobTitle,b as JobsScreen};
