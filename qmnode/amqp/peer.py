@@ -389,8 +389,8 @@ class Peer:
         return str(terminus.address)
 
     async def _end_temporary(self, number: int | None = None) -> None:
-        """Delete the temporary queues that end with a link; with the connection, all."""
-        ended = [one for one, link in self._temporary.items() if number is None or link == number]
+        """Delete the temporary queues that end with a link; with the connection, all. Some are made only after that."""
+        ended = [one for one, link in self._temporary.items() if number in (None, link) or self._host.closed]
         for pathname in ended:
             del self._temporary[pathname]
         for pathname in ended:

@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from proton import Described, symbol, ulong
+from proton import Described as ProtonDescribed
+from proton import symbol, ulong
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from qmnode import Access, Message
+from qmnode.amqp.codec import Described, Symbol, UInt, ULong
 from qmnode.shares.parties import declared
+from tests.amqp import raw
 from tests.amqp.conftest import amqp_message, connected, in_thread, open_door, take
 from tests.amqp.test_transactions import move
 from tests.lab.waiting import holds
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.amqp.conftest import Door
 
-DELETE_ON_NO_LINKS = 0x2C
+DELETE_ON_CLOSE, DELETE_ON_NO_LINKS = 0x2B, 0x2C
 
 
 async def temporary(door: Door) -> list[str]:
@@ -54,7 +57,7 @@ class Dynamic(LinkOption):  # type: ignore[misc]
         terminus = link.source if link.is_receiver else link.target
         terminus.dynamic = True
         if self.policy is not None:
-            terminus.properties.put_object({symbol("lifetime-policy"): Described(ulong(self.policy), [])})
+            terminus.properties.put_object({symbol("lifetime-policy"): ProtonDescribed(ulong(self.policy), [])})
 
 
 async def test_a_program_asks_and_gets_the_answer_in_its_own_queue(door: Door) -> None:
@@ -121,6 +124,21 @@ async def test_a_connection_that_is_cut_leaves_none(door: Door) -> None:
     for connection in list(door.door.connections):
         connection.abort()
     await none_is_left(door)
+
+
+async def test_a_connection_that_ends_while_its_queues_are_made_leaves_none(door: Door) -> None:
+    def work() -> None:
+        for policy in (DELETE_ON_CLOSE, DELETE_ON_NO_LINKS):
+            lifetime = {Symbol("lifetime-policy"): Described(ULong(policy), [])}
+            source = Described(ULong(0x28), [None, UInt(0), Symbol("session-end"), UInt(0), True, lifetime])
+            attach = raw.performative(0x12, ["link", 0, True, None, None, source, Described(ULong(0x29), [])])
+            with raw.opened(door.door.port, raw.BEGIN, raw.frame(attach), raw.CLOSE) as connection:
+                raw.read_all(connection)
+
+    await in_thread(work)
+    await none_is_left(door)
+    used = door.manager.context.shares.summary()["amqp_temporary_queues"]["used"]
+    assert set(used.values()) == {0}, "their places are free"
 
 
 async def test_only_its_connection_receives_from_it(door: Door) -> None:
