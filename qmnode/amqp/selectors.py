@@ -27,6 +27,8 @@ _LONGEST: Final = 2048
 """Characters of a condition."""
 _DEEPEST: Final = 50
 """Parentheses and signs within one another."""
+_LONGEST_TEXT: Final = 16 * 1024
+"""Characters of a text for LIKE: nothing else runs meanwhile. Whether a longer one matches is unknown."""
 
 _GRAMMAR: Final = r"""
     ?start: any
@@ -281,7 +283,8 @@ class _Conditions(Transformer):  # type: ignore[type-arg]
 
         def decide(values: _Values) -> bool | None:
             value = name.value(values)
-            return wanted.matches(value) == (no is None) if isinstance(value, str) else None
+            is_short = isinstance(value, str) and len(value) <= _LONGEST_TEXT
+            return wanted.matches(value) == (no is None) if is_short else None
 
         return _Part(decide)
 
