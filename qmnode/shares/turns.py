@@ -214,15 +214,14 @@ class Turns:
         strangers, is_busy, owed = self._strangers, self._is_busy(), self._owed
         self._left = left = _SLICE if is_busy else _ALONE
         self._owed = 0.0
-        if owed and is_busy:
-            self._pause(0, owed)
-            return
-        if not strangers.waits:
+        if not strangers.waits and not (owed and is_busy):
             return
         since = time.monotonic()
         while strangers.waits and left > 0:
             left -= strangers.take(self._clock)[0]
-        self._pause(left, time.monotonic() - since)
+        # What is owed makes the pause longer. If it took the place of a slice, those who send urgent input all the time
+        # would keep all others waiting for ever.
+        self._pause(left, owed + time.monotonic() - since)
 
     def _pause(self, left: int, seconds: float) -> None:
         """Plan the next slice after one that took so many seconds."""

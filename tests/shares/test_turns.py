@@ -137,6 +137,18 @@ async def test_what_follows_from_input_keeps_later_input_waiting() -> None:
     await work.all_done(3)
 
 
+async def test_urgent_input_without_end_leaves_others_their_turns() -> None:
+    work = Work()
+    work.be_busy()
+    assert not work.take("first", MALLORY)
+    assert work.take("bystander", BYSTANDER)
+    async with asyncio.timeout(20):
+        while "bystander" not in work.done:
+            assert not work.take("new", MALLORY, 1, is_urgent=True)
+            work.turns.carry(1000)
+            await asyncio.sleep(0)
+
+
 async def test_declared_parties_do_not_wait_for_strangers() -> None:
     work = Work()
     work.be_busy()
