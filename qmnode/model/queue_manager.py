@@ -256,6 +256,7 @@ class QueueManager(QueueManagerApi):
             )
         if queue.is_published:  # first, so that a refused change is made nowhere
             await self.published.update(queue, cast("dict[str, Any]", properties), login)
+            queue.check_open()
         queue.set_properties(**properties)
         if "duplicate_window" in properties:
             self.context.duplicates.changed(queue)

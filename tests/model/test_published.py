@@ -66,6 +66,20 @@ async def test_a_public_queue_is_in_the_directory_as_long_as_it_exists(qm, direc
     assert directory.objects == {}
 
 
+async def test_a_queue_that_is_deleted_while_the_directory_is_written_stays_deleted(qm, monkeypatch):
+    class Slow(MemoryDirectory):
+        async def write_directory(self, directory_object, attributes=None):
+            await qm.delete_queue(r".\news")
+
+    qm.published = PublishedQueues(qm.context, Slow())
+    queue = await qm.create_queue(r".\news")
+    written = []
+    monkeypatch.setattr(qm.store, "put_queue", lambda queue_id, definition: written.append(queue_id))
+    code = ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE
+    assert await failure(qm.set_queue(r".\news", label="Old news")) is code
+    assert written == [], f"{queue.pathname} comes back with the next start"
+
+
 async def test_private_queues_are_not_published(qm, directory):
     await qm.create_queue(r".\private$\own")
     assert directory.objects == {}
