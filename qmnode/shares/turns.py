@@ -14,11 +14,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
+import structlog
+
 from qmnode.shares.blocks import networks_of
 from qmnode.shares.parties import Kind, Party
 
+log = structlog.get_logger(__name__)
+
 Turn = Callable[[], bool]
-"""Handles a piece of a connection's input. Returns whether there is more. Never raises."""
+"""Handles a piece of a connection's input. Returns whether there is more."""
 
 STEP: Final = 8 * 1024
 """Bytes to handle in one turn: some dozens of small messages."""
@@ -82,7 +86,11 @@ class _Network:
         """Take the next turn. Return the nanoseconds that it cost, which are charged, and whether it waits again."""
         if self._waiting:
             turn, began = self._waiting.popleft(), clock()
-            waits = turn()
+            try:
+                waits = turn()
+            except Exception:  # its block would never have a turn again
+                log.exception("the input of a connection cannot be handled")
+                waits = False
             if waits:
                 self._waiting.append(turn)
             cost = max(1, clock() - began)

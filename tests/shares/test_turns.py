@@ -149,6 +149,18 @@ async def test_urgent_input_without_end_leaves_others_their_turns() -> None:
             await asyncio.sleep(0)
 
 
+async def test_a_turn_that_fails_ends_no_other() -> None:
+    def fail() -> bool:
+        raise RuntimeError
+
+    work = Work()
+    work.be_busy()
+    work.take("first", MALLORY)
+    assert work.turns.take(MALLORY, STEP, fail, is_urgent=False)
+    assert work.take("mallory", MALLORY)
+    await work.all_done(2)
+
+
 async def test_declared_parties_do_not_wait_for_strangers() -> None:
     work = Work()
     work.be_busy()
