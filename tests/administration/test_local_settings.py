@@ -178,7 +178,7 @@ async def test_what_a_later_release_wrote_is_left_out_and_said(tmp_path: Path) -
 
 
 async def test_only_who_could_read_the_file_sends_a_password_to_a_new_peer(qm: qmnode.QueueManager) -> None:
-    for asker in (Asker("ann", "tcp"), Asker("uid:4242", "unix"), Asker("uid:4242")):
+    for asker in (Asker("ann", "tcp"), Asker("uid:4242", "unix"), Asker("uid:4242"), Asker("uid:0", "tcp")):
         assert await apply(qm, asker, bridges={"billing": WITH_PASSWORD}, dry_run=True)
         with pytest.raises(MessageQueuingError, match="root and the account of the node alone"):
             await apply(qm, asker, bridges={"billing": WITH_PASSWORD})
