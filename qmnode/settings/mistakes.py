@@ -13,6 +13,10 @@ from qmnode.structures.text import nearest
 Place = tuple[int | str, ...]
 _FEW: Final = 3
 """The most settings of one name that a mistake suggests."""
+_REMOVED: Final = {
+    "transport.messages_per_second": "strangers share the processor by what their input costs",
+}
+"""Settings of earlier releases: what takes their place."""
 
 
 def unreadable(path: Path, error: Exception) -> str:
@@ -72,6 +76,9 @@ def sentence_of(model: type[BaseModel], mistake: Any) -> str:
     if mistake["type"] != "extra_forbidden":
         return str(mistake["msg"]).removeprefix("Value error, ")
     *sections, name = mistake["loc"]
+    replacement = _REMOVED.get(".".join(map(str, mistake["loc"])))
+    if replacement is not None:
+        return f"no setting any more: remove it ({replacement})"
     known = model
     for section in sections:
         within = _section(known, str(section))

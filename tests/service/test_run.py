@@ -137,6 +137,7 @@ def test_systemd_is_told_when_the_node_is_ready(tmp_path: Path) -> None:
             "transport.socket: no such setting (did you mean local.socket or management.socket?)\n",
         ),
         ("transport: {adress: 127.0.0.1}", "transport.adress: no such setting (did you mean address?)\n"),
+        ("transport: {messages_per_second: 9}", "transport.messages_per_second: no setting any more: remove it"),
         ("enabled: true", "enabled: no such setting\n"),  # in too many sections
         ("quotas: {queue_manager_quota: -1}", "quotas.queue_manager_quota"),
         ("management: {listen: '0.0.0.0:8443'}", "it needs tokens, certificate, private_key too"),
