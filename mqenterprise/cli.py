@@ -27,7 +27,7 @@ COMMANDS: Final = {
         "mqenterprise.commands.topology:app/apply", "Make the directory as declared, or carry out a saved plan."
     ),
     "document": Row(
-        "mqenterprise.commands.topology:app/document", "Print the private queues of a machine, for 'qmnode apply'."
+        "mqenterprise.commands.topology:app/document", "Print the document of a machine, for 'qmnode apply'."
     ),
     "rollback": Row("mqenterprise.commands.topology:app/rollback", "Undo an applied plan."),
     "drift": Row(

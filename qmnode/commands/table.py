@@ -14,7 +14,7 @@ COMMANDS: Final = {
     "disconnect": Row("qmnode.commands.node:disconnect_app", "Exchange no messages with other machines."),
     "queue": Row("qmnode.commands.queue:app", "Create, find, change and delete queues."),
     "apply": Row("qmnode.commands.apply:apply_app", "Make the document of a machine true."),
-    "document": Row("qmnode.commands.apply:document_app", "Print the private queues as a document."),
+    "document": Row("qmnode.commands.apply:document_app", "Print the document of the machine."),
     "send": Row("qmnode.commands.send:app", "Send messages."),
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
     "peek": Row("qmnode.commands.messages:peek_app", "Show messages without removing them."),
