@@ -99,6 +99,17 @@ def _is_public(name: str) -> bool:
         return False
 
 
+def _check_login(login: Login, name: str) -> None:
+    """Refuse a login that would not be used; format names may name a public queue."""
+    try:
+        is_private = PathName.parse(queue_name(name)).kind is QueueKind.PRIVATE
+    except QueueNameError:
+        is_private = False
+    if login.user is not None and is_private:
+        public = f".\\{name.rpartition(chr(92))[2]}"
+        raise typer.BadParameter(f"{name} is a private queue, and the public one is {public}", param_hint="--user")
+
+
 @app.command("set", epilog="Example: qmnode queue set orders --quota none --label 'All orders'")
 def set_queue(
     name: QueueName,
@@ -112,6 +123,7 @@ def set_queue(
     if not values:
         raise typer.BadParameter("say what to change, such as --label or --quota")
     settings: QueueSettings = _checked(QueueSettings, values)
+    _check_login(login, name)
     changed = node.run(lambda qm: qm.set_queue(queue_name(name), **settings.properties()), login.given())
     _show(changed, as_json)
 
@@ -248,6 +260,7 @@ def _transactional(queue: QueueInformation) -> bool | None:
 @app.command(epilog="Example: qmnode queue delete orders --yes")
 def delete(name: QueueName, yes: YesOption = False, login: Login = NOBODY, node: Node = NODE) -> None:
     """Delete a queue with its messages, its journal and its subqueues."""
+    _check_login(login, name)
     confirm(f"Delete {name} with all its messages?", yes)
     node.run(lambda qm: qm.delete_queue(queue_name(name)), login.given())
     say(f"{name} is deleted")

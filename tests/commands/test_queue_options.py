@@ -40,6 +40,12 @@ def test_a_queue_is_created_with_every_property_by_its_one_name(node: NodeProces
     assert expected.items() <= document.items()
 
 
+@pytest.mark.parametrize("words", [("set", "orders", "--label", "x"), ("delete", r".\private$\orders", "--yes")])
+def test_a_login_to_the_directory_is_refused_for_a_private_queue(command: Command, words: tuple[str, ...]) -> None:
+    answer = command("queue", *words, "--user", "alice")
+    assert answer.code == 2 and r"is a private queue, and the public one is .\orders" in " ".join(answer.err.split())
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
