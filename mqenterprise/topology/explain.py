@@ -11,7 +11,7 @@ from mqenterprise.topology.access import BY_KIND
 from mqenterprise.topology.problems import Path, did_you_mean
 from qmnode.objects.rows import QUOTA, Rows
 from qmnode.objects.table import ENTERPRISE
-from qmnode.settings.bridges import SecretSettings
+from qmnode.settings.bridges import BRIDGE_NAME_RULE, SecretSettings
 
 _MODELS: dict[str, type[BaseModel]] = {name: model for name, (model, _) in declaration.SECTIONS.items()} | {
     "enterprise": declaration.Enterprise,
@@ -57,6 +57,8 @@ def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[
             return path, sentence if sentence.startswith(repr(value)) else f"{_shown(value)}: {sentence}"
         case "greater_than_equal" | "less_than_equal" if _model(path) is not declaration.Bridge:
             return path, f"{value} is out of range; give {_range(path)}"
+        case "string_pattern_mismatch" if _model(path) is declaration.Bridge and path[-1] == "name":
+            return path, f"{_shown(value)}: {BRIDGE_NAME_RULE}"
         case "too_short" | "too_long" | "string_too_short" | "string_too_long":
             return path, f"{_count(context)}"
         case _ if kind in _WANTED and value is None:

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from qmnode.administration.document_faults import DocumentFault, check_key, in_short
 from qmnode.errors import ConfigurationError, MessageQueuingError
-from qmnode.settings.bridges import BridgeName, BridgeSettings
+from qmnode.settings.bridges import BRIDGE_NAME_RULE, BridgeName, BridgeSettings
 from qmnode.settings.mistakes import sentence_of
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names.direct import plain_address
@@ -79,8 +79,7 @@ def _bridges(named: object) -> Iterator[tuple[str, BridgeSettings]]:
         try:
             _NAME.validate_python(name, strict=True)
         except ValidationError:
-            sentence = "the name of a bridge has up to 64 letters, digits, '.', '_' and '-', and begins with no sign"
-            raise DocumentFault(("bridges", in_short(name)), sentence) from None
+            raise DocumentFault(("bridges", in_short(name)), BRIDGE_NAME_RULE) from None
         yield name, _bridge(name, plain)
 
 

@@ -26,6 +26,7 @@ class SecretSettings(BaseModel):
 
 
 BridgeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+BRIDGE_NAME_RULE: Final = "the name of a bridge has up to 64 letters, digits, '.', '_' and '-', and begins with no sign"
 
 
 class BridgeSettings(BaseModel):

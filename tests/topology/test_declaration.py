@@ -127,6 +127,7 @@ def test_a_bridge_is_declared_with_what_the_settings_of_its_node_say(tmp_path):
         (f"{BRIDGE}, password: open sesame", "there is no setting 'password' (did you mean password_file?)"),
         (BRIDGE.replace("b.example", "shop:open sesame@b.example"), "peer has no user and password: set user, and"),
         (f"{BRIDGE}, user: shop", "user goes with either password_file or password_secret"),
+        (BRIDGE.replace("name: out", "name: o/ut"), "'o/ut': the name of a bridge has up to 64 letters, digits"),
         (f"{BRIDGE}, window: 20000", "less than or equal to 10000"),
         (f"{BRIDGE}}}\n  - {{{BRIDGE}", r"the bridge 'cl\\out' is declared at"),
         (
