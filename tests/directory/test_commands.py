@@ -361,11 +361,11 @@ class TestAdmission:
                     assert as_node.queue_managers.find(name) is not None
 
     def test_a_name_that_no_computer_can_have_is_refused(self, settings_file: Path, tmp_path: Path) -> None:
-        arguments = ("--new", "--output", tmp_path, "--directory", settings_file)
+        arguments = ("--new", "--output", tmp_path / "node", "--directory", settings_file)
 
         refused = run("directory", "admit", "a-name-of-more-than-fifteen", *arguments)
 
-        assert (refused.returncode, "1 to 15 " in refused.stderr) == (1, True)
+        assert (refused.returncode, "1 to 15 " in refused.stderr) == (1, True), refused.stderr
 
 
 @pytest.mark.servers
