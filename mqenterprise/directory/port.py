@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,7 @@ from mqenterprise.directory.security import (
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.directory.workers import Workers
+from qmnode.attempts import Attempts
 from qmnode.directory.port import (
     AnyDirectoryObject,
     DirectoryObject,
@@ -70,6 +72,9 @@ log = structlog.get_logger(__name__)
 
 RIGHTS: Final[dict[type[DirectoryObject], RightsTable]] = {Queue: QUEUE_RIGHTS, QueueManager: QUEUE_MANAGER_RIGHTS}
 """Kinds whose security descriptors a node checks access against."""
+_TRIES: Final = 10
+"""Wrong passwords of one user in a minute. The directory may lock accounts at a limit of its own."""
+_LONGEST_ACCOUNT: Final = 256
 _REPLACED: Final = frozenset(
     {"public_encryption_key_list", "public_signing_key_list", "public_signing_keys", "certificates"}
 )
@@ -133,6 +138,7 @@ class LdapPort:
         self._handles = itertools.count(1)
         self._iterators: OrderedDict[int, Iterator[DirectoryObject]] = OrderedDict()
         self._asking: dict[object, asyncio.Future[Any]] = {}
+        self._attempts = Attempts(_TRIES, time.monotonic)
         self._offline = False
         self._watcher: Watcher | None = None
         self._listeners: list[Callable[[Guid | None], None]] = []
@@ -234,15 +240,28 @@ class LdapPort:
         """Write as a user, over a connection that is closed then. Not while the directory is away."""
         if self._offline:
             raise DirectoryUnavailable(f"the directory is away, so {account} cannot log in to it")
+        key = account.casefold()[:_LONGEST_ACCOUNT]
+        if not self._attempts.begin(key):
+            raise AccessRefused(
+                f"{_TRIES} wrong passwords of {account} in a minute: the directory is not asked now, try again later"
+            )
 
         def work() -> Answer:
             try:
                 with logged_in(self._service.connection, account, password) as service:
                     return write(self, service)
             except BindRefused:  # the directory is not away for the sake of a wrong password
-                raise AccessRefused(WRONG.format(account=account)) from None
+                raise _WrongPassword(WRONG.format(account=account)) from None
 
-        return await self._ask(work)
+        try:
+            answer = await self._ask(work)
+        except _WrongPassword:
+            raise
+        except BaseException:
+            self._attempts.take_back(key)
+            raise
+        self._attempts.take_back(key)
+        return answer
 
     async def resolve_distribution_list(self, identifier: Guid) -> tuple[str, ...]:
         """Resolve Distribution List (MS-MQDSSM 3.1.6.9): the format names of its queues.
@@ -499,6 +518,10 @@ class LdapPort:
         self._written(type(changed), service).modify(self._said(changed), attributes)
         if changed.identifier is not None:
             self._read(type(changed), (equals("identifier", changed.identifier),))
+
+
+class _WrongPassword(AccessRefused):
+    """The directory does not take the password of a user."""
 
 
 class _AsUser:

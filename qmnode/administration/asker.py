@@ -23,7 +23,7 @@ class Asker:
     @property
     def owns_files(self) -> bool:
         """Whether the caller could read every file of the node: root, its own account, or the program around it."""
-        if self.channel == "tcp":  # whatever the name of its token is
+        if self.channel == "tcp":  # a token may have any name
             return False
         if self.name.startswith("uid:"):
             return self.name in ("uid:0", f"uid:{os.geteuid()}")

@@ -201,10 +201,10 @@ class LocalSettings:
             return
         trusted = {_login(bridge) for bridge in self.bridges.values()}
         for name, bridge in wanted.bridges.items():
-            if bridge.user and not asker.owns_files and _login(bridge) not in trusted:
+            if (bridge.user or bridge.certificate) and not asker.owns_files and _login(bridge) not in trusted:
                 raise MessageQueuingError(
                     ErrorCode.MQ_ERROR_ACCESS_DENIED,
-                    f"bridge {name}: root and the account of the node alone may send a password to a peer for the "
+                    f"bridge {name}: root and the account of the node alone may log in to a peer with files for the "
                     f"first time, and {asker.name} is neither: run 'qmnode apply' as root there, or rollout.yml",
                 )
         if self._runner is not None:
@@ -255,10 +255,13 @@ class LocalSettings:
 
 
 def _login(bridge: BridgeSettings) -> tuple[Any, ...]:
-    """To whom which password goes, and how the peer proves who it is."""
+    """To whom which password or certificate is shown, and how the peer proves who it is."""
     secret = bridge.password_secret
     stored = None if secret is None else secret.model_dump_json()
-    return bridge.peer, bridge.user, bridge.password_file, stored, bridge.authorities
+    return (
+        bridge.peer, bridge.user, bridge.password_file, stored, bridge.authorities,
+        bridge.certificate, bridge.private_key,
+    )  # fmt: skip
 
 
 def _changes(before: BridgeSettings | None, after: BridgeSettings) -> dict[str, Any]:

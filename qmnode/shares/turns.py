@@ -227,8 +227,8 @@ class Turns:
         since = time.monotonic()
         while strangers.waits and left > 0:
             left -= strangers.take(self._clock)[0]
-        # What is owed makes the pause longer. If it took the place of a slice, those who send urgent input all the time
-        # would keep all others waiting for ever.
+        # Time that is owed makes the pause longer. If it took the place of a slice, those who send urgent input all the
+        # time would keep all others waiting for ever.
         self._pause(left, owed + time.monotonic() - since)
 
     def _pause(self, left: int, seconds: float) -> None:

@@ -257,3 +257,15 @@ async def test_the_document_of_a_node_makes_another_like_it(
     await apply(qm, addresses=[], bridges={})
     await apply(qm, **shown)
     assert await qm.operations.show_document(NODE) == shown
+
+
+async def test_a_token_shows_no_certificate_of_the_node_to_a_new_peer(qm: qmnode.QueueManager) -> None:
+    await running(qm)
+    shown = OUT | {
+        "peer": "amqps://mallory.example",
+        "certificate": "/etc/qmnode/c.pem",
+        "private_key": "/etc/qmnode/k",
+    }
+    with pytest.raises(MessageQueuingError, match="alone may log in to a peer"):
+        await apply(qm, Asker("ann", "tcp"), bridges={"billing": shown})
+    assert await apply(qm, bridges={}) == []

@@ -180,6 +180,11 @@ async def test_the_directory_sees_the_login_of_the_application_or_of_the_node(be
     assert bench.shown()["weakened_security_source"] == "default"
     async with bench.connect(bob) as node:
         await refused(node.create_queue(QUEUE), "may not do this")
+    async with bench.connect(DirectoryLogin(BOB, "wrong")) as node:
+        for _ in range(10):
+            await refused(node.create_queue(QUEUE), f"no user '{BOB}' with this password")
+    async with bench.connect(bob) as node:
+        await refused(node.create_queue(QUEUE), f"10 wrong passwords of {BOB} in a minute")
     async with bench.connect() as node:  # who brings no login has the node's
         await node.create_queue(QUEUE)
     assert bench.label == ""

@@ -240,7 +240,7 @@ def test_a_token_brings_no_password_to_a_new_peer(enterprise: Enterprise) -> Non
     secret = BRIDGE | {"user": "shop", "password_file": "/etc/qmnode/broker.password"}
     assert "+ bridge out of docs-a" in enterprise.run("plan", code=2, bridges=[secret])
     refused = enterprise.run("apply", code=1, bridges=[secret])
-    assert "bridge out: root and the account of the node alone may send a password" in refused
+    assert "bridge out: root and the account of the node alone may log in to a peer" in refused
     assert not enterprise.at_node(lambda qm: qm.status()).bridges
 
 
