@@ -68,6 +68,8 @@ class Alarm:
 
 
 BUFFER_SIZE: Final = 256 * 1024
+_LOOK_AGAIN: Final = 1.0
+"""Seconds for which it is known whether the peer of an open session is declared."""
 _BEGIN: Final = SMALL + 1024
 """Bytes that are read behind a large packet: they tell whether another one follows, which is then read to its place."""
 UNSETTLED_BYTES: Final = 16 * 1024 * 1024
@@ -100,10 +102,10 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_declared",
-        "_is_judged", "_is_stranger", "_loop", "_own_buffer", "_processing", "_read_paused", "_transport", "_turns",
-        "_unsettled_limit", "address", "charged", "encrypted", "established", "fed", "heard", "initiator",
-        "local_address", "local_port", "neighbour", "on_lost", "on_writable", "payer", "port", "received_bytes",
-        "sent_bytes", "session", "unsettled_bytes", "writable",
+        "_is_judged", "_is_stranger", "_looks_again", "_loop", "_own_buffer", "_processing", "_read_paused",
+        "_transport", "_turns", "_unsettled_limit", "address", "charged", "encrypted", "established", "fed",
+        "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable", "payer",
+        "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -155,7 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         self._held = held
         self._is_declared = is_declared
         self._is_stranger = True
-        """Whether the peer was not declared when the last bytes arrived."""
+        """Whether the peer was not declared when it was last looked at."""
+        self._looks_again = 0.0
+        """The moment from which that is looked at again."""
         self._identify = identify
         self._holds = False
         """Whether an incomplete packet is large."""
@@ -211,12 +215,14 @@ class Connection(asyncio.BufferedProtocol):
         self.received_bytes += count
         if self._deferred is not None:  # The transport had read on before it paused.
             self._take_turn(BUFFER_SIZE)
-        if self._is_declared(self):
-            self._is_stranger = False
-            self._turns.heard = now = self._loop.time()
+        now = self._loop.time()
+        if now >= self._looks_again or not self.established:
+            self._is_stranger = not self._is_declared(self)
+            self._looks_again = now + _LOOK_AGAIN
+        if not self._is_stranger:
+            self._turns.heard = now
             self._feed(_SHARED.view[:count], count, now)
             return
-        self._is_stranger = True
         data = _SHARED.view[:count] if self._own_buffer is None else b""
         self._deferred = data, count
         is_new = not self.session.received_count
