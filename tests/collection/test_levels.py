@@ -168,12 +168,11 @@ class TestEveryLevel:
             FAR: None,
         }
 
-    def test_a_declared_bridge_is_planned_for_the_node_of_its_machine(self, found: dict[str, dict[str, Any]]) -> None:
-        assert {host: each.get("bridges") for host, each in found.items()} == {
-            ROUTER: None,
-            SHOP: {"out": BRIDGE | {"window": 50}},
-            FAR: None,
-        }
+    def test_a_declared_bridge_travels_in_the_document_with_what_settings_say_of_it(
+        self, said: str, found: dict[str, dict[str, Any]]
+    ) -> None:
+        assert {host: each.get("bridges", {}) for host, each in found.items()} == {ROUTER: {}, SHOP: {}, FAR: {}}
+        assert f"{SHOP}: what its document declares will be made: 0 private queues, 1 bridges" in said
 
 
 def test_settings_that_reach_no_node_stop_before_a_host_is_touched(inventory: Inventory) -> None:
