@@ -149,7 +149,8 @@ class IncomingLink:
     def _store_what_came(self) -> None:
         if self._came:
             came, self._came = self._came, []
-            self._host.spawn(self._store(came))
+            assert self._queue is not None
+            self._host.spawn(self._store(came, self._queue, self._single))
 
     def _break(self, error: RefusedError) -> None:
         """End the link for a reason, and take no more messages from it."""
@@ -177,10 +178,9 @@ class IncomingLink:
 
     # Answers of the node
 
-    async def _store(self, came: list[tuple[Delivery, Sent]]) -> None:
-        assert self._queue is not None
+    async def _store(self, came: list[tuple[Delivery, Sent]], queue: QueueApi, transaction: InTransaction) -> None:
         try:
-            outcomes = await send_all(self._queue, [message for _, message in came], self._single)
+            outcomes = await send_all(queue, [message for _, message in came], transaction)
         finally:
             self._has_stored(len(came))
         self._under_way -= len(came)

@@ -14,7 +14,7 @@ from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, PRECONDITION_FAILED, RefusedError, of_endpoint, of_message
 from qmnode.amqp.incoming import IncomingLink
-from qmnode.amqp.links import Host, Sent, send_all
+from qmnode.amqp.links import Host, Sent
 from qmnode.amqp.sections import AmqpMessage
 from qmnode.amqp.transactions import TRANSACTIONAL
 from qmnode.errors import MessageQueuingError
@@ -85,20 +85,8 @@ class RelayLink(IncomingLink):
             else:
                 batch.append((delivery, message))
         if batch:
-            await self._store_in(queue, batch)
-
-    async def _store_in(self, queue: QueueApi, batch: list[tuple[Delivery, Sent]]) -> None:
-        single = self._remote
-        if isinstance(queue, OpenQueueDescriptor) and queue.queue.transactional:
-            single = "single"
-        try:
-            outcomes = await send_all(queue, [message for _, message in batch], single)
-        finally:
-            self._has_stored(len(batch))
-        self._under_way -= len(batch)
-        for (delivery, _), error in zip(batch, outcomes, strict=True):
-            self._end(delivery, None if error is None else of_message(error))
-        self._replenish()
+            is_transactional = isinstance(queue, OpenQueueDescriptor) and queue.queue.transactional
+            await self._store(batch, queue, "single" if is_transactional else self._remote)
 
     def _give_up(self, delivery: Delivery, refused: RefusedError) -> None:
         self._has_stored(1)
