@@ -5,7 +5,6 @@ names completely. The exceptions are access lists and ``certificates`` of a user
 they are not declared.
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
@@ -34,6 +33,7 @@ from qmnode.structures.names import (
     PublicFormatName,
     parse_format_name,
 )
+from qmnode.structures.names.direct import machine_address
 
 Role = Literal["routing_server", "supporting_server", "directory_server", "client", "connector"]
 
@@ -57,10 +57,9 @@ def _guid(text: str) -> str | None:
 
 
 def _address(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        raise ValueError("an address is an IPv4 or IPv6 address, such as 192.0.2.7") from None
+    if (address := machine_address(text)) is None:
+        raise ValueError("an address is an IPv4 or IPv6 address of a machine, such as 192.0.2.7")
+    return address
 
 
 def _dns_name(text: str) -> str:

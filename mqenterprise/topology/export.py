@@ -17,7 +17,7 @@ from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
 from mqenterprise.topology.wanted import ROLES
-from qmnode.structures.names.direct import plain_address
+from qmnode.structures.names.direct import machine_address
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _SECTIONS: Final = {rows.kind: section for section, (_, rows) in reversed(declaration.SECTIONS.items())}
@@ -42,7 +42,7 @@ def export(table: Table, name: str, documents: Mapping[str, Item] | None = None,
             place = {"machine": machine, "name": bridge}
             sections.setdefault("bridges", []).append(place | each | place)
         for item in sections.get("machines", ()):
-            if fold(item["name"]) == fold(machine) and (addresses := [*filter(plain_address, document["addresses"])]):
+            if fold(item["name"]) == fold(machine) and (addresses := [*filter(machine_address, document["addresses"])]):
                 item["addresses"] = addresses
     left_out = [_printable(f"# left out: the document of {sentence}") + "\n" for sentence in unasked]
     for item in sections.get("distribution_lists", ()):

@@ -20,7 +20,7 @@ from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.settings.bridges import BRIDGE_NAME_RULE, BridgeName, BridgeSettings
 from qmnode.settings.mistakes import sentence_of
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.names.direct import plain_address
+from qmnode.structures.names.direct import machine_address
 
 if TYPE_CHECKING:
     from qmnode.administration.asker import Asker
@@ -64,8 +64,8 @@ def _addresses(listed: object) -> Iterator[str]:
     if len(listed) > MOST:
         raise DocumentFault(("addresses",), f"at most {MOST}, and these are {len(listed)}")
     for number, one in enumerate(listed):
-        if not isinstance(one, str) or (address := plain_address(one)) is None:
-            sentence = f"{in_short(one)} is no IPv4 or IPv6 address, such as 192.0.2.7"
+        if not isinstance(one, str) or (address := machine_address(one)) is None:
+            sentence = f"{in_short(one)} is no IPv4 or IPv6 address of a machine, such as 192.0.2.7"
             raise DocumentFault(("addresses", number), sentence)
         yield address
 
@@ -174,7 +174,7 @@ class LocalSettings:
     def show(self, *, everything: bool) -> dict[str, Any]:
         """The sections of the document: what documents made, or what is in effect."""
         bridges = self.bridges if everything else self._document.bridges
-        addresses = filter(plain_address, self.addresses) if everything else self._document.addresses
+        addresses = filter(machine_address, self.addresses) if everything else self._document.addresses
         written = {name: _written(bridge) for name, bridge in sorted(bridges.items())}
         return {"addresses": list(addresses), "bridges": written}
 
@@ -197,21 +197,36 @@ class LocalSettings:
 
     async def check(self, wanted: Wanted, asker: Asker) -> None:
         """Refuse what the caller may not ask for, or cannot run here. MQ_ERROR_ACCESS_DENIED, MQ_ERROR_..."""
+        for refused in (await self._refusals(wanted, asker)).values():
+            raise refused
+
+    async def tell_refusals(self, steps: list[dict[str, Any]], wanted: Wanted, asker: Asker) -> None:
+        """Put into planned steps why they would be refused."""
+        refusals = await self._refusals(wanted, asker)
+        for step in steps:
+            if (refused := refusals.get(step["bridge"])) is not None:
+                step["reason"] = f"will be refused: {refused.sentence}"
+
+    async def _refusals(self, wanted: Wanted, asker: Asker) -> dict[str, MessageQueuingError]:
+        """Return by bridge why it is refused."""
+        found: dict[str, MessageQueuingError] = {}
         if not wanted.bridges:
-            return
-        trusted = {_login(bridge) for bridge in self.bridges.values()}
-        for name, bridge in wanted.bridges.items():
-            if (bridge.user or bridge.certificate) and not asker.owns_files and _login(bridge) not in trusted:
-                raise MessageQueuingError(
-                    ErrorCode.MQ_ERROR_ACCESS_DENIED,
-                    f"bridge {name}: root and the account of the node alone may log in to a peer with files for the "
-                    f"first time, and {asker.name} is neither: run 'qmnode apply' as root there, or rollout.yml",
-                )
+            return found
         if self._runner is not None:
             try:
                 await self._runner.prepare_bridges()
             except ConfigurationError as error:
-                raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, str(error)) from None
+                refused = MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, str(error))
+                found = dict.fromkeys(wanted.bridges, refused)
+        trusted = {_login(bridge) for bridge in self.bridges.values()}
+        for name, bridge in wanted.bridges.items():
+            if (bridge.user or bridge.certificate) and not asker.owns_files and _login(bridge) not in trusted:
+                found[name] = MessageQueuingError(
+                    ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                    f"bridge {name}: root and the account of the node alone may log in to a peer with files for the "
+                    f"first time, and {asker.name} is neither: run 'qmnode apply' as root there, or rollout.yml",
+                )
+        return found
 
     async def apply(self, wanted: Wanted) -> None:
         """Store the sections that are there, and let them take effect."""

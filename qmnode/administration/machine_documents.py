@@ -320,7 +320,9 @@ class MachineDocuments:
             unchanged = len(wanted) - sum(step.wanted is not None for step in steps)
             local_steps = self._local.steps(local)
             conflicts: list[str] = []
-            if not dry_run:
+            if dry_run:
+                await self._local.tell_refusals(local_steps, local, asker)
+            else:
                 await self._local.check(local, asker)
                 steps, conflicts = await self._do_all(steps, names, asker.principal, with_messages=with_messages)
                 await self._local.apply(local)
@@ -371,7 +373,7 @@ class MachineDocuments:
         found: dict[str, Queue] = {}
         pace = Pace()
         for queue in list(self._manager.queue_collection.values()):
-            if queue.queue_type is QueueType.PRIVATE and queue.parent is None:
+            if queue.queue_type is QueueType.PRIVATE and queue.parent is None and not queue.is_temporary:
                 found[_own_name(queue).upper()] = queue
             await pace.rest()
         return found

@@ -321,7 +321,7 @@ class OutgoingLink:
             if self._selector.names_headers:
                 return self._selector.selects(to_amqp(message, self._address, self._host.place))
             return self._selector.selects(AmqpMessage(application_properties=application_properties(message)))
-        except (CodecError, ValueError):
+        except (CodecError, ValueError):  # such a message has no properties in AMQP
             return False
 
     async def _select(self, selection: Selection, limit: int, *, wait: bool) -> list[Message]:
@@ -336,7 +336,7 @@ class OutgoingLink:
                     except MessageQueuingError as error:
                         if error.code not in _TAKEN:
                             raise
-                    if len(found) >= limit:
+                    if len(found) >= limit or (found and self._presettled):  # that one is gone from its queue
                         return found
             if found or not wait or self._link.drain_mode or self._link.credit <= 0:
                 return found

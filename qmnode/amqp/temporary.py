@@ -16,9 +16,9 @@ from qmnode.amqp.conditions import RESOURCE_LIMIT, RefusedError
 from qmnode.amqp.engine import decoded
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
+from qmnode.model.queue import TEMPORARY
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import guid_from_text
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _PREFIX: Final = ".\\private$\\amqp$temporary$"
-_TYPE: Final = guid_from_text("6f2b1a0e-5d0c-4f43-9a55-7a0f3a1f6e54")
-"""The type of the queues, by which a node knows those that it made before it was killed."""
 _SECURITY: Final = SecurityDescriptor(
     owner=BUILTIN_ADMINISTRATORS,
     group=BUILTIN_ADMINISTRATORS,
@@ -61,7 +59,7 @@ class TemporaryQueues:
     async def clear(self) -> None:
         """Delete what a node that was killed has left."""
         for queue in await self._manager.queues([QueueType.PRIVATE]):
-            if queue.type == _TYPE:
+            if queue.type == TEMPORARY and _PREFIX[2:] in queue.pathname:
                 await self._delete(queue.pathname)
 
     async def create(self, party: Party) -> str:
@@ -72,7 +70,7 @@ class TemporaryQueues:
             )
         try:
             made = await self._manager.create_queue(
-                f"{_PREFIX}{uuid4().hex}", type=_TYPE, label="Temporary queue of an AMQP client",
+                f"{_PREFIX}{uuid4().hex}", type=TEMPORARY, label="Temporary queue of an AMQP client",
                 quota=max(1, self._quota // 1024), security=_SECURITY,
             )  # fmt: skip
         except BaseException:

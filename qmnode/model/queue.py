@@ -29,7 +29,7 @@ from qmnode.model.traffic import RECEIVED
 from qmnode.objects.rows import Door
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Counters(NamedTuple):
         return cls(size, loss_reports, tuple(_LANE_COUNTERS.iter_unpack(record[_COUNTERS.size :])))
 
 
+TEMPORARY: Final = guid_from_text("6f2b1a0e-5d0c-4f43-9a55-7a0f3a1f6e54")
+"""The type of queues that end with the connection of a client. A node that was killed knows them by it."""
 DEFAULT_PROPERTIES: Final = ROWS.defaults(Door.NODE)
 """Set Queue Defaults, 3.1.7.1.33."""
 _BYTES: Final = ("identifier", *(name for name, default in DEFAULT_PROPERTIES.items() if isinstance(default, bytes)))
@@ -126,6 +128,11 @@ class Queue(QueueAttributes):
             if lane is not None:
                 count += lane.count
         return count
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it ends with the connection of a client, and is in no document or export."""
+        return self.type == TEMPORARY
 
     @property
     def is_published(self) -> bool:

@@ -16,6 +16,7 @@ from qmnode.administration.local_settings import read_local
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.settings.node import NodeSettings
+from qmnode.structures.names.direct import machine_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -246,7 +247,7 @@ BRIDGES = st.dictionaries(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(addresses=st.lists(st.ip_addresses().map(str), max_size=4), bridges=BRIDGES)
+@given(addresses=st.lists(st.ip_addresses().map(str).filter(machine_address), max_size=4), bridges=BRIDGES)
 async def test_the_document_of_a_node_makes_another_like_it(
     qm: qmnode.QueueManager, addresses: list[str], bridges: dict[str, Any]
 ) -> None:
@@ -269,3 +270,21 @@ async def test_a_token_shows_no_certificate_of_the_node_to_a_new_peer(qm: qmnode
     with pytest.raises(MessageQueuingError, match="alone may log in to a peer"):
         await apply(qm, Asker("ann", "tcp"), bridges={"billing": shown})
     assert await apply(qm, bridges={}) == []
+
+
+async def test_a_plan_says_what_the_node_would_refuse(qm: qmnode.QueueManager) -> None:
+    runner = await running(qm)
+    planned = {"bridges": {"billing": WITH_PASSWORD, "plain": OUT}}
+    done = await qm.operations.apply_document(Asker("ann", "tcp"), planned, dry_run=True)
+    reasons = {step["bridge"]: step["reason"] for step in done["steps"]}
+    assert reasons["plain"] is None
+    assert reasons["billing"].startswith("will be refused: bridge billing: root and the account of the node alone")
+    runner.fault = "bridges needs the extra amqp"
+    done = await qm.operations.apply_document(NODE, planned, dry_run=True)
+    assert {step["reason"] for step in done["steps"]} == {"will be refused: bridges needs the extra amqp"}
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
+def test_an_address_that_no_machine_has_is_refused(address: str) -> None:
+    with pytest.raises(DocumentFault, match="address of a machine"):
+        read_local({"addresses": [address]})

@@ -12,6 +12,7 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from qmnode import Access, Message
+from qmnode.administration.asker import Asker
 from qmnode.amqp.codec import Described, Symbol, UInt, ULong
 from qmnode.shares.parties import declared
 from tests.amqp import raw
@@ -170,6 +171,14 @@ async def test_a_client_has_only_its_share_and_each_queue_its_quota(tmp_path: Pa
 
         await in_thread(work)
         await none_is_left(door)
+
+
+async def test_it_is_in_no_document_of_the_machine(door: Door) -> None:
+    async with opened(door) as client:
+        await in_thread(lambda: client.create_receiver(None, dynamic=True))
+        assert len(await temporary(door)) == 1
+        shown = await door.manager.operations.show_document(Asker("the node"), everything=True)
+    assert [queue["name"] for queue in shown["queues"]] == ["done", "exact", "orders"]
 
 
 async def test_a_node_that_was_killed_leaves_none(tmp_path: Path) -> None:

@@ -464,6 +464,15 @@ def plain_address(text: str) -> str | None:
         return None
 
 
+def machine_address(text: str) -> str | None:
+    """An IP address that one machine can have, in its shortest form, or None for other text."""
+    plain = plain_address(text)
+    if plain is None or plain == "255.255.255.255":
+        return None
+    found = ip_address(plain)
+    return None if found.is_unspecified or found.is_multicast else plain
+
+
 def _is_ipv6(text: str) -> bool:
     return ":" in text and plain_address(text) is not None
 
