@@ -280,6 +280,7 @@ class QueueManager(_Closing):
     set_queue = _blocking(QueueManagerApi.set_queue)
     queue = _blocking(QueueManagerApi.queue)
     queues = _blocking(QueueManagerApi.queues)
+    find_queues = _blocking(QueueManagerApi.find_queues)
     pause_queue = _blocking(QueueManagerApi.pause_queue)
     resume_queue = _blocking(QueueManagerApi.resume_queue)
     status = _blocking(QueueManagerApi.status)

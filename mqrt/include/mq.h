@@ -343,7 +343,7 @@ MQRT_API HRESULT MQMgmtGetInfo(LPCWSTR pComputerName, LPCWSTR pObjectName, MQMGM
 MQRT_API HRESULT MQMgmtAction(LPCWSTR pComputerName, LPCWSTR pObjectName, LPCWSTR pAction);
 MQRT_API HRESULT MQGetMachineProperties(LPCWSTR lpwcsMachineName, const GUID *pguidMachineId, MQQMPROPS *pQMProps);
 
-/* ---- The directory: checked, and then MQ_ERROR_NO_DS, as the node has no door to it for programs ---- */
+/* ---- The directory: public queues are found by the node; certificates are checked, and then MQ_ERROR_NO_DS ---- */
 
 #define PRLT 0
 #define PRLE 1

@@ -1,29 +1,264 @@
 /*
- * What a program asks of the directory. The node has no door for it: whoever may search the directory, or put a certificate
- * in, does so there. So these functions check what they are given, and then say that there is no directory service here.
+ * The directory: public queues of the enterprise are found by the node. It has no door for certificates: a user puts them in
+ * with a password of the directory.
  */
+#include <stdlib.h>
+
 #include "internal.h"
 
 #define MOST_SEARCHED 100
 #define DER_SEQUENCE 0x30
 #define NO_DIRECTORY(what) "the node has no door to the directory for programs: " what
 
-static bool is_queue_property(PROPID id) { return id >= PROPID_Q_INSTANCE && id <= PROPID_Q_MULTICAST_ADDRESS; }
+/* ---- Searches ---- */
 
-static HRESULT check_restriction(const MQRESTRICTION *restriction)
+typedef struct Search {
+    Object object;
+    pthread_mutex_t mutex;
+    json_t **rows; /* attributes of the queues that were found */
+    size_t count, next;
+    ULONG width;
+    PROPID columns[MOST_SEARCHED];
+} Search;
+
+/* What a program asks for, as the node has it. A value that the node has compared is NULL. */
+typedef struct Condition {
+    PROPID id;
+    ULONG relation;
+    json_t *value;
+} Condition;
+
+static void search_destroy(Object *object)
 {
-    if (restriction == NULL)
-        return MQ_OK;
-    if (restriction->cRes > MOST_SEARCHED || (restriction->cRes > 0 && restriction->paPropRes == NULL))
-        return MQ_ERROR_ILLEGAL_RESTRICTION_PROPID;
+    Search *search = (Search *)object;
+    for (size_t at = 0; at < search->count; at++)
+        json_decref(search->rows[at]);
+    free(search->rows);
+    pthread_mutex_destroy(&search->mutex);
+    free(search);
+}
+
+static bool is_text_or_guid(PROPID id)
+{
+    return queue_property_type(id) == VT_LPWSTR || queue_property_type(id) == VT_CLSID;
+}
+
+/* Read the conditions; `keywords` gets those that the node compares: one label and one type. */
+static HRESULT read_restriction(const MQRESTRICTION *restriction, Condition *conditions, json_t *keywords)
+{
     for (ULONG at = 0; at < restriction->cRes; at++) {
-        if (restriction->paPropRes[at].rel > PRNE)
+        const MQPROPERTYRESTRICTION *one = &restriction->paPropRes[at];
+        Condition *condition = &conditions[at];
+        VARTYPE type = queue_property_type(one->prop);
+        if (one->rel > PRNE)
             return MQ_ERROR_ILLEGAL_RELATION;
-        if (!is_queue_property(restriction->paPropRes[at].prop))
+        if (type == VT_EMPTY)
             return MQ_ERROR_ILLEGAL_RESTRICTION_PROPID;
+        if (type == VT_CLSID && one->rel != PREQ && one->rel != PRNE)
+            return MQ_ERROR_ILLEGAL_RELATION;
+        if (one->prval.vt != type)
+            return MQ_ERROR_ILLEGAL_PROPERTY_VT;
+        condition->id = one->prop;
+        condition->relation = one->rel;
+        condition->value = queue_property_to_node(one->prop, &one->prval);
+        if (condition->value == NULL)
+            return MQ_ERROR_ILLEGAL_PROPERTY_VALUE;
+        const char *name = one->prop == PROPID_Q_LABEL ? "label" : one->prop == PROPID_Q_TYPE ? "type" : NULL;
+        if (name != NULL && one->rel == PREQ && json_object_get(keywords, name) == NULL) {
+            json_object_set_new(keywords, name, condition->value);
+            condition->value = NULL;
+        }
     }
     return MQ_OK;
 }
+
+static bool holds(const Condition *condition, const json_t *attributes)
+{
+    if (condition->value == NULL)
+        return true;
+    int order = queue_property_compare(condition->id, attributes, condition->value);
+    switch (condition->relation) {
+    case PRLT: return order < 0;
+    case PRLE: return order <= 0;
+    case PRGT: return order > 0;
+    case PRGE: return order >= 0;
+    case PREQ: return order == 0;
+    default: return order != 0;
+    }
+}
+
+static HRESULT keep(Search *search, json_t *attributes)
+{
+    if ((search->count & (search->count - 1)) == 0) { /* 0, 1, 2, 4, ...: all places are taken */
+        json_t **more = realloc(search->rows, (search->count == 0 ? 1 : 2 * search->count) * sizeof *more);
+        if (more == NULL)
+            return E_OUTOFMEMORY;
+        search->rows = more;
+    }
+    search->rows[search->count++] = json_incref(attributes);
+    return MQ_OK;
+}
+
+/* Ask the node, and keep the queues for which the conditions hold. Takes over `keywords`. */
+static HRESULT fill(Search *search, json_t *keywords, const Condition *conditions, ULONG count)
+{
+    Connection *connection;
+    HRESULT code = connection_get(&connection);
+    if (FAILED(code)) {
+        json_decref(keywords);
+        return code;
+    }
+    json_t *handle = NULL;
+    code = connection_method(connection, "manager", 0, "find_queues", NULL, keywords, &handle);
+    uint32_t number = (uint32_t)json_integer_value(handle);
+    bool is_open = !FAILED(code);
+    json_decref(handle);
+    while (!FAILED(code) && is_open) {
+        json_t *page = NULL, *one;
+        size_t at;
+        code = connection_method(connection, "search", number, "next", NULL, NULL, &page);
+        is_open = !FAILED(code) && json_array_size(page) > 0;
+        json_array_foreach(page, at, one)
+        {
+            json_t *attributes = json_object_get(one, "$queue");
+            bool all = attributes != NULL;
+            for (ULONG condition = 0; all && condition < count; condition++)
+                all = holds(&conditions[condition], attributes);
+            if (all && !FAILED(code))
+                code = keep(search, attributes);
+        }
+        json_decref(page);
+    }
+    if (is_open) /* this side has failed */
+        connection_method(connection, "search", number, "close", NULL, NULL, NULL);
+    connection_release(connection);
+    return code;
+}
+
+static int in_order(const void *one, const void *other, void *sort)
+{
+    const MQSORTSET *keys = sort;
+    for (ULONG at = 0; at < keys->cCol; at++) {
+        PROPID id = keys->aCol[at].propColumn;
+        const json_t *attributes = *(json_t *const *)one;
+        int order = queue_property_compare(id, attributes, queue_attribute(id, *(json_t *const *)other));
+        if (order != 0)
+            return keys->aCol[at].dwOrder == QUERY_SORTDESCEND ? -order : order;
+    }
+    return 0;
+}
+
+static HRESULT check_asked(const MQRESTRICTION *restriction, const MQCOLUMNSET *columns, const MQSORTSET *sort)
+{
+    if (restriction != NULL && (restriction->cRes > MOST_SEARCHED || (restriction->cRes > 0 && restriction->paPropRes == NULL)))
+        return MQ_ERROR_ILLEGAL_RESTRICTION_PROPID;
+    if (columns == NULL || columns->cCol == 0 || columns->cCol > MOST_SEARCHED || columns->aCol == NULL)
+        return MQ_ERROR_ILLEGAL_MQCOLUMNS;
+    for (ULONG at = 0; at < columns->cCol; at++)
+        if (queue_property_type(columns->aCol[at]) == VT_EMPTY)
+            return MQ_ERROR_ILLEGAL_PROPID;
+    if (sort != NULL && (sort->cCol > MOST_SEARCHED || (sort->cCol > 0 && sort->aCol == NULL)))
+        return MQ_ERROR_ILLEGAL_SORT;
+    for (ULONG at = 0; sort != NULL && at < sort->cCol; at++) {
+        if (queue_property_type(sort->aCol[at].propColumn) == VT_EMPTY)
+            return MQ_ERROR_ILLEGAL_SORT_PROPID;
+        if (sort->aCol[at].dwOrder > QUERY_SORTDESCEND)
+            return MQ_ERROR_ILLEGAL_SORT;
+    }
+    return MQ_OK;
+}
+
+HRESULT MQLocateBegin(LPCWSTR context, MQRESTRICTION *restriction, MQCOLUMNSET *columns, MQSORTSET *sort, HANDLE *found)
+{
+    if (context != NULL)
+        return MQ_ERROR_ILLEGAL_CONTEXT;
+    if (found == NULL)
+        return MQ_ERROR_INVALID_PARAMETER;
+    *found = NULL;
+    HRESULT code = check_asked(restriction, columns, sort);
+    if (FAILED(code))
+        return code;
+    Condition conditions[MOST_SEARCHED] = {0};
+    ULONG count = restriction == NULL ? 0 : restriction->cRes;
+    json_t *keywords = json_object();
+    Search *search = calloc(1, sizeof *search);
+    if (search == NULL || keywords == NULL)
+        code = E_OUTOFMEMORY;
+    else if (count > 0)
+        code = read_restriction(restriction, conditions, keywords);
+    if (FAILED(code)) {
+        json_decref(keywords);
+        free(search);
+    } else {
+        search->object = (Object){1, SEARCH_HANDLE, search_destroy};
+        pthread_mutex_init(&search->mutex, NULL);
+        search->width = columns->cCol;
+        memcpy(search->columns, columns->aCol, columns->cCol * sizeof *columns->aCol);
+        code = fill(search, keywords, conditions, count);
+        if (!FAILED(code) && sort != NULL && search->count > 0)
+            qsort_r(search->rows, search->count, sizeof *search->rows, in_order, sort);
+        if (!FAILED(code) && (*found = handle_add(&search->object)) == NULL)
+            code = MQ_ERROR_INSUFFICIENT_RESOURCES;
+        if (FAILED(code))
+            object_release(&search->object);
+    }
+    for (ULONG at = 0; at < count; at++)
+        json_decref(conditions[at].value);
+    return code;
+}
+
+/* The columns of one queue; nothing is left allocated when it fails. */
+static HRESULT give_row(const Search *search, MQPROPVARIANT *values)
+{
+    for (ULONG at = 0; at < search->width; at++) {
+        HRESULT code = queue_property(search->columns[at], search->rows[search->next], &values[at]);
+        if (FAILED(code)) {
+            while (at-- > 0)
+                if (is_text_or_guid(search->columns[at]))
+                    MQFreeMemory(values[at].pwszVal);
+            return code;
+        }
+    }
+    return MQ_OK;
+}
+
+HRESULT MQLocateNext(HANDLE handle, DWORD *count, MQPROPVARIANT *values)
+{
+    if (count == NULL || values == NULL)
+        return MQ_ERROR_INVALID_PARAMETER;
+    Search *search = (Search *)handle_get(handle, SEARCH_HANDLE);
+    if (search == NULL)
+        return MQ_ERROR_INVALID_HANDLE;
+    HRESULT code = MQ_OK;
+    DWORD room = *count, given = 0;
+    pthread_mutex_lock(&search->mutex);
+    if (room < search->width && search->next < search->count)
+        code = MQ_ERROR_RESULT_BUFFER_TOO_SMALL;
+    while (!FAILED(code) && search->next < search->count && room - given >= search->width) {
+        code = give_row(search, values + given);
+        if (FAILED(code))
+            break;
+        search->next++;
+        given += search->width;
+    }
+    pthread_mutex_unlock(&search->mutex);
+    object_release(&search->object);
+    if (code == MQ_ERROR_RESULT_BUFFER_TOO_SMALL)
+        return code;
+    *count = given; /* what came before a failure is the program's */
+    return given > 0 ? MQ_OK : code;
+}
+
+HRESULT MQLocateEnd(HANDLE handle)
+{
+    Object *search = handle_remove(handle, SEARCH_HANDLE);
+    if (search == NULL)
+        return MQ_ERROR_INVALID_HANDLE;
+    object_release(search);
+    return MQ_OK;
+}
+
+/* ---- Certificates ---- */
 
 static HRESULT no_directory(const char *sentence)
 {
@@ -34,45 +269,6 @@ static HRESULT no_directory(const char *sentence)
     connection_release(connection);
     set_sentence(sentence);
     return MQ_ERROR_NO_DS;
-}
-
-HRESULT MQLocateBegin(LPCWSTR context, MQRESTRICTION *restriction, MQCOLUMNSET *columns, MQSORTSET *sort, HANDLE *search)
-{
-    if (context != NULL)
-        return MQ_ERROR_ILLEGAL_CONTEXT;
-    if (search == NULL)
-        return MQ_ERROR_INVALID_PARAMETER;
-    *search = NULL;
-    HRESULT code = check_restriction(restriction);
-    if (FAILED(code))
-        return code;
-    if (columns == NULL || columns->cCol == 0 || columns->cCol > MOST_SEARCHED || columns->aCol == NULL)
-        return MQ_ERROR_ILLEGAL_MQCOLUMNS;
-    for (ULONG at = 0; at < columns->cCol; at++)
-        if (!is_queue_property(columns->aCol[at]))
-            return MQ_ERROR_ILLEGAL_PROPID;
-    if (sort != NULL && (sort->cCol > MOST_SEARCHED || (sort->cCol > 0 && sort->aCol == NULL)))
-        return MQ_ERROR_ILLEGAL_SORT;
-    for (ULONG at = 0; sort != NULL && at < sort->cCol; at++) {
-        if (!is_queue_property(sort->aCol[at].propColumn))
-            return MQ_ERROR_ILLEGAL_SORT_PROPID;
-        if (sort->aCol[at].dwOrder > QUERY_SORTDESCEND)
-            return MQ_ERROR_ILLEGAL_SORT;
-    }
-    return no_directory(NO_DIRECTORY("'mqenterprise queue find' finds public queues"));
-}
-
-/* There is never a search, so no handle is one. */
-HRESULT MQLocateNext(HANDLE search, DWORD *count, MQPROPVARIANT *values)
-{
-    (void)search;
-    return count == NULL || values == NULL ? MQ_ERROR_INVALID_PARAMETER : MQ_ERROR_INVALID_HANDLE;
-}
-
-HRESULT MQLocateEnd(HANDLE search)
-{
-    (void)search;
-    return MQ_ERROR_INVALID_HANDLE;
 }
 
 HRESULT MQRegisterCertificate(DWORD flags, void *certificate, DWORD size)

@@ -71,6 +71,18 @@ bool read_guid(const WCHAR *text, uint8_t guid[16]);
 /* Put a name into the buffer of a caller; `length` counts the null. */
 HRESULT give_name(const char *name, LPWSTR buffer, DWORD *length, HRESULT too_small);
 
+/* ---- queues.c: properties of queues ---- */
+
+/* VT_EMPTY if it is no property of a queue. */
+VARTYPE queue_property_type(QUEUEPROPID id);
+/* One of the attributes that the node tells of a queue; texts and GUIDs are allocated. */
+HRESULT queue_property(QUEUEPROPID id, const json_t *attributes, MQPROPVARIANT *value);
+/* A value of a program as the node has it; NULL if it cannot be one of the property. */
+json_t *queue_property_to_node(QUEUEPROPID id, const MQPROPVARIANT *value);
+const json_t *queue_attribute(QUEUEPROPID id, const json_t *attributes);
+/* Below, at or above 0; texts are compared without case, and GUIDs are equal or not. */
+int queue_property_compare(QUEUEPROPID id, const json_t *attributes, const json_t *other);
+
 /* ---- handles.c ---- */
 
 typedef enum HandleKind { QUEUE_HANDLE = 1, CURSOR_HANDLE, SEARCH_HANDLE } HandleKind;

@@ -1,6 +1,7 @@
 /* Creating, deleting and describing queues; names of queues. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "internal.h"
 
@@ -230,6 +231,40 @@ static HRESULT from_node(const Row *row, MQPROPVARIANT *value, const json_t *att
     }
     value->vt = row->type;
     return MQ_OK;
+}
+
+VARTYPE queue_property_type(QUEUEPROPID id)
+{
+    const Row *row = row_of(id);
+    return row == NULL ? VT_EMPTY : row->type;
+}
+
+HRESULT queue_property(QUEUEPROPID id, const json_t *attributes, MQPROPVARIANT *value)
+{
+    value->vt = VT_NULL;
+    return from_node(row_of(id), value, attributes);
+}
+
+json_t *queue_property_to_node(QUEUEPROPID id, const MQPROPVARIANT *value) { return to_node(row_of(id), value); }
+
+const json_t *queue_attribute(QUEUEPROPID id, const json_t *attributes)
+{
+    return json_object_get(attributes, row_of(id)->name);
+}
+
+int queue_property_compare(QUEUEPROPID id, const json_t *attributes, const json_t *other)
+{
+    const json_t *found = queue_attribute(id, attributes);
+    if (json_is_string(found) && json_is_string(other))
+        return strcasecmp(json_string_value(found), json_string_value(other));
+    if (json_is_object(found) && json_is_object(other)) { /* bytes */
+        const char *ours = json_string_value(json_object_get(found, "$bytes"));
+        const char *theirs = json_string_value(json_object_get(other, "$bytes"));
+        return strcmp(ours == NULL ? "" : ours, theirs == NULL ? "" : theirs);
+    }
+    json_int_t one = json_is_boolean(found) ? json_is_true(found) : json_integer_value(found);
+    json_int_t two = json_is_boolean(other) ? json_is_true(other) : json_integer_value(other);
+    return (one > two) - (one < two);
 }
 
 HRESULT MQGetQueueProperties(LPCWSTR name, MQQUEUEPROPS *properties)

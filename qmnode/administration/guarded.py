@@ -22,6 +22,7 @@ from qmnode.model.api import (
     Share,
     TransactionApi,
 )
+from qmnode.model.published import information_of
 from qmnode.security.queue_policy import parsed
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.error_codes import ErrorCode
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
     from qmnode.security.principals import Principal
+    from qmnode.structures.guid import Guid
 from qmnode.structures.sid import Sid
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +45,7 @@ NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
     "backup": None,
     "create_queue": QueueManagerAccess.MQSEC_CREATE_QUEUE,
     "delete_queue": QueueAccess.MQSEC_DELETE_QUEUE,
+    "find_queues": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
     "incoming_sequences": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "list_transactions": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "pause_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
@@ -60,8 +63,8 @@ NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
 }
 """The rights that each operation needs, to its queue or to the queue manager. None is for administrators only.
 
-Opening is in :mod:`qmnode.model.opening`; ``queues`` leaves out what its caller may not see; ``set_queue`` needs other
-rights for a descriptor and for another owner.
+Opening is in :mod:`qmnode.model.opening`; ``queues`` and ``find_queues`` leave out what their caller may not see;
+``set_queue`` needs other rights for a descriptor and for another owner.
 """
 
 BESIDE: Final[dict[str, QueueManagerAccess | None]] = {
@@ -252,6 +255,22 @@ class GuardedQueueManager(QueueManagerApi):
     def queue_collection(self) -> dict[int, Queue]:
         """The queues that the caller may see."""
         return {number: queue for number, queue in self.manager.queue_collection.items() if self.may_see(queue)}
+
+    async def find_queues(
+        self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
+    ) -> list[QueueInformation]:
+        """The public queues of the enterprise, without those whose descriptor hides them from the caller."""
+        found = await self.manager.published.find(label, type, computer)
+        return [information_of(queue) for queue in found if self._may_see_published(queue.security)]
+
+    def _may_see_published(self, security: bytes | None) -> bool:
+        """Whether a descriptor in the directory lets the caller see its queue. Without one, which this node may be
+        forbidden to read, the queue is shown.
+        """
+        policy = self.manager.context.access_policy
+        if policy is None or not security or self.principal.administrator:
+            return True
+        return policy.check(security, QueueAccess.MQSEC_GET_QUEUE_PROPERTIES, self.principal)
 
     async def open_queue(
         self, format_name: str, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE

@@ -35,6 +35,7 @@ from qmnode.model.api import (
     DirectoryLogin,
     InTransaction,
     QueueApi,
+    QueueInformation,
     QueueManagerApi,
     Share,
     TransactionApi,
@@ -46,6 +47,7 @@ from qmnode.model.ports import Entry
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import GUID_SIZE, Guid
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
@@ -57,10 +59,24 @@ NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.err
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
 _RECEIVE_SIZES: Final = (_RECEIVE_SIZE, _RECEIVE_SIZE + ROOM.size)
 _unpack_receive: Final = RECEIVE_HEAD.unpack_from
+_PAGE: Final = 200
+"""Queues in one answer of a search."""
+_SEARCHES: Final = 8
+"""Searches that an application has open at most."""
 Outcome = tuple[Kind, Sequence[Packet]]
 """The kind of an answer, and the parts of its body."""
 
 log = structlog.get_logger(__name__)
+
+
+class _Search:
+    """Public queues that were found, on their way to an application."""
+
+    def __init__(self, found: list[QueueInformation]) -> None:
+        self.found = found
+
+    async def close(self) -> None:
+        self.found.clear()
 
 
 class Methods:
@@ -73,7 +89,7 @@ class Methods:
         self._groups = groups
         self._receives = receives
         self._guarded: GuardedQueueManager
-        self._handles: dict[int, QueueApi | CursorApi] = {}
+        self._handles: dict[int, QueueApi | CursorApi | _Search] = {}
         self._transactions: dict[int, TransactionApi] = {}
         self._last_handle = 0
 
@@ -130,6 +146,12 @@ class Methods:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the cursor was closed: open it again")
         return cursor
 
+    def _search(self, handle: int) -> _Search:
+        search = self._handles.get(handle)
+        if not isinstance(search, _Search):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_INVALID_HANDLE, "the search has ended: begin another one")
+        return search
+
     def _transaction(self, number: int) -> InTransaction:
         if number == NO_TRANSACTION:
             return None
@@ -151,7 +173,7 @@ class Methods:
                 f"this application has {limit} queues, cursors and transactions open (local.handles): close some",
             )
 
-    def _register(self, thing: QueueApi | CursorApi) -> int:
+    def _register(self, thing: QueueApi | CursorApi | _Search) -> int:
         self._last_handle += 1
         self._handles[self._last_handle] = thing
         return self._last_handle
@@ -264,6 +286,8 @@ class Methods:
                 return _QUEUE_METHODS, self._queue(handle)
             case "cursor":
                 return _CURSOR_METHODS, self._cursor(handle)
+            case "search":
+                return _SEARCH_METHODS, self._search(handle)
             case "transaction":
                 return _TRANSACTION_METHODS, self._transaction(handle)
             case "operations":
@@ -286,6 +310,33 @@ class Methods:
         queue = await self._guarded.open_queue(format_name, Access(access), Share(share))
         queue.user_id = self.user_id
         return [self._register(queue), queue.format_name]
+
+    async def _find_queues(
+        self, _: int, label: str | None = None, type: bytes | None = None, computer: str | None = None
+    ) -> int:
+        self._check_room()
+        if sum(isinstance(thing, _Search) for thing in self._handles.values()) >= _SEARCHES:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"this application has {_SEARCHES} searches open: end some",
+            )
+        texts = {"label": label, "computer": computer}
+        if wrong := [name for name, text in texts.items() if not isinstance(text, str | None)]:
+            raise FrameError(f"{wrong[0]} of a queue is no text")
+        if type is not None and (not isinstance(type, bytes) or len(type) != GUID_SIZE):
+            raise FrameError("the type of a queue is no GUID")
+        service = None if type is None else Guid(type)
+        found = await self._guarded.find_queues(label=label, type=service, computer=computer)
+        return self._register(_Search(found))
+
+    async def _next_found(self, handle: int) -> list[QueueInformation]:
+        """Some more of the queues; none at the end, which ends the search."""
+        found = self._search(handle).found
+        page = found[:_PAGE]
+        del found[:_PAGE]
+        if not page:
+            await self._close_handle(handle)
+        return page
 
     async def _begin(self, _: int, number: int) -> bytes:
         if number in (NO_TRANSACTION, SINGLE_TRANSACTION) or number in self._transactions:
@@ -324,13 +375,15 @@ WORK: Final[dict[int, Work]] = {
 
 _OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "open_queue": Methods._open_queue,
+    "find_queues": Methods._find_queues,
+    "next": Methods._next_found,
     "begin": Methods._begin,
     "end": Methods._end_transaction,
     "cursor": Methods._open_cursor,
     "close": Methods._close_handle,
     "move": Methods._move,
 }
-"""Methods in which handles stand for queues, cursors and transactions."""
+"""Methods in which handles stand for queues, cursors, searches and transactions."""
 
 
 def _methods(interface: type, *more: str, without: frozenset[str] = frozenset()) -> frozenset[str]:
@@ -346,6 +399,7 @@ def _methods(interface: type, *more: str, without: frozenset[str] = frozenset())
 _MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
+_SEARCH_METHODS: Final = frozenset({"next", "close"})
 _OPERATION_METHODS: Final = frozenset(
     {
         "find",

@@ -86,6 +86,15 @@ class RemoteQueueManager(QueueManagerApi):
         found: list[QueueInformation] = await self._call("queues", kinds and [kind.value for kind in kinds])
         return found
 
+    async def find_queues(
+        self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
+    ) -> list[QueueInformation]:
+        search = await self._call("find_queues", label=label, type=type, computer=computer)
+        found: list[QueueInformation] = []
+        while page := await self.connection.method("search", search, "next", ()):
+            found += page
+        return found
+
     async def open_queue(
         self, format_name: str, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
     ) -> QueueApi:

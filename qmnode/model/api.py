@@ -336,6 +336,16 @@ class QueueManagerApi(Closing, AdministrationApi):
         """All queues, or those of the given types, in the order of their path names."""
 
     @abstractmethod
+    async def find_queues(
+        self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
+    ) -> list[QueueInformation]:
+        """The public queues of the enterprise with this label and type, on this computer, in the order of path names.
+
+        They are read from the directory, so counts of messages are 0. Raises MQ_ERROR_NO_DS without a directory and
+        while it is away, and MQ_ERROR_MACHINE_NOT_FOUND for a computer that it does not know.
+        """
+
+    @abstractmethod
     async def open_queue(
         self, format_name: str, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
     ) -> QueueApi:

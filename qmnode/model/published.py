@@ -17,10 +17,11 @@ from qmnode.directory.port import (
     QueueManager,
     UserAccess,
     equals,
+    search,
 )
 from qmnode.errors import MessageQueuingError
 from qmnode.model import queue as model_queue
-from qmnode.model.api import DirectoryLogin, QueueProperties
+from qmnode.model.api import DirectoryLogin, QueueInformation, QueueProperties, QueueType
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
@@ -158,6 +159,18 @@ class PublishedQueues:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name}: {error.sentence}") from None
         raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name} has no path name")
 
+    async def find(self, label: str | None, type: Guid | None, computer: str | None) -> list[Queue]:
+        """The public queues in the directory with this label and type, on this computer, in the order of path names."""
+        wanted = {"label": label, "type": type, "computer": computer}
+        filters = [equals(name, value) for name, value in wanted.items() if value is not None]
+        try:
+            found = search(self._connected(), Queue, filters)
+            return sorted([queue async for queue in found], key=lambda queue: queue.pathname.upper())
+        except DirectoryOperationError as error:
+            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND, error.sentence) from None
+            raise as_message_queuing_error(error) from None
+
     async def is_machine(self, host: str) -> bool:
         """Whether the directory has a machine of this computer name or DNS name. False for addresses, and while it
         cannot be asked."""
@@ -212,6 +225,17 @@ def _published(pathname: str, properties: dict[str, Any], identifier: Guid | Non
         if row.form.names and name in given:
             given[name] = row.form.read(row.form.write(given[name]))  # a stored one is a bare number
     return Queue(pathname=pathname, identifier=identifier, **given)
+
+
+def information_of(found: Queue) -> QueueInformation:
+    """A queue as the directory describes it, of this machine or of another."""
+    given: dict[str, Any] = {name: value for name in _PUBLISHED if (value := getattr(found, name)) is not None}
+    given.pop("security", None)
+    identifier = found.identifier or ZERO_GUID
+    given |= {"create_time": found.create_time or 0, "modify_time": found.modify_time or 0}
+    return QueueInformation(
+        found.pathname, str(PublicFormatName(identifier)), QueueType.PUBLIC, identifier=identifier, **given
+    )
 
 
 def as_message_queuing_error(error: DirectoryOperationError, whose: str = "") -> MessageQueuingError:

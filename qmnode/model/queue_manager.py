@@ -32,7 +32,7 @@ from qmnode.model.opening import Opening, ResolveDistributionList
 from qmnode.model.outcomes import Outcomes
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
-from qmnode.model.published import PublishedQueues
+from qmnode.model.published import PublishedQueues, information_of
 from qmnode.model.purging import delete_queue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
@@ -270,6 +270,11 @@ class QueueManager(QueueManagerApi):
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:
         chosen = [queue for queue in self.queue_collection.values() if kinds is None or queue.queue_type in kinds]
         return [queue.information() for queue in sorted(chosen, key=lambda queue: queue.pathname.upper())]
+
+    async def find_queues(
+        self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
+    ) -> list[QueueInformation]:
+        return [information_of(queue) for queue in await self.published.find(label, type, computer)]
 
     async def pause_queue(self, name: str) -> None:
         """Pause Queue (3.1.4.14): stop sending from it."""

@@ -21,12 +21,15 @@ import pytest
 
 from qmnode import Access, MessageQueuingError, QueueManager
 from qmnode.administration.guarded import NEEDED
+from qmnode.directory.file import FileDirectory
+from qmnode.directory.port import Queue
 from qmnode.local import values
 from qmnode.local.connection import Connection
 from qmnode.local.frames import GREETING, Kind
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueManagerApi
+from qmnode.model.published import PublishedQueues
 from qmnode.security.principals import unix_group, unix_user
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.structures.access_masks import QueueAccess as Right
@@ -118,6 +121,12 @@ async def listed(manager: QueueManagerApi, name: str, _: str) -> None:
         raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
 
 
+async def found(manager: QueueManagerApi, name: str, _: str) -> None:
+    """In the directory, by a label of its own."""
+    if not await manager.find_queues(label=name):
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED)
+
+
 async def give(manager: QueueManagerApi, name: str, principal: str) -> None:
     """Change the descriptor: the same list, and the same owner."""
     await manager.set_queue(name, security=SecurityDescriptor(dacl=Acl.of(*written(name))).write())
@@ -143,6 +152,7 @@ QUEUE_OPERATIONS: dict[str, Operation] = {
     "purge": Operation(int(Right.MQSEC_RECEIVE_MESSAGE), purge, False),
     "queue": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), lambda m, q, _: m.queue(q)),
     "queues": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), listed),
+    "find_queues": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), found),
     "refused_messages": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), lambda m, q, _: m.refused_messages(q)),
     "incoming_sequences": Operation(int(Right.MQSEC_GET_QUEUE_PROPERTIES), lambda m, q, _: m.incoming_sequences(q)),
     "queue_security": Operation(int(Right.MQSEC_GET_QUEUE_PERMISSIONS), lambda m, q, _: m.queue_security(q)),
@@ -211,6 +221,12 @@ async def node(tmp_path: Path) -> AsyncIterator[QueueManager]:
         for name in NAMES:
             await manager.create_queue(name, security=described(name))
         await manager.open_queue(ELSEWHERE, Access.SEND)
+        (tmp_path / "directory.yaml").touch()
+        directory = FileDirectory(tmp_path / "directory.yaml")
+        manager.published = PublishedQueues(manager.context, directory)
+        for number, name in enumerate(NAMES):
+            queue = Queue(pathname=rf"beta\q{number}", label=name, security=described(name))
+            await directory.create_directory_object(queue)
         yield manager
 
 

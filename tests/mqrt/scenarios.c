@@ -1785,7 +1785,7 @@ SCENARIO(a_search_is_checked_and_needs_a_directory)
     MQSORTKEY key = {PROPID_Q_LABEL, QUERY_SORTASCEND}, up = {PROPID_Q_LABEL, 2}, strange_key = {other, 0};
     MQSORTSET sort = {1, &key}, no_order = {1, &up}, no_sort = {1, &strange_key};
     RETURNS(MQ_ERROR_NO_DS, MQLocateBegin(NULL, &restriction, &columns, &sort, &search));
-    CHECK(search == NULL && strstr(mqrt_last_sentence(), "mqenterprise queue find") != NULL);
+    CHECK(search == NULL && strstr(mqrt_last_sentence(), "has no directory") != NULL);
     RETURNS(MQ_ERROR_NO_DS, MQLocateBegin(NULL, NULL, &columns, NULL, &search));
     RETURNS(MQ_ERROR_ILLEGAL_CONTEXT, MQLocateBegin(u"x", NULL, &columns, NULL, &search));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQLocateBegin(NULL, NULL, &columns, NULL, NULL));
