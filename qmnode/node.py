@@ -113,6 +113,7 @@ class Opening:
             principals = Principals(self._settings.security, self._directory)
             policy = QueueAccessPolicy(
                 anonymous_readers=self._settings.remote_read.enabled,
+                anonymous_senders=self._settings.security.anonymous_sends_elsewhere,
                 names_senders=self._settings.security.send_sender_identifiers,
                 unproven=ANYBODY if self._settings.security.everyone_includes_anonymous else NOBODY_KNOWN,
             )

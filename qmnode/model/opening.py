@@ -314,9 +314,7 @@ class Opening:
     def _check_access(self, queue: Queue, access: Access, caller: object) -> None:
         if not self.may_open(queue, access, caller):
             rights = _RIGHTS[access][queue.is_journal]
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queue.pathname}: {caller} has no right of {rights.name}"
-            )
+            raise _denied(queue.pathname, caller, rights, is_outward=queue.queue_type in _OUTWARD)
 
     def may_open(self, queue: Queue, access: Access, caller: object) -> bool:
         """Whether the security descriptor of a queue lets the caller open it."""
@@ -341,9 +339,7 @@ class Opening:
             return
         rights = _RIGHTS[access][False]
         if not policy.check(policy.outgoing_queue_security(self._context.machine_security), rights, caller):
-            raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name}: {caller} has no right of {rights.name}"
-            )
+            raise _denied(str(name), caller, rights, is_outward=True)
 
     def find(self, name: FormatName, access: Access, *, party: Party = OWN, caller: object = None) -> Queue:
         """Find the queue to open: a local one, or an outgoing one, which is created if necessary.
@@ -477,6 +473,16 @@ def _full(limit: int) -> MessageQueuingError:
         ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
         f"there are {limit} outgoing queues in use (quotas.outgoing_queues): let some be emptied and closed",
     )
+
+
+def _denied(name: str, caller: object, rights: QueueAccess, *, is_outward: bool) -> MessageQueuingError:
+    sentence = f"{name}: {caller} has no right of {rights.name}"
+    if is_outward and rights == QueueAccess.MQSEC_WRITE_MESSAGE:
+        sentence += (
+            ". Users with a name may send to other machines; anonymous AMQP clients only with "
+            "security.anonymous_sends_elsewhere"
+        )
+    return MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, sentence)
 
 
 def _unsupported(sentence: str) -> MessageQueuingError:

@@ -113,10 +113,11 @@ def notification_queue_security() -> SecurityDescriptor:
     return _of_administrators(allow(EVERYONE, send), allow(ANONYMOUS, send))
 
 
-def outgoing_queue_security(machine: SecurityDescriptor) -> SecurityDescriptor:
+def outgoing_queue_security(machine: SecurityDescriptor, *, anonymous: bool) -> SecurityDescriptor:
     """The descriptor of queues to other machines: any user sends, and the rest is for users
-    with the right to change the queue manager."""
-    aces = [allow(AUTHENTICATED_USERS, QueueAccess.MQSEC_WRITE_MESSAGE), allow(EVERYONE, _SEE_QUEUE)]
+    with the right to change the queue manager. With ``anonymous``, those without a name send as well."""
+    senders = [AUTHENTICATED_USERS, *([ANONYMOUS] if anonymous else [])]
+    aces = [*(allow(who, QueueAccess.MQSEC_WRITE_MESSAGE) for who in senders), allow(EVERYONE, _SEE_QUEUE)]
     for ace in machine.dacl.aces if machine.dacl is not None else ():
         if isinstance(ace.entry, AccessEntry) and ace.entry.mask & QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES:
             mask = QueueAccess.MQSEC_QUEUE_GENERIC_ALL

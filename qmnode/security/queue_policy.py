@@ -42,15 +42,18 @@ class QueueAccessPolicy:
         *,
         machine: Sid | None = None,
         anonymous_readers: bool = False,
+        anonymous_senders: bool = False,
         names_senders: bool = True,
         unproven: Token = ANYBODY,
     ) -> None:
         """``machine`` is the computer's account in the directory. ``unproven`` is in the place of the sender of a
         message that proves no identity. ``anonymous_readers``: remote read is on, so that
-        nobody in particular reads the queues of a store of an earlier version. ``names_senders``: see
+        nobody in particular reads the queues of a store of an earlier version. ``anonymous_senders``: see
+        ``security.anonymous_sends_elsewhere``. ``names_senders``: see
         ``security.send_sender_identifiers``."""
         self._machine = machine
         self._anonymous_readers = anonymous_readers
+        self._anonymous_senders = anonymous_senders
         self._names_senders = names_senders
         self.unproven = unproven
 
@@ -113,7 +116,7 @@ class QueueAccessPolicy:
 
     def outgoing_queue_security(self, machine: bytes) -> bytes:
         """That of queues to other machines: they have the administrators of the queue manager."""
-        return _outgoing(machine)
+        return _outgoing(machine, self._anonymous_senders)
 
     def upgraded_queue_security(self, security: bytes) -> bytes:
         """That of a queue of a store of an earlier version: it lets in who got in before."""
@@ -140,8 +143,8 @@ def _allowed(security: bytes, rights: int, token: Token, mapping: GenericMapping
 
 
 @lru_cache(maxsize=16)
-def _outgoing(machine: bytes) -> bytes:
-    return outgoing_queue_security(parsed(machine) or SecurityDescriptor().with_dacl()).write()
+def _outgoing(machine: bytes, anonymous: bool) -> bytes:
+    return outgoing_queue_security(parsed(machine) or SecurityDescriptor().with_dacl(), anonymous=anonymous).write()
 
 
 @lru_cache(maxsize=1024)

@@ -166,6 +166,8 @@ class SecuritySettings(BaseModel):
     an entry for ANONYMOUS LOGON is added, as messages to direct names prove no identity. A queue that must know its
     senders asks for authentication.
     """
+    anonymous_sends_elsewhere: bool = False
+    """Whether anonymous clients of the AMQP door may send to queues of other machines, as clients with a name may."""
     send_sender_identifiers: bool = True
     """Whether unsigned messages name the SID of the local user, of a domain, that sends them (MS-MQDMPR 3.1.1.12)."""
     unsigned_senders: UnsignedSenders = UnsignedSenders.NEVER

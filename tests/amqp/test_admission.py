@@ -136,6 +136,15 @@ async def test_the_access_list_of_a_queue_decides(door: Door) -> None:
     assert await door.bodies("orders") == [b"x"]
 
 
+async def test_a_client_without_a_name_is_no_way_to_other_machines(door: Door) -> None:
+    def work() -> None:
+        with connected(door.url) as client, pytest.raises(LinkDetached, match="anonymous_sends_elsewhere"):
+            client.create_sender(r"DIRECT=TCP:127.0.0.9\private$\orders")
+
+    await in_thread(work)
+    assert [one for one in await door.manager.queues() if "127.0.0.9" in one.pathname] == []
+
+
 @pytest.mark.parametrize(("authority", "mechanisms"), [(10, ["EXTERNAL", "PLAIN"]), (None, ["PLAIN"])])
 async def test_a_client_certificate_of_an_authority_offers_external(
     tmp_path: Path, authority: int | None, mechanisms: list[str]

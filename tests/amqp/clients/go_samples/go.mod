@@ -1,0 +1,5 @@
+module client
+
+go 1.18
+
+require github.com/Azure/go-amqp v1.5.0
