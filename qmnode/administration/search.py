@@ -22,6 +22,7 @@ from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.retries import peeked_message
 from qmnode.structures.error_codes import ErrorCode
 
 _CHUNK: Final = 64
@@ -185,7 +186,7 @@ async def search_page(
             message = received_message(lookup_identifier, value)
             if fits(message, checks):
                 after_it = Place(queue.queue_id, lookup_identifier + 1)
-                page.found.append(Found(queue.pathname, received_message(lookup_identifier, value), after_it))
+                page.found.append(Found(queue.pathname, peeked_message(queue, lookup_identifier, value), after_it))
                 size += len(value)
                 if len(page.found) >= limit or size >= PAGE_BYTES:
                     page.next = str(after_it)

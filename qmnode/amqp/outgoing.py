@@ -51,7 +51,7 @@ def outcome_of(delivery: Delivery) -> ReadOutcome | None:
             if delivery.remote.undeliverable:
                 return ReadOutcome.REJECTED
             return ReadOutcome.FAILED if delivery.remote.failed else ReadOutcome.RETURNED
-    return ReadOutcome.RETURNED if delivery.settled else None
+    return ReadOutcome.ABANDONED if delivery.settled else None
 
 
 class OutgoingLink:
@@ -144,7 +144,7 @@ class OutgoingLink:
     def _remember(self, delivery: Delivery, lookup_identifier: int, outcome: ReadOutcome) -> None:
         """Keep for the next receiver what this one says about a message that it returns."""
         key = (self._queue.queue.queue_id, lookup_identifier)
-        if outcome in (ReadOutcome.RETURNED, ReadOutcome.FAILED):
+        if outcome in (ReadOutcome.RETURNED, ReadOutcome.FAILED, ReadOutcome.ABANDONED):
             modified = delivery.remote_state == Delivery.MODIFIED
             self._host.returned.add(key, annotations_of(delivery) if modified else b"")
         else:

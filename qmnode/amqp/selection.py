@@ -75,4 +75,4 @@ class Selection:
 
     def _of_now(self) -> tuple[int, ...]:
         queue = self._queue.queue
-        return queue.tally.arrived, queue.message_count, len(queue.locked)
+        return queue.tally.arrived, queue.message_count, len(queue.locked), len(queue.tries)

@@ -238,6 +238,7 @@ class MessageDocument(Document):
     time_to_be_received: int | None
     dead_letter_queue: str | None = None
     aborted_receives: int
+    next_try: datetime | None = Field(default=None, description="When a held message may be received again")
     moves: int = 0
     extension_size: int = Field(default=0, description="Bytes beside the body")
     extension: str | None = Field(default=None, description="Those bytes as base64, if the body was asked for")

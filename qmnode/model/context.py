@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from qmnode.model.outcomes import Outcomes
     from qmnode.model.queue import Queue
     from qmnode.model.queue_collection import Names, QueueCollection
+    from qmnode.model.retries import Retries
     from qmnode.model.transaction import Transaction
 
 _NODE: Final = "queue_manager"
@@ -92,7 +93,7 @@ class Context:
     __slots__ = (
         "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "duplicates", "expiry",
         "identifier", "is_new", "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes",
-        "queues", "quotas", "read_ahead", "recorder", "sequence", "settings", "shares", "signing", "store",
+        "queues", "quotas", "read_ahead", "recorder", "retries", "sequence", "settings", "shares", "signing", "store",
         "time_to_reach_queue", "touched", "traffic", "transactions",
     )  # fmt: skip
 
@@ -105,6 +106,7 @@ class Context:
     duplicates: "Duplicates"
     expiry: "Expiry"
     outcomes: "Outcomes"
+    retries: "Retries"
 
     def __init__(
         self,

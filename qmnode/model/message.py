@@ -173,6 +173,7 @@ class Message:
     soap_body: str
     tracing_queue_identifier: Guid
     aborted_receives: int
+    next_try: int
     move_count: int
 
     claimed_sender: bytes

@@ -27,6 +27,7 @@ from qmnode.model.reading import (
     timed_out,
 )
 from qmnode.model.record import moved
+from qmnode.model.retries import peeked_message
 from qmnode.model.sending import SendingDescriptor
 from qmnode.model.transaction import unit_of_work
 from qmnode.structures.error_codes import ErrorCode
@@ -125,6 +126,9 @@ class OpenQueueDescriptor(SendingDescriptor):
         position = queue.locked.get(lookup_identifier)
         if position is None or position.transaction is not None:
             return
+        if outcome is ReadOutcome.ABANDONED:
+            counts = queue.max_deliveries or queue.retry_pause
+            outcome = ReadOutcome.FAILED if counts else ReadOutcome.RETURNED
         if position.state is PositionState.PURGE_PENDING or outcome in (ReadOutcome.TAKEN, ReadOutcome.RETURNED):
             self._end_read(lookup_identifier, delete=outcome is ReadOutcome.TAKEN)
             return
@@ -132,7 +136,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         if outcome is ReadOutcome.REJECTED:
             self.context.outcomes.rejected(queue, lookup_identifier, value)
         else:
-            self.context.outcomes.poison.aborted(queue, lookup_identifier, value)
+            self.context.retries.failed(queue, lookup_identifier, value)
 
     def end_read_in(self, lookup_identifier: int, transaction: InTransaction, *, hold: bool = False) -> None:
         """Hand a message that is locked to a transaction: received if it commits, in its old place if it aborts.
@@ -172,8 +176,7 @@ class OpenQueueDescriptor(SendingDescriptor):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, f"no receive_begin holds message {lookup_identifier:#x}"
             )
-        self.begun.discard(lookup_identifier)
-        self._end_read(lookup_identifier, delete)
+        self.end_read(lookup_identifier, ReadOutcome.TAKEN if delete else ReadOutcome.ABANDONED)
         await self._store.durable()
 
     def _end_read(self, lookup_identifier: int, delete: bool) -> None:
@@ -187,12 +190,18 @@ class OpenQueueDescriptor(SendingDescriptor):
             queue.make_available(lookup_identifier, position.value)
 
     def _give_back(self) -> None:
-        """Make the messages of unfinished two-phase reads available again."""
+        """End unfinished two-phase reads whose messages the receiver may have seen."""
         for lookup_identifier in sorted(self.begun):  # others may wait: they get them in the queue's order
-            self.give_back(lookup_identifier)
+            self.abandon(lookup_identifier)
+
+    def abandon(self, lookup_identifier: int) -> None:
+        """End an unfinished two-phase read whose message the receiver may have seen."""
+        if lookup_identifier in self.begun:
+            self.end_read(lookup_identifier, ReadOutcome.ABANDONED)
+            self._store.durable()
 
     def give_back(self, lookup_identifier: int) -> None:
-        """Make the message of an unfinished two-phase read available again, in its old place."""
+        """Make the message of an unfinished two-phase read, which no receiver has seen, available again."""
         if lookup_identifier not in self.begun:
             return
         self.begun.discard(lookup_identifier)
@@ -304,7 +313,7 @@ class OpenQueueDescriptor(SendingDescriptor):
                 raise timed_out()
             entry = await WaitingMessageReadOperation(self, None).wait(timeout)
         await self.settle_peek()
-        return received_message(*entry)
+        return peeked_message(self.queue, *entry)
 
     async def settle_peek(self) -> None:
         """Wait until the write that a peeked message may be part of is on disk, so that the message cannot vanish."""
@@ -339,7 +348,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         if entry is None:
             raise _no_message(lookup_identifier, seek)
         await self.settle_peek()
-        return received_message(*entry)
+        return peeked_message(self.queue, *entry)
 
     def _seek(self, lookup_identifier: int, seek: Seek, *, peek: bool = True) -> Entry | None:
         queue = self.queue
@@ -355,7 +364,7 @@ class OpenQueueDescriptor(SendingDescriptor):
             case "current":
                 return lookup_identifier, self._value_by_lookup_id(lookup_identifier, peek=peek)
 
-    def _value_by_lookup_id(self, lookup_identifier: int, peek: bool = False) -> bytes:
+    def _value_by_lookup_id(self, lookup_identifier: int, peek: bool = False, *, held: bool = False) -> bytes:
         queue = self.queue
         position = queue.locked.get(lookup_identifier)
         if position is not None:
@@ -365,6 +374,8 @@ class OpenQueueDescriptor(SendingDescriptor):
                 ErrorCode.MQ_ERROR_TRANSACTION_USAGE if peek else ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND,
                 f"message {lookup_identifier:#x} is locked: it is being received",
             )
+        if not peek and not held:
+            self.context.retries.check_due(queue, lookup_identifier)
         value = queue.value_of(lookup_identifier)
         if value is None:
             raise MessageQueuingError(
@@ -381,7 +392,7 @@ class OpenQueueDescriptor(SendingDescriptor):
         unit = None
         if transaction is not None and transaction != "single":
             unit = unit_of_work(self.context, transaction)
-        value = self._value_by_lookup_id(lookup_identifier)
+        value = self._value_by_lookup_id(lookup_identifier, held=True)
         self.queue.take_this(lookup_identifier)
         if unit is not None:
             unit.move(self.queue, lookup_identifier, value, into)

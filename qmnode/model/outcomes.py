@@ -1,8 +1,7 @@
 """Actions when a message leaves its queue: Message Position Deleted, MS-MQDMPR 3.1.7.2.1 and MS-MQQB 3.1.7.2.
 
-These are a copy for the queue's journal, a copy for a dead-letter queue, and an acknowledgment for the sender; a
-message whose receivers keep failing is moved aside. They share one batch with the deletion, so that no crash can
-separate a message from its copy.
+These are a copy for the queue's journal, a copy for a dead-letter queue, and an acknowledgment for the sender. They
+share one batch with the deletion, so that no crash can separate a message from its copy.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,7 +21,6 @@ from qmnode.model.record import (
     NOTICE,
     ON_ARRIVAL,
     ON_LOSS,
-    PREFIX,
     PREFIX_SIZE,
     REPORT,
     TRANSACTIONAL,
@@ -177,7 +175,6 @@ class Outcomes:
 
     def __init__(self, context: "Context") -> None:
         self._context = context
-        self.poison = PoisonPolicy(context)
         self.journal_copies_dropped = 0
         """Copies that a journal's quota had no room for."""
         self.dead_letters_dropped = 0
@@ -208,6 +205,23 @@ class Outcomes:
             message = received_message(lookup_identifier, value)
             kept_in = dead_letter_queue(self._context, message, len(value) - PREFIX_SIZE)
             self._keep_dead(kept_in, lookup_identifier, value, reason, self._context.quotas.limit)
+
+    def gave_up(self, queue: "Queue", lookup_identifier: int, value: bytes) -> bool:
+        """Make a dead letter here, asked for or not, of this unlocked message, which failed as often as its queue
+        allows. False if there is no room for it: it may not be lost.
+        """
+        size, reason = len(value) - PREFIX_SIZE, MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
+        kept_in = dead_letter_queue(self._context, received_message(lookup_identifier, value), size)
+        if self._context.quotas.is_over_its_own(kept_in, size):
+            return False
+        queue.remove(lookup_identifier, value)
+        queue.tally.die(value, reason)
+        if queue.recorder is not None:
+            queue.recorder.deleted(queue, value, reason)
+        kept_in.insert(lookup_identifier, with_class(kept(value), reason))
+        value = with_prefix(value, flags=value[FLAGS] & ~NEGATIVE_JOURNAL)
+        self.message_position_deleted(queue, lookup_identifier, value, reason)
+        return True
 
     def arrived(self, lookup_identifier: int, value: bytes) -> None:
         """A message reached its queue here: acknowledge that, and keep a copy if it was sent from here."""
@@ -359,43 +373,3 @@ class Outcomes:
 def kept(value: bytes) -> bytes:
     """The message as a journal or dead-letter queue keeps it: without expiry and without requests for notices."""
     return with_prefix(value, flags=value[FLAGS] & ~(ON_ARRIVAL | ON_LOSS), expires=NEVER)
-
-
-POISON_SUBQUEUE: Final = "poison"
-
-
-class PoisonPolicy:
-    """Counts aborted receives in the message itself, and acts when there are too many."""
-
-    def __init__(self, context: "Context") -> None:
-        self._context = context
-        self.settings = context.settings.poison
-
-    def aborted(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """A transaction that had received this message (already unlocked) has aborted."""
-        aborts = PREFIX.unpack_from(value)[2] + 1
-        counted = with_prefix(value, aborts=aborts)
-        limit = self.settings.aborts
-        if limit and aborts >= limit and self._move_away(queue, lookup_identifier, value, counted):
-            return
-        queue.replace(lookup_identifier, counted)
-        queue.make_available(lookup_identifier, counted)
-
-    def _move_away(self, queue: "Queue", lookup_identifier: int, value: bytes, counted: bytes) -> bool:
-        if self.settings.target == "dead-letter":
-            target = self._context.queues.transactional_dead_letter
-            if self._context.quotas.is_over_its_own(target, len(value) - PREFIX_SIZE):
-                return False  # rather at the head of its queue than lost
-            queue.remove(lookup_identifier, value)
-            reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
-            queue.tally.die(value, reason)
-            if queue.recorder is not None:
-                queue.recorder.deleted(queue, value, reason)
-            target.insert(lookup_identifier, with_class(kept(counted), reason))
-            return True
-        if queue.parent is not None:
-            return False  # a subqueue has no subqueues: messages that fail there stay there
-        subqueue = self._context.queues.subqueue(queue, POISON_SUBQUEUE)
-        queue.remove(lookup_identifier, value)
-        subqueue.insert(lookup_identifier, counted)
-        return True

@@ -46,6 +46,7 @@ from qmnode.model.record import (
     EXPRESS,
     FLAGS,
     HEAD,
+    HELD,
     NAMED_DEAD_LETTER,
     NEVER,
     PEEK_WHEN_LOCKED,
@@ -282,12 +283,12 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
     """
     problems: list[str] = []
     (
-        _,
+        version,
         record_flags,
         aborts,
         moves,
         _,
-        _,
+        second,
         arrival,
         _,
         _,
@@ -320,6 +321,7 @@ def _load_headers(attributes: dict[str, Any], value: bytes) -> list[str]:
         priority=base_flags & 7,
         allow_peek_when_locked=bool(record_flags & PEEK_WHEN_LOCKED),
         aborted_receives=aborts,
+        next_try=second if version == HELD else 0,
         move_count=moves,
         arrival_time=arrival / 1e6,
         sent_time=sent,

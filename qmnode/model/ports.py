@@ -133,6 +133,15 @@ class MessageStore(Protocol):
     def identity_ages(self, queue_id: int) -> tuple[int, int]:
         """The first and the last number of the message ids of a queue; (0, -1) without any."""
 
+    def put_try(self, queue_id: int, lookup_identifier: int, second: int) -> None:
+        """Store when a message may be delivered again; 0 while it is being delivered."""
+
+    def delete_try(self, queue_id: int, lookup_identifier: int) -> None:
+        """Delete that record of a message."""
+
+    def read_tries(self) -> list[tuple[int, int, int]]:
+        """All those records: queue, lookup identifier and second."""
+
     def put_queue(self, queue_id: int, definition: bytes) -> None:
         """Store a queue's definition."""
 

@@ -16,7 +16,7 @@ messages share is done once; that is most of the cost of one message.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -156,8 +156,12 @@ class Lane:
             window = self.window
             window.insert(bisect_left(window, (lookup_identifier,)), (lookup_identifier, value))
             self._grow(len(value))
-        else:
-            self.rewind(lookup_identifier)
+        else:  # the last one of the window makes room: it is read again when its turn comes
+            window = self.window
+            window.insert(bisect_left(window, (lookup_identifier,)), (lookup_identifier, value))
+            self._grow(len(value) - len(window.pop()[1]))
+            self.window_end = window[-1][0] if window else lookup_identifier - 1
+            self.complete = False
 
     def insert_many(self, entries: Sequence[Entry], keep: bool) -> None:
         """``insert`` for messages that arrive together, in ascending order."""
@@ -267,20 +271,13 @@ class Lane:
         if lookup_identifier < self.locked_floor:
             self.locked_floor = lookup_identifier
 
-    def raise_floor(self, locked: dict[int, LockedPosition]) -> None:
+    def raise_floor(self, locked: Collection[int]) -> None:
         """Recompute the floor after the lowest locked message was unlocked."""
         if not locked:
             self.locked_floor = NOWHERE
         elif len(locked) <= _FLOOR_SEARCH:
             index = self.index
             self.locked_floor = min((one for one in locked if one >> LANE_SHIFT == index), default=NOWHERE)
-
-    def rewind(self, lookup_identifier: int) -> None:
-        """Read messages from here on again when needed: they are available again, or new ones came in between."""
-        if lookup_identifier <= self.window_end:
-            self.forget()
-            self.window_end = min(self.window_end, lookup_identifier - 1)
-            self.complete = False
 
     def forget(self) -> None:
         """Free the window's memory."""
@@ -451,7 +448,7 @@ def _take_first(
 
 def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:
     """``take`` and ``delete`` for up to ``limit`` messages from the start, to the one that reaches ``size`` bytes."""
-    locked = queue.locked
+    locked = queue.hidden
     parts = _take_first(queue, limit, size, lambda lane, *left: lane.take_some(locked, *left))
     taken = [entry for _, entries in parts for entry in entries]
     if len(taken) > 1 and queue.recorder is None and not queue.journaling:

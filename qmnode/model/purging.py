@@ -88,3 +88,4 @@ def _delete_ranges(queue: "Queue") -> None:
             queue.store.delete_messages(queue.queue_id, first, stop)
             first = stop + 1
     queue.recount_locked()
+    queue.context.retries.forget_all(queue)

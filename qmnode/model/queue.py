@@ -3,7 +3,7 @@
 import json
 import struct
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
@@ -105,6 +105,12 @@ class Queue(QueueAttributes):
         self.awaited: asyncio.Future[None] | None = None
         """Done when a read begins to wait."""
         self.locked: dict[int, LockedPosition] = {}
+        self.tries: dict[int, int] = {}
+        """Messages whose failed deliveries count: the second of the next try, or 0 during a delivery
+        (qmnode.model.retries).
+        """
+        self.hidden: Collection[int] = self.locked
+        """The messages that receivers do not find: locked ones, and those that wait for their next try."""
         self.peekable_locked = 0
         """Locked positions that may be peeked."""
         self.lanes: list[Lane | None] = [None] * LANES
@@ -292,9 +298,11 @@ class Queue(QueueAttributes):
 
     def first(self, peek: bool = False) -> Entry | None:
         """Seek Available Message Position (3.1.7.3.2) from the start of the queue."""
-        locked = self.locked
+        if peek and self.tries:
+            return self.after(-1, peek)
+        hidden = self.hidden
         for lane in self.lanes:
-            if lane is not None and lane.count and (entry := lane.first(locked)) is not None:
+            if lane is not None and lane.count and (entry := lane.first(hidden)) is not None:
                 if peek and self.peekable_locked:
                     return self._earlier_peekable(entry, -1)
                 return entry
@@ -305,7 +313,13 @@ class Queue(QueueAttributes):
         found: Entry | None = None
         for index in range(max(lookup_identifier, 0) >> LANE_SHIFT, LANES):
             lane = self.lanes[index]
-            if lane is not None and lane.count and (found := lane.after(lookup_identifier, self.locked)) is not None:
+            if lane is None or not lane.count:
+                continue
+            if peek and self.tries:  # the window has no held messages
+                found = next(lane.scan(max(lookup_identifier + 1, lane.head), self.locked), None)
+            else:
+                found = lane.after(lookup_identifier, self.hidden)
+            if found is not None:
                 break
         return self._earlier_peekable(found, lookup_identifier) if peek and self.peekable_locked else found
 
@@ -315,7 +329,8 @@ class Queue(QueueAttributes):
         for index in range(min(lookup_identifier - 1 >> LANE_SHIFT, LANES - 1), -1, -1):
             lane = self.lanes[index]
             if lane is not None and lane.count:
-                found = next(lane.scan_backwards(min(lookup_identifier - 1, lane.last), self.locked), None)
+                out_of_sight = self.locked if peek else self.hidden
+                found = next(lane.scan_backwards(min(lookup_identifier - 1, lane.last), out_of_sight), None)
                 if found is not None:
                     break
         if peek and self.peekable_locked:
@@ -361,9 +376,9 @@ class Queue(QueueAttributes):
 
     def take(self) -> Entry | None:
         """Take the first available message: delete or lock it next."""
-        locked: Container[int] = self.locked
+        hidden = self.hidden
         for lane in self.lanes:
-            if lane is not None and lane.count and (entry := lane.take(locked)) is not None:
+            if lane is not None and lane.count and (entry := lane.take(hidden)) is not None:
                 return entry
         return None
 
@@ -379,6 +394,8 @@ class Queue(QueueAttributes):
         if value[FLAGS] & PEEK_WHEN_LOCKED:
             self.peekable_locked += 1
         self.lane_of(lookup_identifier >> LANE_SHIFT).lock(lookup_identifier)
+        if self.max_deliveries:
+            self.context.retries.begin(self, lookup_identifier, value)
 
     def unlock(self, lookup_identifier: int) -> LockedPosition:
         """End the Locked state: the caller decides what follows."""
@@ -387,11 +404,13 @@ class Queue(QueueAttributes):
             self.peekable_locked -= 1
         lane = self.lane_of(lookup_identifier >> LANE_SHIFT)
         if lookup_identifier == lane.locked_floor:
-            lane.raise_floor(self.locked)
+            lane.raise_floor(self.hidden)
         return position
 
     def make_available(self, lookup_identifier: int, value: bytes) -> None:
         """Locked to Available (3.1.7.2.2): the message is back in its old place, unless it has expired."""
+        if lookup_identifier in self.tries:
+            self.context.retries.withdraw(self, lookup_identifier, value)
         if expiry(value) <= self.context.clock.time():
             self.expire(lookup_identifier, value)
             return
@@ -446,6 +465,8 @@ class Queue(QueueAttributes):
             self.context.notices.left(self.queue_id, size)
         if second != NEVER:
             self.context.expiry.remove(second, self.queue_id, lookup_identifier)
+        if lookup_identifier in self.tries:
+            self.context.retries.forget(self, lookup_identifier)
         if received:
             tally = self.tally
             if not tally.gone_since:

@@ -484,6 +484,7 @@ class QueueCollection(dict[int, Queue]):
         self.pop(queue.queue_id, None)
         self._context.traffic.retire(queue)
         self._context.duplicates.forget(queue)
+        self._context.retries.forget_all(queue)
         if queue.parent is not None:
             queue.parent.subqueues.pop(queue.pathname.rpartition(";")[2].upper(), None)
         self._context.store.delete_queue(queue.queue_id)

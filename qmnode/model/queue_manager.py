@@ -38,6 +38,7 @@ from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.quotas import Declared, Source
 from qmnode.model.record import DEFAULT_TIME_TO_REACH_QUEUE
+from qmnode.model.retries import Retries
 from qmnode.model.traffic import RefusedMessages
 from qmnode.model.transaction import Transaction
 from qmnode.settings.node import Settings
@@ -71,6 +72,7 @@ class QueueManager(QueueManagerApi):
         self.queue_collection = context.queues = QueueCollection(context)
         context.duplicates = Duplicates(context)
         context.expiry = Expiry(context)
+        context.retries = Retries(context)
         self.outcomes = context.outcomes = Outcomes(context)
         self.opening = context.opening = Opening(self)
         self.published = PublishedQueues(context, directory)
@@ -120,7 +122,7 @@ class QueueManager(QueueManagerApi):
         """Apply settings that may change while the queue manager runs: the quotas and the poison policy."""
         self.quotas.apply(settings.quotas)
         self.context.notices.apply(self.quotas.settings)
-        self.outcomes.poison.settings = settings.poison
+        self.context.retries.settings = settings.poison
 
     def declare(self, declared: Declared) -> bool:
         """Obey what the directory declares for this queue manager from now on. Return whether that is new."""
@@ -148,6 +150,7 @@ class QueueManager(QueueManagerApi):
         self._forget_prepared_transactions()
         self.context.expiry.start()
         self.context.duplicates.start()
+        self.context.retries.start()
 
     def _forget_prepared_transactions(self) -> None:
         """Abort transactions that releases up to 0.1 could prepare: no coordinator will ever end them."""
@@ -165,6 +168,7 @@ class QueueManager(QueueManagerApi):
         self._open = False
         self.context.expiry.stop()
         self.context.duplicates.stop()
+        self.context.retries.stop()
         queues = list(self.queue_collection.values())
         queues += [queue.journal for queue in queues if queue.has_journal]
         # Before messages are returned to their queues: their waiters can no longer be notified.
@@ -260,6 +264,8 @@ class QueueManager(QueueManagerApi):
         queue.set_properties(**properties)
         if "duplicate_window" in properties:
             self.context.duplicates.changed(queue)
+        if "retry_pause" in properties:
+            self.context.retries.changed(queue)
         self.store.put_queue(queue.queue_id, queue.definition())
         await self.store.durable()
         return queue.information()

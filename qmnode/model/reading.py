@@ -15,6 +15,7 @@ from qmnode.model.api import CursorApi, InTransaction
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 from qmnode.model.ports import Arrived, Entry, TimerHandle
+from qmnode.model.retries import peeked_message
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class ReadOutcome(Enum):
     """The same, and counted as an aborted receive."""
     REJECTED = auto()
     """It is a dead letter: nobody could do anything with it."""
+    ABANDONED = auto()
+    """Its receiver went away, or does not say: failed in a queue whose messages have retries, returned in others."""
 
 
 class TransactionClaim:
@@ -342,6 +345,7 @@ class Cursor(CursorApi):
             value = queue.value_of(self.position)
             if value is None:
                 raise _already_received()
+            queue.context.retries.check_due(queue, self.position)
             entry: Entry | None = (self.position, value)
         else:
             entry = queue.after(self.position, peek=False)
@@ -365,7 +369,7 @@ class Cursor(CursorApi):
         if value is None:
             raise _already_received()
         await self.descriptor.settle_peek()
-        return received_message(self.position, value)
+        return peeked_message(self.descriptor.queue, self.position, value)
 
     async def _peeked(
         self, entry: Entry | None, found: CursorEvent, nothing: CursorEvent, timeout: float | None
@@ -377,7 +381,7 @@ class Cursor(CursorApi):
             self._step(found)
             self.position = entry[0]
         await self.descriptor.settle_peek()
-        return received_message(*entry)
+        return peeked_message(self.descriptor.queue, *entry)
 
     async def _wait(self, operation: WaitingMessageReadOperation, timeout: float | None) -> Entry:
         try:

@@ -100,6 +100,8 @@ _REACH: Final = slice(PREFIX_SIZE + packet_view.REACH_AT, PREFIX_SIZE + packet_v
 """BaseHeader.TimeToReachQueue in a value (MS-MQMQ 2.2.19.1)."""
 DEFAULT_TIME_TO_REACH_QUEUE: Final = FOUR_DAYS
 """Four days (MS-MQDMPR 3.1.1.12), the time of messages that name none."""
+ABORTS: Final = 2
+"""The offset of the number of failed deliveries in a value."""
 MOVES: Final = 3
 """The offset of the number of moves in a value."""
 
@@ -159,6 +161,15 @@ def with_properties_place(value: bytes, place: int) -> bytes:
 
 
 _PLACE: Final = slice(4, 8)
+
+
+HELD: Final = 2
+"""The version of a held message as peeks show it, never stored: the second of expiry is that of the next try."""
+
+
+def held_until(value: bytes, second: int) -> bytes:
+    """The value with which a peek shows a message that is held until this second."""
+    return bytes((HELD,)) + value[1 : EXPIRY.start] + _LONG.pack(second) + value[EXPIRY.stop :]
 
 
 def moved(value: bytes) -> bytes:

@@ -265,7 +265,7 @@ class Transaction(TransactionApi):
         if position.state is PositionState.PURGE_PENDING:
             queue.delete(lookup_identifier, position.value, MessageClass.MQMSG_CLASS_NACK_Q_PURGED)
         elif count and operation.reason == MessageClass.MQMSG_CLASS_ACK_RECEIVE:
-            self.context.outcomes.poison.aborted(queue, lookup_identifier, position.value)
+            self.context.retries.failed(queue, lookup_identifier, position.value)
         else:
             queue.make_available(lookup_identifier, position.value)
 

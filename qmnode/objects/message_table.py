@@ -264,6 +264,11 @@ MESSAGE: Final = Rows(
             *("aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.record"),
         ),
         _assigned(
+            *("next_try", TIME, 0),
+            *("When a message whose last delivery failed may be received again; 0 if it is not held", _READER),
+            section="an extension",
+        ),
+        _assigned(
             *("move_count", _COUNT, 0),
             *("Moves between queues of the node since its arrival, without a change", "model.record"),
             key="moves",

@@ -36,6 +36,10 @@ LONGEST_LABEL: Final = 124
 """UTF-16 units of a queue's label (MS-MQMQ 2.3.1.8)."""
 LONGEST_DUPLICATE_WINDOW: Final = 604_800
 """Seven days, in seconds."""
+MOST_DELIVERIES: Final = 255
+"""The store counts failed deliveries in one byte."""
+LONGEST_RETRY_PAUSE: Final = 604_800
+"""Seven days, in seconds."""
 _ENTERPRISE: Final = Door.DECLARATION | Door.DIRECTORY
 
 
@@ -315,6 +319,38 @@ QUEUE: Final = Rows(
             added=True,
             obeyed_by="qmnode.administration.machine_documents",
         ),
+        Property(
+            *("max_deliveries", number(0, MOST_DELIVERIES, f"from 0 (no limit) to {MOST_DELIVERIES}"), 0),
+            *("Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit",),
+            *("an extension",),
+            doors=Door.NODE,
+            added=True,
+            obeyed_by="qmnode.model.retries",
+        ),
+        Property(
+            *("retry_pause", seconds(LONGEST_RETRY_PAUSE, "none"), 0),
+            *("Seconds until the next delivery of a message after the first that failed; 0 for none",),
+            *("an extension",),
+            doors=Door.NODE,
+            added=True,
+            obeyed_by="qmnode.model.retries",
+        ),
+        Property(
+            *("retry_factor", number(1, 100), 2),
+            *("What each further failure multiplies the pause by",),
+            *("an extension",),
+            doors=Door.NODE,
+            added=True,
+            obeyed_by="qmnode.model.retries",
+        ),
+        Property(
+            *("retry_longest_pause", seconds(LONGEST_RETRY_PAUSE), 3600),
+            *("The longest pause between two deliveries of a message",),
+            *("an extension",),
+            doors=Door.NODE,
+            added=True,
+            obeyed_by="qmnode.model.retries",
+        ),
     ),
 )
 
@@ -331,6 +367,10 @@ class AddedProperties(TypedDict, total=False):
 
     duplicate_window: int
     declared: bool
+    max_deliveries: int
+    retry_pause: int
+    retry_factor: int
+    retry_longest_pause: int
 
 
 class AddedAttributes:
@@ -338,6 +378,10 @@ class AddedAttributes:
 
     duplicate_window: int = 0
     declared: bool = False
+    max_deliveries: int = 0
+    retry_pause: int = 0
+    retry_factor: int = 2
+    retry_longest_pause: int = 3600
 
 
 USER: Final = Rows(

@@ -116,7 +116,7 @@ class RemoteReadEntry:
     def give_back(self) -> None:
         """End the read with RR_NACK (3.1.6.2)."""
         self.release()
-        self.queue.descriptor.give_back(self.lookup_identifier)
+        self.queue.descriptor.abandon(self.lookup_identifier)
 
 
 class RemoteQueues:

@@ -123,7 +123,7 @@ class Reads:
         full = locks and caller.association.held and caller.association.held + size > self._held_bytes
         if size > MAXIMUM_BUFFER or full:
             if locks:
-                entry.give_back()
+                queue.descriptor.give_back(entry.lookup_identifier)
             return Read(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES if full else ErrorCode.MQ_ERROR_BUFFER_OVERFLOW)
         if not locks:
             return Read(MQ_OK, message)

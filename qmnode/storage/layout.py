@@ -8,6 +8,7 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | meta | name | facts about the node: format version, identifier blocks, origin |
 | meta | `identity`, queue (u32), 0, digest | a message id that a queue remembers (qmnode.model.duplicates) |
 | meta | `identity`, queue (u32), 1, number (u64) | the same ids in the order of their arrival |
+| meta | `retry`, 0, queue (u32), lookup identifier (u64) | second of the next delivery (u32); 0 during a delivery |
 | meta | `large`, 0, queue (u32), lookup identifier (u64) | file of a large message, and its bytes (two u64) |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.record |
 | messages | the same, of a large message | reference to the file that has them: qmnode.storage.large |
@@ -48,6 +49,8 @@ IDENTITY_KEY: Final = struct.Struct(">8sIB16s")
 IDENTITY_AGE_KEY: Final = struct.Struct(">8sIBQ")
 LAST_KEY: Final = b"\xff" * (MESSAGE_KEY.size + 1)
 """Behind the key of any message."""
+RETRY: Final = b"retry\0"
+RETRY_KEY: Final = struct.Struct(">6sIQ")
 LARGE: Final = b"large\0"
 LARGE_FILE: Final = struct.Struct(">QQ")
 """Number of the file, and bytes of the value."""

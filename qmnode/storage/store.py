@@ -38,6 +38,8 @@ from qmnode.storage.layout import (
     NEWEST_FORMAT,
     OPERATIONS,
     QUEUE_KEY,
+    RETRY,
+    RETRY_KEY,
     Family,
 )
 from qmnode.storage.losses import (
@@ -359,6 +361,14 @@ class Store:
         first, end = (IDENTITY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
         self.delete_range(Family.META, first, end)
 
+    def put_try(self, queue_id: int, lookup_identifier: int, second: int) -> None:
+        """Store when a message may be delivered again; 0 while it is being delivered."""
+        self.put(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier), QUEUE_KEY.pack(second))
+
+    def delete_try(self, queue_id: int, lookup_identifier: int) -> None:
+        """Delete that record of a message."""
+        self.delete(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier))
+
     def put_queue(self, queue_id: int, definition: bytes) -> None:
         """Store a queue's definition."""
         self.put(Family.QUEUES, QUEUE_KEY.pack(queue_id), definition)
@@ -508,6 +518,12 @@ class Store:
         """Expiry entries from ``first`` to the second ``last``."""
         records = self.scan(Family.EXPIRY, EXPIRY_KEY.pack(*first), EXPIRY_KEY.pack(last, 0xFFFFFFFF, _LAST_LOOKUP))
         return [EXPIRY_KEY.unpack(key) for key, _ in islice(records, limit)]
+
+    def read_tries(self) -> list[tuple[int, int, int]]:
+        """When messages may be delivered again: queue, lookup identifier and second."""
+        first, end = RETRY_KEY.pack(RETRY, 0, 0), RETRY_KEY.pack(RETRY, 0xFFFFFFFF, _LAST_LOOKUP)
+        records = self.scan(Family.META, first, end)
+        return [(*RETRY_KEY.unpack(key)[1:], *QUEUE_KEY.unpack(value)) for key, value in records]
 
     def read_queues(self) -> list[tuple[int, bytes]]:
         """The definitions of all queues."""

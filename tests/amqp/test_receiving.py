@@ -130,7 +130,7 @@ async def test_a_message_that_is_settled_without_an_outcome_returns(door: Door, 
 
 @pytest.mark.parametrize(("target", "place"), [("subqueue", "orders;poison"), ("dead-letter", r".\SYSTEM$;DEADXACT")])
 async def test_a_message_that_fails_too_often_is_poison(door: Door, target: Any, place: str) -> None:
-    door.manager.outcomes.poison.settings = PoisonSettings(aborts=2, target=target)
+    door.manager.context.retries.settings = PoisonSettings(aborts=2, target=target)
     await door.send("orders", b"1")
 
     def work() -> list[int]:

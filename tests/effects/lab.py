@@ -360,6 +360,15 @@ class Lab:
             for queue in of_two
             if queue["name"] != "base_priority"
         ]
+        private += [
+            everybody | {"machine": "two", "name": name, "private": True} | beside | _given(**{name: value})
+            for name, beside, value in (
+                ("max_deliveries", {}, now(1, 2)),
+                ("retry_pause", {}, now(700, 500)),
+                ("retry_factor", {"retry_pause": 2}, now(100, 50)),
+                ("retry_longest_pause", {"retry_pause": 3000}, now(700, 500)),
+            )
+        ]
         return {
             "enterprise": {"name": "Observed", "access": listed}
             | _given(default_time_to_live=now(1, 3600), weakened_security=now(True, False)),

@@ -355,6 +355,55 @@ async def copies(lab: Lab, name: str, size: int) -> int:
         return found
 
 
+@sees(Kind.QUEUE, "max_deliveries")
+async def a_message_is_a_dead_letter_after_its_last_delivery(lab: Lab, phase: Phase) -> None:
+    left = {DECLARED: 0, CHANGED: 1, REMOVED: 1}[phase]
+
+    async def is_so() -> bool:
+        return len(await hundreds_of_seconds(lab, "max_deliveries", 1)) == left
+
+    await until(is_so, f"{left} messages are left after a failure")
+    if phase is not DECLARED:
+        left = 0 if phase is CHANGED else 1
+        assert len(await hundreds_of_seconds(lab, "max_deliveries", 2)) == left
+
+
+@sees(Kind.QUEUE, "retry_pause", "retry_longest_pause")
+async def a_failed_message_waits(lab: Lab, phase: Phase) -> None:
+    for name, otherwise in (("retry_pause", 0), ("retry_longest_pause", 30)):
+
+        async def is_so(name: str = name, expected: int = {DECLARED: 7, CHANGED: 5, REMOVED: otherwise}[phase]) -> bool:
+            return await hundreds_of_seconds(lab, name, 1) == [expected]
+
+        await until(is_so, f"{name} is obeyed")
+
+
+@sees(Kind.QUEUE, "retry_factor")
+async def each_failure_multiplies_the_pause(lab: Lab, phase: Phase) -> None:
+    expected = {DECLARED: 2, CHANGED: 1, REMOVED: 0}[phase]
+
+    async def is_so() -> bool:
+        return await hundreds_of_seconds(lab, "retry_factor", 2) == [expected]
+
+    await until(is_so, f"the second pause is {expected} hundred seconds")
+
+
+async def hundreds_of_seconds(lab: Lab, name: str, failures: int) -> list[int]:
+    """The pause of a message of an otherwise empty queue of TWO after so many failures; nothing if it is gone."""
+    async with lab.two as two:
+        queue = await two.open_queue(rf"DIRECT=OS:.\{lab.prefix}{name}")
+        await queue.purge()
+        await (await two.open_queue(rf"DIRECT=OS:.\{lab.prefix}{name}", qmnode.Access.SEND)).send(qmnode.Message(b"1"))
+        for _ in range(failures):
+            message = await queue.receive_begin(timeout=60)
+            await queue.receive_end(message.lookup_identifier, delete=False)
+        try:
+            left = await queue.peek(timeout=0)
+        except qmnode.MessageQueuingError:
+            return []
+        return [int(max(0.0, left.next_try - left.arrival_time) // 100)]
+
+
 @sees(Kind.QUEUE, "quota")
 async def a_queue_refuses_messages_beyond_its_quota(lab: Lab, phase: Phase) -> None:
     if phase is not DECLARED:

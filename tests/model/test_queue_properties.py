@@ -41,6 +41,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("multicast_address", None, "'' for none"),
     ("base_priority", 9, "expected 0, since only a public queue has another"),
     ("duplicate_window", 604_801, "seconds, from 0"),
+    ("max_deliveries", 256, "to 255"),
+    ("retry_factor", 0, "from 1 to 100"),
     ("security", "text", "bytes"),
 ]
 

@@ -148,6 +148,7 @@ export interface Message {
   readonly time_to_be_received: number | null;
   readonly dead_letter_queue: string | null;
   readonly aborted_receives: number;
+  readonly next_try: string | null;
   readonly moves: number;
   readonly extension_size: number;
   readonly extension: string | null;
@@ -216,6 +217,10 @@ export interface Queue {
   readonly base_priority: number;
   readonly duplicate_window: number;
   readonly declared: boolean;
+  readonly max_deliveries: number;
+  readonly retry_pause: number;
+  readonly retry_factor: number;
+  readonly retry_longest_pause: number;
   readonly create_time: string | null;
   readonly modify_time: string | null;
   readonly message_count: number;

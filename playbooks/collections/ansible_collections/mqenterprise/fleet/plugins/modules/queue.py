@@ -89,6 +89,21 @@ options:
       - Seconds within which messages with the same AMQP message id are accepted once; 0 for none; from 0 to
         604800.
     type: int
+  max_deliveries:
+    description:
+      - Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit; from 0
+        to 255.
+    type: int
+  retry_pause:
+    description:
+      - Seconds until the next delivery of a message after the first that failed; 0 for none; from 0 to 604800.
+    type: int
+  retry_factor:
+    description: What each further failure multiplies the pause by; from 1 to 100.
+    type: int
+  retry_longest_pause:
+    description: The longest pause between two deliveries of a message; from 0 to 604800.
+    type: int
   # end of properties
   access:
     description:
@@ -238,6 +253,22 @@ queue:
       description: Seconds within which messages with the same AMQP message id are accepted once; 0 for none.
       type: int
       returned: for private queues
+    max_deliveries:
+      description: Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit.
+      type: int
+      returned: for private queues
+    retry_pause:
+      description: Seconds until the next delivery of a message after the first that failed; 0 for none.
+      type: int
+      returned: for private queues
+    retry_factor:
+      description: What each further failure multiplies the pause by.
+      type: int
+      returned: for private queues
+    retry_longest_pause:
+      description: The longest pause between two deliveries of a message.
+      type: int
+      returned: for private queues
     # end of properties
     access:
       description: The access list, when it was asked for.
@@ -318,6 +349,10 @@ class QueueModule(ObjectModule):
         },
         "base_priority": {"type": "int"},
         "duplicate_window": {"type": "int"},
+        "max_deliveries": {"type": "int"},
+        "retry_pause": {"type": "int"},
+        "retry_factor": {"type": "int"},
+        "retry_longest_pause": {"type": "int"},
         # end of properties
         "access": {
             "type": "list",

@@ -114,6 +114,22 @@ queues:
       description: Seconds within which messages with the same AMQP message id are accepted once; 0 for none.
       type: int
       returned: for private queues
+    max_deliveries:
+      description: Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit.
+      type: int
+      returned: for private queues
+    retry_pause:
+      description: Seconds until the next delivery of a message after the first that failed; 0 for none.
+      type: int
+      returned: for private queues
+    retry_factor:
+      description: What each further failure multiplies the pause by.
+      type: int
+      returned: for private queues
+    retry_longest_pause:
+      description: The longest pause between two deliveries of a message.
+      type: int
+      returned: for private queues
     # end of properties
     access:
       description: The access list, when it was asked for.
