@@ -53,7 +53,9 @@ class Doorway:
             await refusal(scope, receive, send)
             return
         try:
-            await self.app(scope, _limited(receive, self.request_size), _closing(send))
+            # HEAD is answered as GET (RFC 9110 9.3.2); the server, which has the scope as it was, sends no content.
+            asked = scope | {"method": "GET"} if scope["method"] == "HEAD" else scope
+            await self.app(asked, _limited(receive, self.request_size), _closing(send))
         except Exception:
             # Answered and logged already (problems.py): the framework raises it once more for servers that log.
             log.debug("a request failed", path=scope["path"], exc_info=True)

@@ -133,6 +133,10 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 async def _not_valid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
+    if any(mistake["loc"] == ("body",) and isinstance(mistake["input"], bytes) for mistake in error.errors()):
+        given = request.headers.get("content-type", "none")  # the framework parses only what is called JSON
+        sentence = f"the body is {given!r:.80}: send JSON with 'Content-Type: application/json'"
+        return http_problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, sentence)
     mistakes = [
         Mistake(where=".".join(map(str, mistake["loc"])), sentence=_sentence(request, mistake))
         for mistake in error.errors()[:20]

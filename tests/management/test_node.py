@@ -156,6 +156,27 @@ async def test_a_wrong_method_is_a_problem(client: httpx.AsyncClient) -> None:
     assert "GET" in answer.headers["allow"]
 
 
+@pytest.mark.public_report("fastapi/fastapi#1773")
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/queues", "/v1/nothing"])
+async def test_a_watchdog_may_ask_for_the_head_alone(client: httpx.AsyncClient, path: str) -> None:
+    whole, head = await client.get(path), await client.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert (await client.get("/healthz")).json() == {"status": "ok"}, "the connection goes on"
+
+
+@pytest.mark.public_report("fastapi/fastapi#3373")
+@pytest.mark.parametrize("given", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data"])
+async def test_a_body_that_is_not_called_json_is_refused_with_what_to_say(
+    client: httpx.AsyncClient, given: str
+) -> None:
+    for path in ("/v1/queues", "/v1/queues/orders/messages", "/v1/jobs"):
+        answer = await client.post(path, content=b'{"name": "x"}', headers={"content-type": given})
+        assert (answer.status_code, answer.headers["content-type"]) == (415, "application/problem+json")
+        detail = answer.json()["detail"]
+        assert given in detail and "'Content-Type: application/json'" in detail
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b"null", b""])
 async def test_what_is_no_json_is_a_problem(client: httpx.AsyncClient, content: bytes) -> None:
     answer = await client.post("/v1/queues", content=content, headers={"content-type": "application/json"})
