@@ -81,7 +81,7 @@ def why_due(
     try:
         found = x509.load_pem_x509_certificate(certificate.read_bytes())
         private = serialization.load_pem_private_key(key.read_bytes(), password=None)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # TypeError: the key has a passphrase
         return f"the one that is there cannot be read: {error}"
     if private.public_key() != found.public_key():
         return "its key is another one"

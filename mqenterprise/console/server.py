@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from mqenterprise.operations.errors import OperationsError
+from qmnode.security.tls import load_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +60,8 @@ async def serve(
         ssl_keyfile=None if private_key is None else str(private_key),
     )
     try:
+        if certificate is not None:
+            load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, private_key)
         config.load()
     except OSError as error:  # ssl.SSLError is one
         raise OperationsError(f"{certificate}, {private_key}: not a certificate and its key: {error}") from None

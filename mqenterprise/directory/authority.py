@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from qmnode.security.rsa_keys import ENCRYPTED
+
 AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
 FOR_BOTH: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 FOR_CLIENTS: Final = (ExtendedKeyUsageOID.CLIENT_AUTH,)
@@ -76,7 +78,10 @@ def create_authority(name: str, now: datetime.datetime) -> Issued:
 
 def load_authority(certificate: Path, key: Path) -> Issued:
     """A root that was saved. Raises ValueError when the files are not what they should be."""
-    loaded = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    try:
+        loaded = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    except TypeError:
+        raise ValueError(f"{key}: {ENCRYPTED}") from None
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{key} is not a key of this authority")
     return Issued(x509.load_pem_x509_certificate(certificate.read_bytes()), loaded)

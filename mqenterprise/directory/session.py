@@ -18,6 +18,7 @@ from mqenterprise.directory.errors import BindRefused, CertificateRefused, Direc
 from mqenterprise.directory.settings import BindMethod, DirectorySettings
 from mqenterprise.directory.wire import Wire
 from qmnode.errors import reason_of
+from qmnode.security.tls import load_certificate
 
 DEFAULT_PORTS: Final = {"ldap": 389, "ldaps": 636}
 # TLS alerts by which a server says that it does not like *our* certificate or has none itself.
@@ -50,7 +51,7 @@ class _Tls(ldap3.Tls):  # type: ignore[misc]  # ldap3 has no types
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             if settings.client_certificate is not None:
-                context.load_cert_chain(settings.client_certificate, settings.client_key)
+                load_certificate(context, settings.client_certificate, settings.client_key)
             connection.socket.settimeout(settings.connect_timeout)
             connection.socket = context.wrap_socket(connection.socket, server_hostname=self._host)
         except (OSError, ValueError) as error:

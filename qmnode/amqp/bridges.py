@@ -27,6 +27,7 @@ from qmnode.amqp.client_links import PeerError
 from qmnode.amqp.mapping import Place
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.model.administration import BridgeInformation
+from qmnode.security.tls import load_certificate
 from qmnode.settings.bridges import BridgeSettings, SecretSettings
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def client_context(settings: BridgeSettings) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=settings.authorities)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if settings.certificate is not None:
-            context.load_cert_chain(settings.certificate, settings.private_key)
+            load_certificate(context, settings.certificate, settings.private_key)
     except OSError as error:  # ssl.SSLError is one
         files = ", ".join(str(one) for one in (settings.authorities, settings.certificate, settings.private_key) if one)
         raise ConfigurationError(f"{files}: no certificates, or not a certificate and its key: {error}") from None

@@ -19,6 +19,7 @@ from qmnode.amqp.principals import Principals, server_context
 from qmnode.amqp.returned import Returned
 from qmnode.amqp.temporary import TemporaryQueues
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
+from qmnode.security.tls import load_certificate
 from qmnode.settings.node import NodeSettings
 from qmnode.shares.blocks import block_of
 from qmnode.shares.resources import (
@@ -131,7 +132,7 @@ class AmqpDoor:
             self.principals.load()
             if self._tls is not None:
                 self._context()
-                self._tls.load_cert_chain(self.settings.certificate or "", self.settings.private_key)
+                load_certificate(self._tls, self.settings.certificate or "", self.settings.private_key)
         except ConfigurationError as error:
             log.error("a part of the AMQP door was not reloaded", reason=str(error))
 

@@ -21,6 +21,7 @@ from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
 from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
+from qmnode.security.tls import load_certificate
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.error_codes import ErrorCode
@@ -180,7 +181,7 @@ def server_context(settings: AmqpSettings) -> ssl.SSLContext:
     assert settings.certificate is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(settings.certificate, settings.private_key)
+    load_certificate(context, settings.certificate, settings.private_key)
     if settings.authorities is not None:
         context.load_verify_locations(settings.authorities)
         context.verify_mode = ssl.CERT_OPTIONAL

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 BODY_TIME: Final = 60.0
 """Seconds that a request has to be whole."""
 _BEARER: Final = "bearer "
+_LOOKED_AT: Final = frozenset({b"authorization", b"content-length", b"content-encoding"})
 
 
 class Doorway:
@@ -42,11 +43,11 @@ class Doorway:
             await self.app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        headers = {name: value for name, value in scope["headers"] if name in (b"authorization", b"content-length")}
+        headers = {name: value for name, value in scope["headers"] if name in _LOOKED_AT}
         caller = self._caller(scope, headers.get(b"authorization", b"").decode("latin-1"))
         if caller is not None:
             state["caller"] = caller
-        refusal = self._refusal(scope, caller, headers.get(b"content-length", b""))
+        refusal = self._refusal(scope, caller, headers)
         if refusal is not None:
             # Its body is not awaited: an unknown caller cannot keep the connection open by sending it byte by byte.
             refusal.headers["Connection"] = "close"
@@ -54,7 +55,7 @@ class Doorway:
             return
         try:
             # HEAD is answered as GET (RFC 9110 9.3.2); the server, which has the scope as it was, sends no content.
-            asked = scope | {"method": "GET"} if scope["method"] == "HEAD" else scope
+            asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
             await self.app(asked, _limited(receive, self.request_size), _closing(send))
         except Exception:
             # Answered and logged already (problems.py): the framework raises it once more for servers that log.
@@ -70,13 +71,17 @@ class Doorway:
         caller = self.tokens.caller(token)
         return caller if caller is not None or self.consoles is None else self.consoles.caller(token)
 
-    def _refusal(self, scope: Scope, caller: Caller | None, length: bytes) -> Response | None:
+    def _refusal(self, scope: Scope, caller: Caller | None, headers: dict[bytes, bytes]) -> Response | None:
         if caller is None and scope["path"] not in OPEN_PATHS:
             answer = http_problem(401, "send a token: 'Authorization: Bearer ...', one of those in management.tokens")
             answer.headers["WWW-Authenticate"] = 'Bearer realm="qmnode"'
             return answer
         if scope["method"] not in SAFE_METHODS and caller is not None and not caller.role.changes:
             return http_problem(403, f"the role of {caller.name} is {caller.role}, and this needs {Role.OPERATE}")
+        encoding = headers.get(b"content-encoding", b"identity")
+        if encoding.strip().lower() != b"identity":
+            return http_problem(415, f"the body is encoded as {encoding.decode('latin-1')!r:.80}: send it as it is")
+        length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self.request_size:
             return http_problem(413, f"a request of {int(length)} bytes: at most {self.request_size} are taken")
         return None

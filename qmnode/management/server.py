@@ -25,6 +25,7 @@ from qmnode.management.tokens import Tokens
 from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager
 from qmnode.security.principals import Principals
+from qmnode.security.tls import load_certificate
 from qmnode.settings.node import ConfigurationError, ManagementSettings
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
@@ -209,7 +210,7 @@ class ManagementServer:
     def _load_certificate(self, context: ssl.SSLContext) -> None:
         assert self.settings.certificate is not None
         try:
-            context.load_cert_chain(self.settings.certificate, self.settings.private_key)
+            load_certificate(context, self.settings.certificate, self.settings.private_key)
         except OSError as error:  # ssl.SSLError is one
             raise ConfigurationError(
                 f"{self.settings.certificate}, {self.settings.private_key}: not a certificate and its key: {error}"

@@ -18,6 +18,7 @@ from qmnode.security import legacy
 from qmnode.security.algorithms import PKCS1_OVERHEAD, SMALLEST_STRONG_MODULUS, Policy
 
 PUBLIC_EXPONENT: Final = 65537
+ENCRYPTED: Final = "the private key has a passphrase: write it without one, openssl pkey -in KEY -out NEW"
 _PADDING: Final = padding.PKCS1v15()
 
 
@@ -86,7 +87,9 @@ class PrivateKey:
     def _loaded(cls, load: Callable[[bytes, None], object], encoded: bytes) -> PrivateKey:
         try:
             key = load(encoded, None)
-        except (ValueError, TypeError):
+        except TypeError:  # a passphrase is needed
+            raise ValueError(ENCRYPTED) from None
+        except ValueError:
             raise ValueError("not a PKCS #8 private key") from None
         if not isinstance(key, rsa.RSAPrivateKey):
             raise ValueError("not an RSA private key")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.private_files import read_private
+from qmnode.security.rsa_keys import ENCRYPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,6 +48,17 @@ def acceptor_context(settings: TlsSettings) -> ssl.SSLContext:
     return _context(settings, ssl.PROTOCOL_TLS_SERVER, believed)
 
 
+def load_certificate(context: ssl.SSLContext, certificate: Path | str, private_key: Path | str | None) -> None:
+    """Load a certificate chain and its key. OSError for files of another kind, and for a key with a passphrase, for
+    which OpenSSL would ask at the terminal and keep the event loop.
+    """
+
+    def refuse() -> str:
+        raise OSError(ENCRYPTED)
+
+    context.load_cert_chain(certificate, private_key, refuse)
+
+
 def _context(settings: TlsSettings, protocol: ssl._SSLMethod, believed: Sequence[Path]) -> ssl.SSLContext:
     """TLS 1.3 with certificates on both sides. Raises :class:`KeyStoreError` with what is wrong with which file."""
     if read_private(settings.private_key) is None:
@@ -61,8 +73,8 @@ def _context(settings: TlsSettings, protocol: ssl._SSLMethod, believed: Sequence
     try:
         for file in believed:
             context.load_verify_locations(file)
-        context.load_cert_chain(settings.certificate, settings.private_key)
+        load_certificate(context, settings.certificate, settings.private_key)
     except OSError as error:  # ssl.SSLError is one
         files = ", ".join(map(str, (*believed, settings.certificate, settings.private_key)))
-        raise KeyStoreError(f"TLS cannot be set up with {files}: {error.strerror or type(error).__name__}") from None
+        raise KeyStoreError(f"TLS cannot be set up with {files}: {error.strerror or error}") from None
     return context

@@ -1,5 +1,6 @@
 """The node over HTTP: totals, quotas, connections, transactions, metrics, and errors of HTTP itself."""
 
+import gzip
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -175,6 +176,19 @@ async def test_a_body_that_is_not_called_json_is_refused_with_what_to_say(
         assert (answer.status_code, answer.headers["content-type"]) == (415, "application/problem+json")
         detail = answer.json()["detail"]
         assert given in detail and "'Content-Type: application/json'" in detail
+
+
+@pytest.mark.public_report("HarperFast/harper#1438", "fastapi/fastapi#2992")
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "deflate", "identity"])
+async def test_a_compressed_body_is_refused_with_the_reason(client: httpx.AsyncClient, encoding: str) -> None:
+    whole = b'{"name": "x"}'
+    content = whole if encoding == "identity" else gzip.compress(whole)
+    answer = await client.post(
+        "/v1/queues", content=content, headers={"content-type": "application/json", "content-encoding": encoding}
+    )
+    if encoding != "identity":
+        assert (answer.status_code, answer.headers["content-type"]) == (415, "application/problem+json")
+        assert f"encoded as '{encoding}'" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b"null", b""])

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
+from mqenterprise.console.server import serve
+from mqenterprise.directory.authority import load_authority
+from mqenterprise.directory.session import _Tls
+from mqenterprise.directory.settings import DirectorySettings
+from mqenterprise.operations.errors import OperationsError
+from qmnode.amqp.bridges import client_context
+from qmnode.amqp.principals import server_context
+from qmnode.errors import ConfigurationError
+from qmnode.management.server import ManagementServer
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.security.tls import FIRST_BYTE, acceptor_context, initiator_context, is_named
+from qmnode.settings.amqp import AmqpSettings
+from qmnode.settings.bridges import BridgeSettings
+from qmnode.settings.node import ManagementSettings
 from qmnode.settings.security import TlsSettings
 from tests.security.keys import private_key
 
@@ -121,3 +137,62 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
     settings.certificate.write_text("nothing")
     with pytest.raises(KeyStoreError, match=r"TLS cannot be set up with .*certificate"):
         initiator_context(settings)
+
+
+def _with_passphrase(key: Path) -> None:
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    how = serialization.BestAvailableEncryption(b"secret")
+    key.write_bytes(loaded.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how))
+
+
+async def _console(certificate: Path, key: Path) -> None:
+    await serve(cast("Any", None), cast("Any", None), certificate, key, lambda: None)
+
+
+@pytest.mark.public_report("tor2web/Tor2web#263", "novnc/websockify#381")
+def test_a_key_with_a_passphrase_is_refused_at_every_door_and_nobody_is_asked(tmp_path: Path) -> None:
+    settings = node(tmp_path, "here.test", 0)
+    certificate, key, authorities = settings.certificate, settings.private_key, settings.authorities
+    _with_passphrase(key)
+    amqp = AmqpSettings(enabled=True, certificate=certificate, private_key=key, authorities=authorities)
+    bridge = BridgeSettings.model_construct(certificate=certificate, private_key=key, authorities=authorities)
+    listening = ManagementSettings.model_construct(certificate=certificate, private_key=key)
+    directory = DirectorySettings.model_construct(
+        ca_file=None, verify=False, client_certificate=certificate, client_key=key, connect_timeout=1.0
+    )
+    doors: dict[str, Callable[[], object]] = {
+        "nodes that we connect to": lambda: initiator_context(settings),
+        "nodes that connect to us": lambda: acceptor_context(settings),
+        "AMQP": lambda: server_context(amqp),
+        "a bridge": lambda: client_context(bridge),
+        "management": lambda: ManagementServer._load_certificate(
+            cast("Any", SimpleNamespace(settings=listening)), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        ),
+        "the console": lambda: asyncio.run(_console(certificate, key)),
+        "the directory": lambda: _Tls(directory, "here.test").wrap_socket(SimpleNamespace()),
+        "the authority": lambda: load_authority(certificate, key),
+    }
+    for name, opened in doors.items():
+        with pytest.raises((OSError, ValueError, KeyStoreError, ConfigurationError, OperationsError)) as refused:
+            opened()
+        assert "has a passphrase" in str(refused.value), name
+
+
+@pytest.mark.public_report("letsencrypt/boulder#3557", "1Password/connect#38", "Venafi/vcert#541")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: b"subject=CN = here.test\n\n" + text.rstrip(b"\n"),
+    ],
+    ids=["line ends of Windows", "a byte-order mark", "text before, and no newline at the end"],
+)
+def test_certificates_as_other_programs_save_them_are_read(tmp_path: Path, write: Callable[[bytes], bytes]) -> None:
+    settings = node(tmp_path, "here.test", 0)
+    certificate = settings.certificate.read_bytes()
+    settings.certificate.write_bytes(write(certificate))
+    settings.private_key.write_bytes(write(settings.private_key.read_bytes()))
+    assert initiator_context(settings) and acceptor_context(settings)
+    settings.private_key.write_bytes(settings.private_key.read_bytes() + b"\n" + certificate)  # the key comes first
+    assert acceptor_context(settings.model_copy(update={"certificate": settings.private_key}))
