@@ -58,7 +58,7 @@ def kind_of(queue: Queue) -> Kind:
     journal = queue.context.queues.journal
     if queue.is_journal or queue is journal:
         return Kind.JOURNAL
-    if queue.is_dead_letter:
+    if queue.is_dead_letter or queue.is_delayed:  # messages leave both by being sent anew
         return Kind.DEAD_LETTERS
     owner = queue.parent or queue
     return Kind.TRANSACTIONAL if owner.transactional else Kind.PLAIN

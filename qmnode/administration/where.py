@@ -58,19 +58,25 @@ def _criterion(name: str, value: str, now: float) -> dict[str, Any]:
         except ValueError:
             raise _bad(f"{name}={value}: expected a number") from None
     if name in _AGES:
-        match = _DURATION.fullmatch(value[:20])
-        if match is None:
-            raise _bad(f"{name}={value}: write 90s, 15m, 2h or 3d")
-        return {_AGES[name]: now - float(match[1]) * _SECONDS[match[2]]}
+        return {_AGES[name]: now - seconds_of(name, value)}
     if name in _TIMES:
-        return {_TIMES[name]: _time(name, value)}
+        return {_TIMES[name]: time_of(name, value)}
     known = (*_TEXTS, "value.PATH", "header.NAME", *_NUMBERS, *_AGES, *_TIMES)
     near = nearest(name, known)
     hint = f"did you mean {near}?" if near else f"use {', '.join(known)}"
     raise _bad(f"{name!r} is nothing that a message has: {hint}")
 
 
-def _time(name: str, value: str) -> float:
+def seconds_of(name: str, value: str) -> float:
+    """The seconds of a duration such as ``90s``. MQ_ERROR_INVALID_PARAMETER."""
+    match = _DURATION.fullmatch(value[:20])
+    if match is None:
+        raise _bad(f"{name}={value}: write 90s, 15m, 2h or 3d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def time_of(name: str, value: str) -> float:
+    """The seconds since 1970 of a time, in UTC if it names no zone. MQ_ERROR_INVALID_PARAMETER."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:

@@ -13,6 +13,7 @@ from qmnode.amqp.sections import AmqpMessage, parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import InTransaction, QueueApi
+from qmnode.model.delayed import is_delayed
 from qmnode.model.message import INFINITE
 from qmnode.model.open_queue import OpenQueueDescriptor
 
@@ -132,7 +133,7 @@ class IncomingLink:
         self._storing += 1
         if delivery.remote_state == TRANSACTIONAL:
             self._host.spawn(self._send_in_transaction(delivery, message, size, self._queue))
-        elif self._arrival is not None:
+        elif self._arrival is not None and not is_delayed(message.message):  # that one waits here
             self._host.spawn(self._send_to_the_end(delivery, message, self._arrival))
         else:
             self._came.append((delivery, message))

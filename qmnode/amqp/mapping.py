@@ -87,7 +87,13 @@ CLASS: Final = Symbol("x-opt-msmq-class")
 APP_SPECIFIC: Final = Symbol("x-opt-msmq-app-specific")
 BODY_TYPE: Final = Symbol("x-opt-msmq-body-type")
 EXTENSION: Final = Symbol("x-opt-msmq-extension")
-_NOT_KEPT: Final = (JMS_TYPE, CLASS, APP_SPECIFIC, BODY_TYPE, EXTENSION)
+DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
+"""The capability that connections offer, without which clients of JMS refuse to delay a message."""
+DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
+"""When to deliver a message, in milliseconds since 1970. Receivers get it too, as JMSDeliveryTime."""
+DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
+"""The same as milliseconds from when it was sent."""
+_NOT_KEPT: Final = (JMS_TYPE, CLASS, APP_SPECIFIC, BODY_TYPE, EXTENSION, DELIVERY_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +251,9 @@ def from_amqp(message: AmqpMessage, place: Place) -> Message:
             headers[_PRIORITY] = str(int(priority))
     if message.header.get("first_acquirer"):
         headers[_FIRST_ACQUIRER] = "true"
-    if (lifetime := _lifetime(message, place)) != INFINITE:
+    if message.annotations and not place.is_foreign:  # another broker has delayed its messages itself
+        _read_delivery(message.annotations, properties)
+    if (lifetime := _lifetime(message, _delivery_of(properties, place.now()))) != INFINITE:
         properties["time_to_be_received"] = lifetime
     if message.properties:
         _read_properties(message, properties, headers, types, place)
@@ -319,13 +327,40 @@ def _reply_name(address: str) -> str:
     return name
 
 
-def _lifetime(message: AmqpMessage, place: Place) -> int:
-    """TimeToBeReceived, in seconds: the shorter of ttl and what is left until absolute-expiry-time."""
+def _read_delivery(annotations: dict[Any, Any], properties: dict[str, Any]) -> None:
+    for name, field in ((DELIVERY_TIME, "deliver_at"), (DELIVERY_DELAY, "deliver_in")):
+        value = annotations.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE,
+                f"annotation {name}: it is a number of milliseconds (timestamp, long), and not {type(value).__name__}",
+            )
+        if sentence := fault(field, value / 1000):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"annotation {name}, {int(value)} milliseconds: {sentence}"
+            )
+        properties[field] = value / 1000
+    if "deliver_at" in properties and "deliver_in" in properties:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE,
+            f"annotations {DELIVERY_TIME} and {DELIVERY_DELAY}: a message has a delivery time or a delay, not both",
+        )
+
+
+def _delivery_of(properties: dict[str, Any], now: float) -> float:
+    """When a message is delivered, in seconds since 1970: its lifetimes run from there."""
+    return max(now, float(properties.get("deliver_at", 0))) + float(properties.get("deliver_in", 0))
+
+
+def _lifetime(message: AmqpMessage, delivery: float) -> int:
+    """TimeToBeReceived, in seconds from delivery: the shorter of ttl and what is left until absolute-expiry-time."""
     left = INFINITE
     if ttl := message.header.get("ttl"):  # clients send 0 for none
         left = min(left, math.ceil(ttl / 1000))
     if expires := message.properties.get("absolute_expiry_time"):
-        left = min(left, max(0, math.ceil(expires / 1000 - place.now())))
+        left = min(left, max(0, math.ceil(expires / 1000 - delivery)))
     return left
 
 

@@ -41,8 +41,9 @@ from qmnode.amqp.engine import (
 )
 from qmnode.amqp.incoming import IncomingLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
+from qmnode.amqp.mapping import DELAYED_DELIVERY
 from qmnode.amqp.outgoing import OutgoingLink
-from qmnode.amqp.relay import CAPABILITY, RelayLink
+from qmnode.amqp.relay import ANONYMOUS_RELAY, RelayLink
 from qmnode.amqp.selectors import selector_of
 from qmnode.amqp.temporary import ends_with_link
 from qmnode.errors import MessageQueuingError
@@ -229,7 +230,7 @@ class Peer:
                 NOT_ALLOWED, f"an idle time-out of {wanted * 1000:.0f} ms: the least is {_SHORTEST_IDLE * 1000:.0f} ms"
             )
         connection.container = self._host.manager.computer_name
-        connection.offered_capabilities = symbol(CAPABILITY)
+        connection.offered_capabilities = [symbol(one) for one in (ANONYMOUS_RELAY, DELAYED_DELIVERY)]
         connection.properties = {symbol("product"): "qmnode", symbol("version"): program_version()}
         connection.open()
 

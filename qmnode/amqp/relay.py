@@ -21,7 +21,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi
 from qmnode.model.open_queue import OpenQueueDescriptor
 
-CAPABILITY: Final = "ANONYMOUS-RELAY"
+ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 """The capability that connections offer, for which clients look."""
 _OPEN: Final = 64
 """Queues that one link keeps open: those that it sent to last."""

@@ -12,11 +12,13 @@ import typer
 
 from qmnode.administration.messages import unit_for
 from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.where import seconds_of, time_of
 from qmnode.bodies.choice import Encoded
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.row_options import number_option
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
+from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_from_text, identifier_text
 from qmnode.management.message_documents import VT_LPWSTR, is_utf16, named_queues
 from qmnode.model.api import Access
@@ -79,6 +81,24 @@ NumberOption = Annotated[int, number_option(MESSAGE["app_specific"])]
 PriorityOption = Annotated[int, number_option(MESSAGE["priority"])]
 ReachOption = Annotated[int | None, number_option(MESSAGE["time_to_reach_queue"])]
 ReceivedOption = Annotated[int | None, number_option(MESSAGE["time_to_be_received"])]
+
+
+def _deliver_at(text: str) -> float:
+    return _allowed("deliver_at", "--at", lambda: time_of("--at", text))
+
+
+def _deliver_in(text: str) -> float:
+    return _allowed("deliver_in", "--in", lambda: seconds_of("--in", text))
+
+
+def _allowed(name: str, option: str, read: Callable[[], float]) -> float:
+    try:
+        value = read()
+    except MessageQueuingError as error:
+        raise typer.BadParameter(error.sentence) from None
+    if sentence := fault(name, value):
+        raise typer.BadParameter(f"{option}: {sentence}")
+    return value
 
 
 def _body_type(text: str) -> int:
@@ -216,6 +236,20 @@ def send(
     ] = "",
     time_to_reach_queue: ReachOption = None,
     time_to_be_received: ReceivedOption = None,
+    deliver_at: Annotated[
+        float | None,
+        typer.Option(
+            "--at",
+            parser=_deliver_at,
+            metavar="TIME",
+            help="Deliver the message at this time, such as 2026-12-24T18:00:00+01:00; UTC if it names no zone. It "
+            "waits in this node's queue delayed$, and its time limits count from then.",
+        ),
+    ] = None,
+    deliver_in: Annotated[
+        float | None,
+        typer.Option("--in", parser=_deliver_in, metavar="DURATION", help="The same after 90s, 15m, 2h or 3d."),
+    ] = None,
     authenticated: Annotated[
         bool,
         typer.Option("--authenticated", help="Sign the message as you, with the key that the node's settings name."),
@@ -237,6 +271,8 @@ def send(
     """
     if sum((body is not None, file is not None, lines)) > 1:
         raise typer.BadParameter("the body is an argument, --file or --lines: only one of them")
+    if deliver_at is not None and deliver_in is not None:
+        raise typer.BadParameter("--at and --in say when to deliver the message: only one of them")
     named = _headers(headers)
     _check_format(body_format, named, plain=not utf16 and body_type is None, extension=extension)
     if body_type is None:
@@ -272,6 +308,10 @@ def send(
             made.time_to_reach_queue = time_to_reach_queue
         if time_to_be_received is not None:
             made.time_to_be_received = time_to_be_received
+        if deliver_at is not None:
+            made.deliver_at = deliver_at
+        if deliver_in is not None:
+            made.deliver_in = deliver_in
         return made
 
     given = _given(context)

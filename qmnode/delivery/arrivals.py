@@ -528,7 +528,7 @@ class Arrivals:
             return self._network.forwarding.destination(parsed, name.address, connection)
         if found is None:
             return Destination(DestinationKind.UNKNOWN)
-        if found.is_internal and not found.takes_notifications:
+        if found.is_delayed or (found.is_internal and not found.takes_notifications):
             return Destination(DestinationKind.UNKNOWN)
         room = None
         if found.quota != _INFINITE:

@@ -77,6 +77,8 @@ REQUESTS: Final = frozenset(
         "authentication_level",
         "authentication_provider_name",
         "authentication_provider_type",
+        "deliver_at",
+        "deliver_in",
         "sender_certificate",
         "sender_identifier",
         "sender_identifier_type",

@@ -440,7 +440,9 @@ def _message(packet: Packet, more: bytes | None) -> Message:
         if not isinstance(properties, dict) or not properties.keys() <= REQUESTS:
             raise FrameError("a message asks for what messages cannot ask for")
         for name, asked in properties.items():
-            if not isinstance(asked, int if isinstance(DEFAULTS[name], int) else type(DEFAULTS[name])):
+            default = DEFAULTS[name]
+            kinds = int if isinstance(default, int) else (int, float) if isinstance(default, float) else type(default)
+            if not isinstance(asked, kinds):
                 raise FrameError(f"{name} of a message cannot be {asked!r}")
         return message.copy(**properties)
     return message

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal, Self
 
 from fastapi import Response
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import to_json
 
 from qmnode.administration.dead_letters import reason
@@ -123,6 +123,12 @@ class NewMessage(Document):
     )
     time_to_reach_queue: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
     time_to_be_received: int | None = Field(default=None, ge=0, lt=INFINITE, description="Seconds")
+    deliver_at: AwareDatetime | None = Field(
+        default=None,
+        description="It waits in the queue `delayed$` of this node until then, and its time limits count from then",
+        examples=["2026-12-24T18:00:00+01:00"],
+    )
+    deliver_in: float | None = Field(default=None, description="The same, as seconds from now")
 
     @field_validator("base64", "extension")
     @classmethod
@@ -140,6 +146,20 @@ class NewMessage(Document):
         if isinstance(value, int) and (sentence := fault(str(info.field_name), value)):
             raise ValueError(sentence)
         return value
+
+    @model_validator(mode="after")
+    def _has_one_delivery_time(self) -> Self:
+        if self.deliver_at is not None and self.deliver_in is not None:
+            raise ValueError("deliver_at and deliver_in say when to deliver it: give one of them")
+        for name, value in self._delivery().items():
+            if sentence := fault(name, value):
+                raise ValueError(sentence)
+        return self
+
+    def _delivery(self) -> dict[str, float]:
+        at = None if self.deliver_at is None else self.deliver_at.timestamp()
+        found = {"deliver_at": at, "deliver_in": self.deliver_in}
+        return {name: value for name, value in found.items() if value is not None}
 
     @model_validator(mode="after")
     def _names_one_or_several(self) -> Self:
@@ -200,7 +220,7 @@ class NewMessage(Document):
             message.time_to_reach_queue = self.time_to_reach_queue
         if self.time_to_be_received is not None:
             message.time_to_be_received = self.time_to_be_received
-        return message
+        return message.copy(**self._delivery())
 
 
 class MessageDocument(Document):
@@ -227,6 +247,7 @@ class MessageDocument(Document):
     tracing: bool = False
     tracing_queue: str | None = None
     sent_time: datetime | None
+    delivery_time: datetime | None = None
     arrival_time: datetime | None
     destination: str
     administration_queue: str | None

@@ -66,6 +66,8 @@ class MessageProperties(TypedDict, total=False):
     negative_journaling_requested: bool
     time_to_reach_queue: int
     time_to_be_received: int
+    deliver_at: float
+    deliver_in: float
     tracing_requested: bool
     tracing_queue_identifier: Guid
     soap_header: str
@@ -135,6 +137,8 @@ class Message:
     negative_journaling_requested: bool
     time_to_reach_queue: int
     time_to_be_received: int
+    deliver_at: float
+    deliver_in: float
     tracing_requested: bool
     allow_peek_when_locked: bool
     application_dead_letter_queue: str
@@ -156,6 +160,7 @@ class Message:
     lookup_identifier: int
     arrival_time: float
     sent_time: int
+    delivery_time: float
     source_machine_identifier: Guid
     destination_queue_manager_identifier: Guid
     destination_queue_format_name: str

@@ -365,6 +365,12 @@ class Opening:
             raise context.names.not_found(str(name))
         if queue.queue_type is QueueType.SYSTEM and queue.is_internal:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{name} is for the queue manager only")
+        if queue.is_delayed and access in (Access.SEND, Access.MOVE):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                f"{name} has messages that wait for their delivery time: send to their destination, with deliver_at or "
+                "deliver_in",
+            )
         return queue
 
     def _create_local(self, name: FormatName, access: Access, caller: object) -> Queue | None:

@@ -15,6 +15,7 @@ from qmnode.model.packet import received_message, with_class
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.quotas import EnqueueStatus
 from qmnode.model.record import (
+    DELAYED,
     FLAGS,
     NEGATIVE_JOURNAL,
     NEVER,
@@ -25,6 +26,7 @@ from qmnode.model.record import (
     REPORT,
     TRANSACTIONAL,
     with_prefix,
+    without_delay,
 )
 from qmnode.model.serialization import Destination, serialize
 from qmnode.shares.parties import OWN, Party
@@ -372,4 +374,6 @@ class Outcomes:
 
 def kept(value: bytes) -> bytes:
     """The message as a journal or dead-letter queue keeps it: without expiry and without requests for notices."""
+    if value[0] == DELAYED:
+        value = without_delay(value)
     return with_prefix(value, flags=value[FLAGS] & ~(ON_ARRIVAL | ON_LOSS), expires=NEVER)

@@ -42,6 +42,7 @@ from qmnode.model.packet_parts import (
 )
 from qmnode.model.record import (
     ADDRESSED_HEAD,
+    DELAYED,
     EXPIRY,
     EXPRESS,
     FLAGS,
@@ -55,6 +56,7 @@ from qmnode.model.record import (
     REPORT,
     VERSION,
     dead_letter_queue_of,
+    delay_of,
     packet_of,
     read_properties_place,
     without_dead_letter_header,
@@ -122,7 +124,10 @@ def received_message(lookup_identifier: int, value: Packet) -> Message:
     attributes["_value"] = value
     if value[FLAGS] & NAMED_DEAD_LETTER:
         with suppress(*BROKEN):
-            attributes["application_dead_letter_queue"] = dead_letter_queue_of(_whole(attributes))
+            whole = _whole(attributes)
+            attributes["application_dead_letter_queue"] = dead_letter_queue_of(whole)
+            if whole[0] == DELAYED:
+                attributes["delivery_time"] = delay_of(whole).due / 1000
     return message
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qmnode.model.traffic import Histogram
+from qmnode.shares.parties import Kind
 
 if TYPE_CHECKING:
     from qmnode.model.administration import IncomingSequenceInformation, StorageCondition, TransferInformation
@@ -108,6 +109,18 @@ class MessageStore(Protocol):
 
     def read_expiry(self, first: tuple[int, int, int], last: int, limit: int) -> list[tuple[int, int, int]]:
         """Index entries (when, queue, lookup identifier) from ``first`` to the second ``last``, the earliest first."""
+
+    def delayed_messages(self) -> None:
+        """Note that a message that waits for its delivery time will be stored."""
+
+    def put_delayed(self, due: int, lookup_identifier: int) -> None:
+        """Index a delayed message by its delivery time, in milliseconds since 1970."""
+
+    def delete_delayed(self, due: int, lookup_identifier: int) -> None:
+        """Delete a delayed message from the index."""
+
+    def read_delayed(self, first: tuple[int, int], last: int, limit: int) -> list[tuple[int, int]]:
+        """Index entries (delivery time, lookup identifier) from ``first`` to the time ``last``, the earliest first."""
 
     def put_identity(self, queue_id: int, digest: bytes, record: bytes) -> None:
         """Store a message id that a queue remembers, by its digest."""
@@ -249,6 +262,15 @@ class AccessPolicy(Protocol):
 
     def notification_queue_security(self) -> bytes:
         """The descriptor of the queue of change notifications."""
+
+    def rights_of(self, caller: object) -> bytes:
+        """The rights of a caller, to be stored with a message that is delivered later."""
+
+    def caller_with(self, rights: bytes) -> object:
+        """A caller with stored rights."""
+
+    def kind_of(self, caller: object) -> Kind:
+        """Whether a caller is a local application, a peer with an identity, or a stranger."""
 
     def outgoing_queue_security(self, machine: bytes) -> bytes:
         """The descriptor of outgoing and connector queues, by the queue manager's own."""

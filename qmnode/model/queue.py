@@ -69,6 +69,9 @@ _BYTES: Final = ("identifier", *(name for name, default in DEFAULT_PROPERTIES.it
 class Queue(QueueAttributes):
     """A queue and its messages. Everything here is synchronous; callers wait for the store's future themselves."""
 
+    is_delayed = False
+    """Whether messages wait here for their delivery time (:mod:`qmnode.model.delayed`): nobody sends to it by name."""
+
     def __init__(
         self, context: "Context", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any
     ) -> None:

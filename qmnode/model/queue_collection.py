@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueProperties, QueueType
+from qmnode.model.delayed import DelayedQueue
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.own_names import OwnNames, own_identifier
 from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from qmnode.model.context import Context
 
 _FIRST_QUEUE_ID: Final = 64
+DELAYED_QUEUE: Final = 14
 _SYSTEM_QUEUES: Final = {
     # 3.1.3, created at initialization: number of the queue, local name, transactional.
     "dead_letter": (2, "SYSTEM$;DEADLETTER", False),
@@ -51,6 +53,7 @@ _SYSTEM_QUEUES: Final = {
     "notify": (10, NOTIFICATION_QUEUE_NAME, False),
     # AwaitingFinalACKTable of MS-MQQB 3.1.1.3: delivered messages whose FinalAck has not come.
     "awaiting_final_ack": (12, "PRIVATE$\\awaiting_final_ack$", True),
+    "delayed": (DELAYED_QUEUE, "PRIVATE$\\delayed$", False),
 }
 NAMES_OF_NODES: Final = frozenset(
     name.upper().removeprefix("PRIVATE$\\") for _, name, _ in _SYSTEM_QUEUES.values() if "\\" in name
@@ -312,7 +315,8 @@ class QueueCollection(dict[int, Queue]):
         context = self._context
         for queue_id, local_name, transactional in _SYSTEM_QUEUES.values():
             pathname = f"{context.computer_name}\\{local_name}"
-            self.add(Queue(context, queue_id, pathname, QueueType.SYSTEM, transactional=transactional))
+            kind = DelayedQueue if queue_id == DELAYED_QUEUE else Queue
+            self.add(kind(context, queue_id, pathname, QueueType.SYSTEM, transactional=transactional))
         self.dead_letter = self[_SYSTEM_QUEUES["dead_letter"][0]]
         self.transactional_dead_letter = self[_SYSTEM_QUEUES["transactional_dead_letter"][0]]
         self.journal = self[_SYSTEM_QUEUES["journal"][0]]
@@ -321,6 +325,9 @@ class QueueCollection(dict[int, Queue]):
         self.order = self[_SYSTEM_QUEUES["order"][0]]
         self.notify = self[_SYSTEM_QUEUES["notify"][0]]
         self.awaiting_final_ack = self[_SYSTEM_QUEUES["awaiting_final_ack"][0]]
+        delayed = self[DELAYED_QUEUE]
+        assert isinstance(delayed, DelayedQueue)
+        self.delayed = delayed
         self.notify.quota = NOTIFICATIONS_QUOTA
         self.notify.private_queue_number = NOTIFICATION_QUEUE_NUMBER
         context.names.add(self.notify)

@@ -151,6 +151,7 @@ class QueueManager(QueueManagerApi):
         self.context.expiry.start()
         self.context.duplicates.start()
         self.context.retries.start()
+        self.queue_collection.delayed.start()
 
     def _forget_prepared_transactions(self) -> None:
         """Abort transactions that releases up to 0.1 could prepare: no coordinator will ever end them."""
@@ -169,6 +170,7 @@ class QueueManager(QueueManagerApi):
         self.context.expiry.stop()
         self.context.duplicates.stop()
         self.context.retries.stop()
+        self.queue_collection.delayed.stop()
         queues = list(self.queue_collection.values())
         queues += [queue.journal for queue in queues if queue.has_journal]
         # Before messages are returned to their queues: their waiters can no longer be notified.

@@ -7,7 +7,7 @@ about a message. The part behind the packet holds requests of the application th
 
 import struct
 from enum import IntFlag
-from typing import Final
+from typing import Final, NamedTuple
 
 from qmnode.objects.message_table import FOUR_DAYS
 from qmnode.structures import packet_view
@@ -20,6 +20,10 @@ arrival in microseconds since 1970.
 PREFIX_FIELDS: Final = ("version", "record_flags", "aborts", "moves", "place", "expires", "arrival")
 PREFIX_SIZE: Final = PREFIX.size
 VERSION: Final = 1
+DELAYED: Final = 3
+"""The version of a message that waits for its delivery time, with a :class:`Delay` behind its other local requests. The
+store has 2 for references to files.
+"""
 COUNT_LIMIT: Final = 0xFF
 """The highest count of aborted receives and moves."""
 NEVER: Final = 0xFFFFFFFF
@@ -119,21 +123,23 @@ def arrival(value: bytes) -> float:
 def with_prefix(
     value: bytes,
     *,
+    version: int | None = None,
     flags: int | None = None,
     aborts: int | None = None,
     moves: int | None = None,
     expires: int | None = None,
+    arrived: int | None = None,
 ) -> bytes:
     """The same message with a changed prefix."""
-    version, old_flags, old_aborts, old_moves, properties, old_expires, arrived = PREFIX.unpack_from(value)
+    old_version, old_flags, old_aborts, old_moves, properties, old_expires, old_arrived = PREFIX.unpack_from(value)
     prefix = PREFIX.pack(
-        version,
+        old_version if version is None else version,
         old_flags if flags is None else flags,
         old_aborts if aborts is None else min(aborts, COUNT_LIMIT),
         old_moves if moves is None else min(moves, COUNT_LIMIT),
         properties,
         old_expires if expires is None else expires,
-        arrived,
+        old_arrived if arrived is None else arrived,
     )
     return prefix + value[PREFIX_SIZE:]
 
@@ -203,3 +209,64 @@ def dead_letter_queue_of(value: bytes) -> str:
     """The path name of the dead-letter queue in a stored value that has the flag."""
     name = value[_packet_end(value) + _LONG.size :].decode("utf-16-le", "replace")
     return name.partition("\0")[0]
+
+
+class Delay(NamedTuple):
+    """The facts that a message which waits for its delivery time has besides its own."""
+
+    due: int
+    """Delivery time, in milliseconds since 1970 (UTC)."""
+    delay: int
+    """Milliseconds from the send, or from the commit, if the sender gave a delay; else 0."""
+    destination: str
+    """Format name of the queue that it was sent to."""
+    sender: bytes
+    """Rights of the sender (``AccessPolicy.rights_of``); empty for the process that embeds the node."""
+
+
+_DELAY: Final = struct.Struct("<QQHH")
+
+
+def with_delay(value: bytes, delay: Delay) -> bytes:
+    """A stored value as it waits for its delivery time: recoverable, and without an expiry."""
+    if not value[FLAGS] & NAMED_DEAD_LETTER:
+        value = with_dead_letter_queue(value, "")
+    name = delay.destination.encode()
+    value = with_prefix(value, version=DELAYED, flags=value[FLAGS] & ~EXPRESS, expires=NEVER)
+    return b"".join((value, _DELAY.pack(delay.due, delay.delay, len(name), len(delay.sender)), name, delay.sender))
+
+
+def _delay_at(value: bytes) -> int:
+    end = _packet_end(value)
+    return end + int(_LONG.unpack_from(value, end)[0])
+
+
+def delay_of(value: bytes) -> Delay:
+    """The delay of a value that waits for its delivery time."""
+    at = _delay_at(value)
+    due, delay, size, more = _DELAY.unpack_from(value, at)
+    name = at + _DELAY.size
+    return Delay(due, delay, value[name : name + size].decode(), value[name + size : name + size + more])
+
+
+def without_delay(value: bytes) -> bytes:
+    """A value that has waited, without its delay: still recoverable, and without an expiry."""
+    value = with_prefix(value[: _delay_at(value)], version=VERSION)
+    if dead_letter_queue_of(value):
+        return value
+    return with_prefix(without_dead_letter_header(value), flags=value[FLAGS] & ~NAMED_DEAD_LETTER)
+
+
+def with_sent_time(value: bytes, now: float, *, transit: bool) -> bytes:
+    """A value as if it were sent at ``now``, in seconds since 1970: its lifetimes and its arrival begin there.
+
+    ``transit``: as for :func:`with_time_to_reach_queue`.
+    """
+    *_, reach, _, _, lifetime, _, _, _ = HEAD.unpack_from(value)
+    until, sent = min(lifetime, reach) if transit else lifetime, int(now)
+    expires = NEVER if until == NEVER else min(sent + until, NEVER - 1)
+    value = with_prefix(value, expires=expires, arrived=int(now * 1e6))
+    return value[: _SENT_TIME.start] + _LONG.pack(sent) + value[_SENT_TIME.stop :]
+
+
+_SENT_TIME: Final = slice(PREFIX_SIZE + packet_view.SENT_TIME_AT, PREFIX_SIZE + packet_view.SENT_TIME_AT + _LONG.size)

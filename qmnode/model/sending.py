@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
+from qmnode.model.delayed import REQUESTS, delay_requested
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
 from qmnode.model.packet import message_from_packet, shapes_of
 from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
-from qmnode.model.record import EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue, with_time_to_reach_queue
+from qmnode.model.record import DELAYED, EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue, with_time_to_reach_queue
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
 from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.envelope import Packet
@@ -58,14 +59,10 @@ class SendingDescriptor(QueueApi):
             return
         unit = self.unit_of_work(transaction)
         lookup_identifier, value, _ = self.accept(message, unit)
-        if unit is not None:
-            unit.enqueue(self.queue, lookup_identifier, value, identity)
-            if transaction == "single":
-                await unit.commit()
-            return
-        duplicates.remember(self.queue, identity, express=bool(value[FLAGS] & EXPRESS))
-        self.queue.arrive(lookup_identifier, value)
-        await self._store.durable()
+        if unit is None:
+            duplicates.remember(self.queue, identity, express=bool(value[FLAGS] & EXPRESS))
+        self.put(lookup_identifier, value, unit, identity)
+        await self._written(unit, transaction)
 
     async def send(self, message: Message, transaction: InTransaction = None) -> bytes:
         """Enqueue Message To An Open Queue (3.1.7.1.27)."""
@@ -125,12 +122,18 @@ class SendingDescriptor(QueueApi):
         self.put(lookup_identifier, value, unit)
         return identifier
 
-    def put(self, lookup_identifier: int, value: bytes, unit: Transaction | None) -> None:
-        """Put an accepted message in the queue, or in the transaction."""
-        if unit is None:
+    def put(self, lookup_identifier: int, value: bytes, unit: Transaction | None, identity: bytes = b"") -> None:
+        """Put an accepted message in the queue, or in the transaction; a delayed one among those that wait."""
+        if value[0] == DELAYED:
+            delayed = self.context.queues.delayed
+            if unit is None:
+                delayed.arrive(lookup_identifier, value)
+            else:
+                unit.delay(delayed, lookup_identifier, value, self.queue, identity)
+        elif unit is None:
             self.queue.arrive(lookup_identifier, value)
         else:
-            unit.enqueue(self.queue, lookup_identifier, value)
+            unit.enqueue(self.queue, lookup_identifier, value, identity)
 
     def _enqueue_all(
         self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
@@ -139,6 +142,10 @@ class SendingDescriptor(QueueApi):
         accepted = self._accept_alike(messages, unit) if puts is None else None
         if accepted is None:
             accepted = self._accept_all(messages, unit, puts)
+            if any(value[0] == DELAYED for _, value, _ in accepted):
+                for lookup_identifier, value, _ in accepted:
+                    self.put(lookup_identifier, value, unit)
+                return [identifier for _, _, identifier in accepted]
         self._put_all([(lookup_identifier, value) for lookup_identifier, value, _ in accepted], unit)
         return [identifier for _, _, identifier in accepted]
 
@@ -212,12 +219,15 @@ class SendingDescriptor(QueueApi):
     def _accept_all(
         self, messages: list[Message], unit: Transaction | None, puts: list[PutSignature | None] | None
     ) -> list[tuple[int, bytes, bytes]]:
-        accepted = []
+        accepted: dict[int, tuple[int, bytes, bytes]] = {}
         size = 0
-        for number, message in enumerate(messages):
-            accepted.append(self.accept(message, unit, size, put_signature=None if puts is None else puts[number]))
-            size += len(accepted[-1][1])
-        return accepted
+        # The delayed ones last: none of them is the first of this transaction.
+        order = sorted(range(len(messages)), key=lambda number: not REQUESTS.isdisjoint(messages[number].__dict__))
+        for number in order:
+            put = None if puts is None else puts[number]
+            accepted[number] = self.accept(messages[number], unit, size, put_signature=put)
+            size += len(accepted[number][1])
+        return [accepted[number] for number in range(len(messages))]
 
     def accept(
         self,
@@ -249,8 +259,12 @@ class SendingDescriptor(QueueApi):
         if ordinal is None:
             ordinal = context.ordinal.next()
         now = context.clock.time()
+        due = None if REQUESTS.isdisjoint(asked) else delay_requested(asked, now)
         if unit is None:
             value = serialize(message, self.destination, ordinal, now)
+        elif due is not None:
+            own = TransactionFields(context.next_transaction_number())
+            value = serialize(message, self.destination, ordinal, now, own, first=True, last=True)
         else:
             value = serialize(message, self.destination, ordinal, now, unit.fields, not (ahead or unit.has_sent))
         if context.time_to_reach_queue is not None:
@@ -259,6 +273,8 @@ class SendingDescriptor(QueueApi):
             value = put_signature(value)
         if named := asked.get("application_dead_letter_queue"):
             value = self._with_dead_letter_queue(value, named)
+        if due is not None:
+            value = context.queues.delayed.hold(value, due, self.format_name, self.caller)
         quotas, size = context.quotas, len(value) + ahead
         if quotas.used + size > quotas.limit or queue.quota != INFINITE:
             quotas.check(queue, size)

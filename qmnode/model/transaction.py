@@ -117,6 +117,17 @@ class Transaction(TransactionApi):
         self.operations.append(TransactionalOperation(OperationType.ENQUEUE, queue, lookup_identifier, value))
         queue.reserve_bytes(len(value))
 
+    def delay(
+        self, delayed: "Queue", lookup_identifier: int, value: bytes, queue: "Queue", identity: bytes = b""
+    ) -> None:
+        """``enqueue`` for a message to ``queue`` that waits among the delayed ones when the transaction commits. It is
+        neither the first nor the last of the transaction, as it leaves later, in one of its own.
+        """
+        if identity:
+            self._identities[lookup_identifier] = identity
+        self.operations.append(TransactionalOperation(OperationType.ENQUEUE, delayed, lookup_identifier, value, queue))
+        delayed.reserve_bytes(len(value))
+
     def enqueue_many(self, queue: "Queue", entries: list[Entry]) -> None:
         """``enqueue`` for each of the entries."""
         if entries:
@@ -217,18 +228,24 @@ class Transaction(TransactionApi):
             self.check_active()
         for (kind, queue), operations in groupby(self.operations, _KIND_AND_QUEUE):
             if kind is OperationType.ENQUEUE:
-                self._arrive(queue, [(one.lookup_identifier, one.value) for one in operations])
+                self._arrive(queue, list(operations))
             else:
                 for operation in operations:
                     self._do(operation)
         self._end(TransactionState.COMMITTED)
 
-    def _arrive(self, queue: "Queue", entries: list[Entry]) -> None:
+    def _arrive(self, queue: "Queue", operations: list[TransactionalOperation]) -> None:
+        entries: list[Entry] = [(one.lookup_identifier, one.value) for one in operations]
         queue.reserve_bytes(-sum(len(value) for _, value in entries))
         if queue.deleted:
             return
         if self._identities:
-            entries = self.context.duplicates.new_of(queue, entries, self._identities)
+            new_of = self.context.duplicates.new_of
+            if queue.is_delayed:  # duplicates are those of the queue that each was sent to
+                known = [(one.target or queue, entry) for one, entry in zip(operations, entries, strict=True)]
+                entries = [new for target, entry in known for new in new_of(target, [entry], self._identities)]
+            else:
+                entries = new_of(queue, entries, self._identities)
         queue.arrive_committed(entries)
 
     def _do(self, operation: TransactionalOperation) -> None:

@@ -23,6 +23,11 @@ FOUR_DAYS: Final = 0x54600
 _FOR_EVER: Final = 0xFFFFFFFF
 
 
+def _is_number(value: object) -> bool:
+    """Whether a value is a number; one that is not finite passes no comparison."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def enumeration(kind: type[IntEnum]) -> Form:
     """One of the members of an enumeration, written by the specification's name. Peers may have others, as numbers."""
     numbers = frozenset(map(int, kind))
@@ -59,6 +64,18 @@ _CLASS: Final = Form(
     int,
     least=0,
     most=CUSTOM_CLASS_MASK,
+)
+_DELIVERY_TIME: Final = Form(
+    "seconds since 1970 (UTC), up to 4294967294",
+    lambda value: _is_number(value) and 0 <= value < _FOR_EVER,
+    float,
+    unit="seconds",
+)
+_DELAY: Final = Form(
+    "seconds, from 0 to 2147483647",
+    lambda value: _is_number(value) and 0 <= value <= 0x7FFFFFFF,
+    float,
+    unit="seconds",
 )
 TIME: Final = Form("seconds since 1970 (UTC)", lambda value: isinstance(value, int | float), float, unit="seconds")
 
@@ -140,6 +157,19 @@ MESSAGE: Final = Rows(
             *("Seconds in which it must be received, counted from when it was sent", "model.record"),
         ),
         _asked(
+            *("deliver_at", _DELIVERY_TIME, 0.0),
+            "It waits at its source until then: seconds since 1970 (UTC). 0, or a time that has passed, is at once. "
+            "Its lifetimes are counted from then",
+            "model.delayed",
+            section="an extension",
+        ),
+        _asked(
+            *("deliver_in", _DELAY, 0.0),
+            "The same as seconds from the send, in a transaction from the commit",
+            "model.delayed",
+            section="an extension",
+        ),
+        _asked(
             *("tracing_requested", FLAG, False, "Nodes on its way report it to the tracing queue", "delivery"),
             key="tracing",
         ),
@@ -219,6 +249,12 @@ MESSAGE: Final = Rows(
             *("When it arrived in its queue: seconds since 1970 (UTC), with microseconds", _READER),
         ),
         _assigned("sent_time", TIME, 0, "When it was sent: seconds since 1970 (UTC)", _READER),
+        _assigned(
+            *("delivery_time", TIME, 0.0),
+            "When it leaves the queue of delayed messages, where it waits: seconds since 1970 (UTC); 0 elsewhere",
+            "model.delayed",
+            section="an extension",
+        ),
         _assigned(
             *("source_machine_identifier", GUID, ZERO_GUID, "Identifier of the node that sent it", _READER),
             key="source_queue_manager",

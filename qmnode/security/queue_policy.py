@@ -23,13 +23,16 @@ from qmnode.security.default_descriptors import (
     workgroup_queue_security,
 )
 from qmnode.security.principals import Principal
+from qmnode.shares.parties import Kind
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import Control, SecurityDescriptor
-from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE, Sid
+from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE, NETWORK, Sid
 
 ANYBODY: Final = Token(frozenset({ANONYMOUS, EVERYONE}))
 """The sender of a message that proves no identity, where ``security.everyone_includes_anonymous`` is on."""
+_SID_HEAD: Final = 8
+"""Bytes of a SID (MS-DTYP 2.4.2.2) before its sub-authorities."""
 NOBODY_KNOWN: Final = Token(frozenset({ANONYMOUS}))
 """The same where it is off."""
 
@@ -94,6 +97,26 @@ class QueueAccessPolicy:
             return b""
         return caller.user.write()
 
+    def rights_of(self, caller: object) -> bytes:
+        """The SIDs of a caller's token, for a message that is delivered later; the first byte says that some are
+        missing.
+        """
+        token = caller.token if isinstance(caller, Principal) else caller
+        assert isinstance(token, Token)
+        return bytes((token.uncertain,)) + b"".join(sorted(sid.write() for sid in token.sids))
+
+    def caller_with(self, rights: bytes) -> Token:
+        """A token with the SIDs of ``rights_of``."""
+        return _token(rights)
+
+    def kind_of(self, caller: object) -> Kind:
+        """Kind of a caller: anonymous ones are strangers, others from the network peers with an identity."""
+        token = caller.token if isinstance(caller, Principal) else caller
+        sids = token.sids if isinstance(token, Token) else frozenset({ANONYMOUS})
+        if ANONYMOUS in sids:
+            return Kind.STRANGER
+        return Kind.DECLARED if NETWORK in sids else Kind.OWN
+
     def check(self, security: bytes, rights: int, caller: object) -> bool:
         """Whether ``caller``, a Principal or a Token, has the rights to a queue."""
         return _check(security, rights, caller, QUEUE_MAPPING)
@@ -140,6 +163,16 @@ def _allowed(security: bytes, rights: int, token: Token, mapping: GenericMapping
     """The access check, remembered. A descriptor that is missing or cannot be read grants nothing."""
     descriptor = parsed(security)
     return descriptor is not None and access_check(descriptor, token, rights, mapping).allowed
+
+
+@lru_cache(maxsize=256)
+def _token(rights: bytes) -> Token:
+    sids, at = set(), 1
+    while at < len(rights):
+        size = _SID_HEAD + 4 * rights[at + 1]
+        sids.add(Sid.parse(rights[at : at + size]))
+        at += size
+    return Token(frozenset(sids), uncertain=bool(rights[0]))
 
 
 @lru_cache(maxsize=16)

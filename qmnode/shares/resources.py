@@ -98,6 +98,18 @@ QUOTA: Final = Resource(
     own=1 / 8,
     block=3 / 4,
 )
+DELAYED_BYTES: Final = Resource(
+    "delayed_bytes",
+    "messages that wait for their delivery time: half of the quota; strangers' are taken while all together leave the "
+    "reserve free, whoever sent them",
+    "bytes",
+    "quotas.queue_manager_quota",
+    "the message is refused",
+    reserve=1 / 2,
+    own=1 / 4,
+    block=1.0,
+    times_free=1.0,
+)
 HELD_BYTES: Final = Resource(
     "held_bytes",
     "incomplete packets, and received messages that wait for a verification, the directory or the disk",

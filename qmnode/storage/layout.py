@@ -9,6 +9,7 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | meta | `identity`, queue (u32), 0, digest | a message id that a queue remembers (qmnode.model.duplicates) |
 | meta | `identity`, queue (u32), 1, number (u64) | the same ids in the order of their arrival |
 | meta | `retry`, 0, queue (u32), lookup identifier (u64) | second of the next delivery (u32); 0 during a delivery |
+| meta | `delayed`, 0, delivery time (u64), lookup identifier (u64) | nothing: qmnode.model.delayed |
 | meta | `large`, 0, queue (u32), lookup identifier (u64) | file of a large message, and its bytes (two u64) |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.record |
 | messages | the same, of a large message | reference to the file that has them: qmnode.storage.large |
@@ -38,7 +39,11 @@ LARGE_MESSAGES: Final = 4
 """The version of a store that has, or had, large messages in files of their own: an older program would take the
 references for messages.
 """
-NEWEST_FORMAT: Final = LARGE_MESSAGES
+DELAYED_MESSAGES: Final = 5
+"""The version of a store that has, or had, messages that wait for their delivery time: an older program would keep them
+for ever.
+"""
+NEWEST_FORMAT: Final = DELAYED_MESSAGES
 
 MESSAGE_KEY: Final = struct.Struct(">IQ")
 EXPIRY_KEY: Final = struct.Struct(">IIQ")
@@ -47,6 +52,8 @@ EVENTS_KEY: Final = struct.Struct(">Q")
 IDENTITY: Final = b"identity"
 IDENTITY_KEY: Final = struct.Struct(">8sIB16s")
 IDENTITY_AGE_KEY: Final = struct.Struct(">8sIBQ")
+DELAYED: Final = b"delayed"
+DELAYED_KEY: Final = struct.Struct(">8sQQ")
 LAST_KEY: Final = b"\xff" * (MESSAGE_KEY.size + 1)
 """Behind the key of any message."""
 RETRY: Final = b"retry\0"

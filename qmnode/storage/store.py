@@ -27,6 +27,9 @@ from qmnode.storage.errors import StoreError
 from qmnode.storage.express import ExpressMemory
 from qmnode.storage.large import SMALLEST, LargeMessages
 from qmnode.storage.layout import (
+    DELAYED,
+    DELAYED_KEY,
+    DELAYED_MESSAGES,
     EXPIRY_KEY,
     FORMAT_VERSION,
     IDENTITY,
@@ -340,6 +343,14 @@ class Store:
         """Delete a message from the expiry index."""
         self.delete(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier))
 
+    def put_delayed(self, due: int, lookup_identifier: int) -> None:
+        """Add a message to the index of delayed ones, by its delivery time in milliseconds since 1970."""
+        self.put(Family.META, DELAYED_KEY.pack(DELAYED, due, lookup_identifier), b"")
+
+    def delete_delayed(self, due: int, lookup_identifier: int) -> None:
+        """Delete a message from the index of delayed ones."""
+        self.delete(Family.META, DELAYED_KEY.pack(DELAYED, due, lookup_identifier))
+
     def put_identity(self, queue_id: int, digest: bytes, record: bytes) -> None:
         """Store a message id that a queue remembers, by its digest."""
         self.put(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest), record)
@@ -403,6 +414,12 @@ class Store:
     def operations_recorded(self) -> None:
         """Raise the store's version before it stores a job over messages, so that older programs refuse it."""
         self._raise_format(OPERATIONS)
+
+    def delayed_messages(self) -> None:
+        """Raise the store's version before it stores a message that waits for its delivery time, so that older programs
+        refuse it.
+        """
+        self._raise_format(DELAYED_MESSAGES)
 
     def _raise_format(self, version: int) -> None:
         if self._format < version:
@@ -524,6 +541,23 @@ class Store:
         first, end = RETRY_KEY.pack(RETRY, 0, 0), RETRY_KEY.pack(RETRY, 0xFFFFFFFF, _LAST_LOOKUP)
         records = self.scan(Family.META, first, end)
         return [(*RETRY_KEY.unpack(key)[1:], *QUEUE_KEY.unpack(value)) for key, value in records]
+
+    def read_delayed(self, first: tuple[int, int], last: int, limit: int) -> list[tuple[int, int]]:
+        """Entries of the index of delayed messages from ``first`` to the millisecond ``last``."""
+        begin, end = DELAYED_KEY.pack(DELAYED, *first), DELAYED_KEY.pack(DELAYED, last, _LAST_LOOKUP)
+        bound = ReadOptions()  # or else the end is sought among deleted records of other kinds
+        bound.set_iterate_upper_bound(end)
+        iterator = self._families[Family.META].iter(bound)
+        iterator.seek(begin)
+        entries: list[tuple[int, int]] = []
+        while iterator.valid():
+            _, due, lookup_identifier = DELAYED_KEY.unpack(iterator.key())
+            entries.append((due, lookup_identifier))
+            if len(entries) >= limit:
+                return entries
+            iterator.next()
+        check_end(iterator)
+        return entries
 
     def read_queues(self) -> list[tuple[int, bytes]]:
         """The definitions of all queues."""

@@ -15,7 +15,7 @@ from qmnode.model.expiry import group_of
 from qmnode.model.packet import BROKEN, message_from_packet, received_message
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
-from qmnode.model.record import FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
+from qmnode.model.record import DELAYED, FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import DamagedError, number_of, size_of, whole_value
 from qmnode.storage.layout import (
@@ -300,7 +300,7 @@ class _Check:
         self._progress(self.report.messages, self.report.messages)
 
     def _message(self, where: str, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        if len(value) < PREFIX_SIZE or PREFIX.unpack_from(value)[0] != VERSION:
+        if len(value) < PREFIX_SIZE or PREFIX.unpack_from(value)[0] not in (VERSION, DELAYED):
             self.report.add(where, "the record does not begin as records do")
             return
         if value[FLAGS] & RecordFlag.EXPRESS:

@@ -236,3 +236,44 @@ def test_an_option_without_an_effect_is_named(
     (found,) = command("receive", name, "--all", "--json").documents
     if "--transactional" in options:
         assert (found["priority"], found["recoverable"]) == (0, True)
+
+
+def test_a_message_is_sent_for_later_found_and_cancelled(queue: str, command: Command) -> None:
+    assert command("send", queue, "at", "--at", "2100-01-01T00:00:00", "--express").code == 0
+    assert command("send", queue, "in", "--in", "2h").code == 0
+    assert command("send", queue, "now", "--in", "0s").code == 0
+    assert only_body(queue, command) == b"now"
+    found = command("message", "find", "delayed$", "--where", "destination=*" + queue, "--json").documents
+    assert [one["text"] for one in found] == ["at", "in"]
+    assert found[0]["delivery_time"] == "2100-01-01T00:00:00Z"
+    (listed,) = [one for one in command("queue", "list", "--json").json["queues"] if "delayed$" in one["pathname"]]
+    assert (listed["queue_type"], listed["message_count"]) == ("system", 2)
+    assert "2100-01-01" in command("message", "show", "delayed$", found[0]["lookup_identifier"]).out
+    assert command("message", "move", "delayed$", "--to", queue, "--where", "body=at").code == 0
+    assert only_body(queue, command) == b"at"
+    assert command("message", "delete", "delayed$", "--where", "body=in", "--yes").code == 0
+    assert command("message", "find", "delayed$", "--json").documents == []
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--at", "tomorrow"), "write a time such as"),
+        (("--at", "1066-10-14"), "--at: "),
+        (("--in", "-5s"), "write 90s, 15m, 2h or 3d"),
+        (("--in", "90000d"), "--in: "),
+        (("--in", "1h", "--at", "2100-01-01"), "only one of them"),
+    ],
+)
+def test_what_is_no_delivery_time_is_wrong_usage(
+    options: tuple[str, ...], reason: str, queue: str, command: Command
+) -> None:
+    answer = command("send", queue, "m", *options)
+    assert (answer.code, command("peek", queue).code) == (2, 4)
+    assert reason in " ".join(answer.err.replace("│", " ").split())
+
+
+def test_nobody_sends_to_the_queue_of_delayed_messages(queue: str, command: Command) -> None:
+    answer = command("send", "delayed$", "m")
+    assert answer.code != 0
+    assert "deliver_at or deliver_in" in " ".join(answer.err.split())

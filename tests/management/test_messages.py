@@ -183,3 +183,23 @@ async def test_a_transactional_dead_letter_is_retried_in_a_transaction(
     assert result["name"] is None
     assert (await managed.manager.queue(exact)).message_count == 1
     assert (await client.get("/v1/dead-letters")).json()["messages"] == []
+
+
+async def test_a_message_waits_for_its_delivery_time(client: httpx.AsyncClient) -> None:
+    messages = [{"text": "at", "deliver_at": "2100-01-01T01:00:00+01:00"}, {"text": "in", "deliver_in": 3600}]
+    sent = (await client.post("/v1/queues/orders/messages", json={"messages": messages})).json()["identifiers"]
+    assert (await client.get("/v1/queues/orders/messages")).json()["messages"] == []
+    waiting = (await client.get("/v1/queues/delayed$/messages", params={"body": "text"})).json()["messages"]
+    assert [(one["identifier"], one["text"]) for one in waiting] == list(zip(sent, ("at", "in"), strict=True))
+    assert waiting[0]["delivery_time"] == "2100-01-01T00:00:00Z"
+    cancelled = await client.delete(f"/v1/queues/delayed$/messages/{waiting[0]['lookup_identifier']}")
+    assert cancelled.status_code == 204
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"deliver_at": "2100-01-01"}, {"deliver_in": -1}, {"deliver_in": 1, "deliver_at": "2100-01-01T00:00Z"}]
+)
+async def test_what_is_no_delivery_time_is_refused(client: httpx.AsyncClient, wrong: dict[str, object]) -> None:
+    refused = await client.post("/v1/queues/orders/messages", json={"messages": [{"text": "m"} | wrong]})
+    assert refused.status_code == 422
+    assert "deliver_" in refused.text

@@ -39,6 +39,7 @@ _SYSTEM: Final = {
     4: "SYSTEM$;DEADXACT",
     6: "SYSTEM$;JOURNAL",
     12: "PRIVATE$\\awaiting_final_ack$",
+    14: "PRIVATE$\\delayed$",
 }
 """The system queues, whose definitions are in no store."""
 

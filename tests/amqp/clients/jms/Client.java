@@ -35,6 +35,7 @@ public class Client {
             asks(connection);
             kinds(connection);
             topics(connection);
+            later(connection);
             transacted(connection);
             refused(connection);
         }
@@ -74,6 +75,20 @@ public class Client {
             TextMessage message = (TextMessage) consumer.receive(20000);
             check(message != null && message.getText().equals("again " + number), "after the cut: " + message);
         }
+        session.close();
+    }
+
+    /** Delays a message; the receiver sees when it was to be delivered. */
+    static void later(Connection connection) throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        Queue orders = session.createQueue("orders");
+        MessageProducer producer = session.createProducer(orders);
+        producer.setDeliveryDelay(500);
+        TextMessage sent = session.createTextMessage("later");
+        producer.send(sent);
+        Message message = session.createConsumer(orders).receive(20000);
+        check(message != null && System.currentTimeMillis() >= sent.getJMSDeliveryTime(), "early: " + message);
+        check(message.getJMSDeliveryTime() == sent.getJMSDeliveryTime(), "another delivery time");
         session.close();
     }
 

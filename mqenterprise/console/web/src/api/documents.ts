@@ -137,6 +137,7 @@ export interface Message {
   readonly tracing: boolean;
   readonly tracing_queue: string | null;
   readonly sent_time: string | null;
+  readonly delivery_time: string | null;
   readonly arrival_time: string | null;
   readonly destination: string;
   readonly administration_queue: string | null;
