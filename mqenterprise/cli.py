@@ -5,6 +5,7 @@ from typing import Final
 import typer
 
 from qmnode.commands.registry import Row, VersionOption, command_table, run
+from qmnode.commands.streams import complete_streams
 
 COMMANDS: Final = {
     "directory": Row("mqenterprise.commands.directory:app", "A private directory: up, down, backup."),
@@ -63,4 +64,5 @@ def mqenterprise(version: VersionOption = False) -> None:
 
 def main() -> None:
     """Entry point of the ``mqenterprise`` command."""
+    complete_streams()
     run(app, "mqenterprise")

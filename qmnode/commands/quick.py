@@ -117,7 +117,7 @@ def exit_code(work: Callable[[], int]) -> int:
     except OSError as error:
         if error.filename is not None:
             complain(f"{os.fsdecode(error.filename)}: {error.strerror}")
-        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF):
             complain(f"the output cannot be written: {error.strerror}")
             _drop_output()
         else:

@@ -134,7 +134,7 @@ def check_files(path: Path, before: Before) -> None:
     if missing:
         raise StoreError(
             f"the message store {path} had messages, but its files no longer contain {', '.join(missing)}: "
-            "qmnode verify shows what is left; restore a backup"
+            "'qmnode verify' shows what is left, and 'qmnode restore' puts a backup in its place"
         )
 
 

@@ -171,7 +171,11 @@ class Store:
                 raise StoreError(
                     f"{path} is in use: stop the node that runs on it, or name another store (setting data)"
                 ) from error
-            reason = "No space left on device; make room, then start it again" if _is_full(error) else error
+            reason = str(error)
+            if _is_full(error):
+                reason = "No space left on device; make room, then start it again"
+            elif any(word in reason for word in ("Corrupt", "No such file")):
+                reason += ": move its folder away, and put a backup in its place with 'qmnode restore'"
             raise StoreError(f"the message store {path} cannot be opened: {reason}") from error
         try:
             store._check_version()

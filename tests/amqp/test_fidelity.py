@@ -72,6 +72,7 @@ def through_a_queue(data: bytes) -> bytes:
     return write(to_amqp(kept(from_amqp(parse(data), PLACE)), "orders", PLACE))
 
 
+@pytest.mark.public_report("amqp/rhea#24")
 @pytest.mark.parametrize("name", VALUES)
 def test_each_type_of_a_body_comes_back(name: str) -> None:
     sent = b"\x00\x53\x77" + bytes.fromhex(VALUES[name])
@@ -202,3 +203,16 @@ async def test_a_transfer_of_no_bytes_is_a_message_without_a_body(door: Door) ->
 def test_a_uuid_is_read_by_msmq() -> None:
     message = kept(from_amqp(parse(b"\x00\x53\x77" + bytes.fromhex(VALUES["uuid"])), PLACE))
     assert (message.body_type, message.decoded().value) == (Vt.VT_CLSID, UUID("00112233445566778899aabbccddeeff"))
+
+
+@pytest.mark.public_report("amqp/rhea#394", "amqp/rhea#60", "amqp/rhea#38")
+@pytest.mark.parametrize("kind", ["ulong", "uuid", "binary", "string"])
+def test_each_type_of_an_identifier_comes_back(kind: str) -> None:
+    identifier = bytes.fromhex(VALUES[kind])
+    fields = identifier + b"\x40" * 4 + identifier  # message-id, user-id, to, subject, reply-to, correlation-id
+    section = b"\x00\x53\x73\xc0" + bytes((len(fields) + 1, 6)) + fields
+    received = parse(through_a_queue(section + encode(Described(ULong(0x75), b"x"))))
+    sent = parse(section + encode(Described(ULong(0x75), b"x")))
+    for name in ("message_id", "correlation_id"):
+        assert received.properties[name] == sent.properties[name]
+        assert type(received.properties[name]) is type(sent.properties[name])

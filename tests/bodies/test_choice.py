@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 from datetime import datetime
 from struct import pack
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +13,9 @@ from qmnode.bodies.choice import decode, encode, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 XML = '<?xml version="1.0" encoding="utf-16"?><Order><Id>7</Id></Order>'
 
@@ -118,6 +123,7 @@ def test_values_that_a_format_cannot_have_are_refused(format: str) -> None:
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 
+@pytest.mark.public_report("Particular/ServiceControl#1618")
 @pytest.mark.parametrize(
     ("extension", "headers"),
     [
@@ -149,3 +155,20 @@ def test_half_a_surrogate_pair_is_shown_as_what_is_missing_and_not_as_a_question
     document = MessageDocument.of(Message(body, extension=b'{"b":"\\ud83d"}'), BodyForm.DECODED)
     assert "\ufffd" in str(document.decoded) and str(document.decoded).count("?") == body.count(b"?")
     assert document.headers == {"b": "\ufffd"}
+
+
+@pytest.mark.public_report("Particular/ServiceControl#4196")
+@pytest.mark.parametrize("name", ["nservicebus", "rebus"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda text: codecs.BOM_UTF8 + text,
+        lambda text: text + b"\0\0\0",
+        lambda text: codecs.BOM_UTF8 + text + b"\0",
+    ],
+    ids=["a mark", "NUL characters behind", "both"],
+)
+def test_headers_with_a_byte_order_mark_are_read(name: str, write: Callable[[bytes], bytes]) -> None:
+    headers = {"NServiceBus.MessageId": "1", "rbs2-content-type": "application/json", "line": "one\ntwo é"}
+    message = Message(b"{}", extension=write(write_headers(headers, name)))
+    assert (message.headers, message.undecoded_headers) == (headers, "")

@@ -1,12 +1,16 @@
 """``qmnode message`` and ``qmnode job``, as an administrator uses them."""
 
 import json
+import os
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.commands.conftest import Command
+from tests.lab.nodes import COMMAND, PROJECT, NodeProcess
 
 
 def send_json(command: Command, queue: str, number: int) -> None:
@@ -160,3 +164,53 @@ def test_top_shows_the_fullest_queues_and_their_growth(command: Command, queue: 
     assert len(answer.documents) == 2
     (found,) = [one for one in answer.documents[0]["queues"] if one["queue"].endswith(queue)]
     assert (found["messages"], found["change"]) == (3, 0.0)
+
+
+@pytest.mark.public_report("Particular/NServiceBus#37", "Particular/ServiceControl#913")
+def test_a_failed_message_returns_to_the_queue_that_its_header_names_and_to_no_other(
+    command: Command, queue: str
+) -> None:
+    name = command("status", "--json").json["computer_name"]
+    for number, failed in enumerate((f"{queue}@{name}", f"{queue}@{name.lower()}.", f"{queue}@localhost", queue)):
+        more = ("--header", f"NServiceBus.FailedQ={failed}", "--header", "NServiceBus.ReplyToAddress=elsewhere@beta")
+        assert command("queue", "create", f"errors{number}").code == 0
+        command("send", f"errors{number}", "{}", "--format", "nservicebus", *more)
+        assert command("message", "return", f"errors{number}", "--all").code == 0, failed
+        command("queue", "delete", f"errors{number}", "--yes")
+    assert len(command("peek", queue, "--json").documents) == 4
+    command("send", queue, "{}", "--format", "nservicebus", "--header", f"NServiceBus.FailedQ={queue}.Retries@{name}")
+    answer = command("message", "return", queue, "--where", "header.NServiceBus.FailedQ=*Retries*")
+    assert answer.code == 1 and "there is no queue" in answer.err
+    assert len(command("peek", queue, "--json").documents) == 5, "it stays where it was"
+
+
+@pytest.mark.public_report("Particular/NServiceBus#4630", "Particular/NServiceBus#1921")
+def test_a_queue_with_the_longest_name_can_be_used_everywhere(node: NodeProcess, command: Command) -> None:
+    long = "n" * 124
+    assert command("queue", "create", f"{long}n").code == 1
+    assert command("queue", "create", long).code == 0
+    assert command("queue", "acl", "allow", long, "everyone", "send-message").code == 0
+    given = ("--response-queue", long, "--admin-queue", long, "--acknowledge", 3)
+    assert command("send", long, "hello", *given).code == 0
+    (shown,) = command("peek", long, "--count", 1, "--json").documents
+    assert shown["response_queue"].endswith(long)
+    assert command("receive", long).out == "hello\n"
+    classes = [one["message_class"] for one in command("receive", long, "--all", "--json").documents]
+    assert classes == ["MQMSG_CLASS_ACK_REACH_QUEUE", "MQMSG_CLASS_ACK_RECEIVE"]
+    assert command("queue", "delete", long, "--yes").code == 0
+
+
+@pytest.mark.public_report("rabbitmq/rabbitmq-management#438", "edenhill/kcat#272")
+@pytest.mark.parametrize(
+    "line",
+    ["qmnode receive QUEUE --all > /dev/full", "qmnode receive QUEUE --all | true", "qmnode receive QUEUE --all >&-"],
+)
+def test_messages_whose_output_cannot_be_written_stay(
+    node: NodeProcess, queue: str, command: Command, line: str
+) -> None:
+    command("send", queue, "--lines", stdin=b"x\n" * 3000)
+    text = line.replace("qmnode", shlex.join(COMMAND)).replace("QUEUE", queue)
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "QMNODE_SOCKET": str(node.socket)}
+    ended = subprocess.run(["bash", "-c", f"set -o pipefail; {text}"], capture_output=True, text=True, env=environment)
+    assert ended.returncode != 0 and "Traceback" not in ended.stderr
+    assert command("queue", "show", queue, "--json").json["message_count"] == 3000

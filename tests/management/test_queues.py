@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import qmnode
 from qmnode.model.api import Access
@@ -38,7 +39,8 @@ async def test_a_number_is_neither_true_nor_false(client: httpx.AsyncClient) -> 
     assert refused.status_code == 422 and "a number is wanted" in refused.text
 
 
-@pytest.mark.parametrize("name", ["a/b", "/", "x/y/messages", "in/é%2F"])
+@pytest.mark.public_report("spring-projects/spring-amqp#3489", "rabbitmq/rabbitmq-management#672")
+@pytest.mark.parametrize("name", ["a/b", "/", "x/y/messages", "in/é%2F", "o/../../v1/node", "q?x#y", "a. b "])
 async def test_a_name_may_have_slashes(client: httpx.AsyncClient, managed: Managed, name: str) -> None:
     assert (await client.post("/v1/queues", json={"name": name})).status_code == 201
     at = f"/v1/queues/{quote(name, safe='')}"
@@ -282,3 +284,16 @@ async def test_who_may_use_a_queue_is_shown_and_changed(client: httpx.AsyncClien
     assert managed.audited()[-1]["details"] == change
     wrong = await client.post("/v1/queues/orders/access", json=change | {"trustee": "somebody"})
     assert (wrong.status_code, wrong.json()["name"]) == (400, "MQ_ERROR_ILLEGAL_USER")
+
+
+@pytest.mark.public_report("rabbitmq/rabbitmq-server#9648", "cloudfoundry/firehose_exporter#24")
+async def test_every_name_of_a_queue_is_a_label_of_its_own_in_the_metrics(
+    client: httpx.AsyncClient, managed: Managed
+) -> None:
+    names = ["qq", "q q", "q-q", "q.q", "q'q", "{q}", "é\u2028q", "\U0001f600"]
+    for number, name in enumerate(names):
+        assert (await client.post("/v1/queues", json={"name": name})).status_code == 201
+        await managed.fill(*[b"x"] * number, name=rf".\private$\{name}")
+    families = {family.name: family for family in text_string_to_metric_families((await client.get("/metrics")).text)}
+    found = {one.labels["queue"].rpartition("\\")[2]: one.value for one in families["qmnode_queue_messages"].samples}
+    assert {name: found[name] for name in names} == {name: number for number, name in enumerate(names)}

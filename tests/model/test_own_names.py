@@ -172,3 +172,19 @@ async def test_a_node_with_a_name_and_an_address_of_its_own_has_no_others_of_the
             assert not delta.names.is_local(parse_single_format_name(rf"DIRECT=OS:{other}\private$\in")), other
         message = await stored(delta, r"DIRECT=OS:.\private$\answers")
         assert message.response_queue_format_name == r"DIRECT=OS:DELTA\private$\answers"
+
+
+@pytest.mark.public_report("rabbitmq/rabbitmq-server#8582", "docker-library/rabbitmq#106")
+async def test_a_node_whose_host_was_renamed_has_all_its_queues_and_messages(tmp_path: Path) -> None:
+    for computer, bodies in (("ALPHA", []), ("a1b2c3d4e5f6", [b"1"]), ("ALPHA", [b"1", b"2"])):
+        async with QueueManager.open(tmp_path, Settings(computer_name=computer)) as manager:
+            if not bodies:
+                await manager.create_queue(r".\private$\in", label="kept")
+            assert (await manager.queue(rf"{computer}\private$\in")).label == "kept"
+            async with await manager.open_queue(IN, Access.RECEIVE) as queue:
+                for body in bodies:
+                    received = await queue.receive(0)
+                    assert received.body == body
+            async with await manager.open_queue(rf"DIRECT=OS:{computer}\private$\in", Access.SEND) as queue:
+                for number in range(len(bodies) + 1):
+                    await queue.send(Message(b"%d" % (number + 1), recoverable=True))

@@ -171,6 +171,7 @@ def _cut(file: Path, share: float) -> None:
     os.truncate(file, int(file.stat().st_size * share))
 
 
+@pytest.mark.public_report("facebook/rocksdb#8682", "facebook/rocksdb#6430")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -179,11 +180,22 @@ def _cut(file: Path, share: float) -> None:
         lambda path: max(path.glob("MANIFEST*")).unlink(),
         lambda path: (path / "CURRENT").unlink(),
         lambda path: (path / "CURRENT").write_text("no store"),
+        lambda path: (path / "CURRENT").write_text(""),
         lambda path: [file.unlink() for file in path.iterdir() if file.name != SYNCED_FILE],
         lambda path: _sorted_file(path).unlink(),
         lambda path: _cut(_sorted_file(path), 0.5),
     ],
-    ids=["manifest cut", "manifest empty", "no manifest", "no current", "no store", "only the mark", "no file", "cut"],
+    ids=[
+        "manifest cut",
+        "manifest empty",
+        "no manifest",
+        "no current",
+        "no store",
+        "empty current",
+        "only the mark",
+        "no file",
+        "cut",
+    ],
 )
 async def test_where_the_node_does_not_start_the_check_says_that_it_is_damaged(
     tmp_path: Path, damage: Callable[[Path], object]
@@ -197,6 +209,7 @@ async def test_where_the_node_does_not_start_the_check_says_that_it_is_damaged(
     files = sorted(file.name for file in path.glob("*.sst"))
     with pytest.raises(StoreError):
         verify(path)
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError) as refused:
         await QueueManager.open(path)
+    assert "qmnode restore" in str(refused.value)
     assert sorted(file.name for file in path.glob("*.sst")) == files  # nothing was removed by trying
