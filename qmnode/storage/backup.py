@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import FOLDER, sync_folder
@@ -69,6 +69,9 @@ def restore(backup: Path, data: Path, progress: Callable[[int, int], None] = lam
         raise StoreError(f"{backup} is no backup: there is no file {_CURRENT} in it; name a directory of qmnode backup")
     if data.exists() and any(data.iterdir()):
         raise StoreError(f"{data} is not empty: restore into an empty directory, or move its files away first")
+    for path in (*backup.iterdir(), *(backup / FOLDER).glob("*")):
+        if path.is_symlink():  # else its author would read files with the rights of the caller
+            raise StoreError(f"{path} is a link, which no backup has: remove it if you know what it leads to")
     try:
         make_private(data)
         return _copy(backup, data, progress)
@@ -88,7 +91,7 @@ def _copy(backup: Path, data: Path, progress: Callable[[int, int], None]) -> int
     (data / COPY_MARKER).touch()
     for path in files:
         copy = data / path.relative_to(backup)
-        with path.open("rb") as source, copy.open("wb") as target:
+        with _opened(path) as source, copy.open("wb") as target:
             while chunk := source.read(_CHUNK):
                 target.write(chunk)
                 done += len(chunk)
@@ -100,6 +103,11 @@ def _copy(backup: Path, data: Path, progress: Callable[[int, int], None]) -> int
         sync_folder(data / FOLDER)
     sync_folder(data)
     return done
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file of a backup to read. OSError if it has become a link."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 
 def _empty(folder: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import io
+import os
+import subprocess
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -11,7 +15,10 @@ import pytest
 from mqenterprise.directory.embedded import KEPT, EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode.storage.backup import restore
+from qmnode.storage.errors import StoreError
 from tests.adversary.attacks import Area, attack
+from tests.collection.conftest import COLLECTION
 from tests.lab.servers import start_slapd
 
 if TYPE_CHECKING:
@@ -19,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.servers]
+MIB = 1024**2
+RESTORE = COLLECTION / "roles/queue_manager/files/restore.py"
+SYSTEM_PYTHON = "/usr/bin/python3"
 Member = tuple[tarfile.TarInfo, bytes]
 
 
@@ -97,3 +107,94 @@ def test_a_forged_backup_replaces_no_directory(open_folder: Path, tmp_path: Path
             directory.prepare()
     finally:
         embedded.stop()
+
+
+ZEROS = gzip.compress(bytes(64 * MIB))
+"""64 MiB in 64 KiB; a file of several is read as if they were one."""
+
+
+def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """What is before a member that says it has so many bytes."""
+    member = tarfile.TarInfo(name)
+    member.size, member.type = size, kind
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse(name: str, size: int) -> bytes:
+    """A member of so many bytes with one block of data, the map of its holes: the rest are holes."""
+    member = tarfile.TarInfo(name)
+    member.size = 512
+    member.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": name,
+                          "GNU.sparse.realsize": str(size)}  # fmt: skip
+    return member.tobuf(tarfile.PAX_FORMAT) + f"1\n{size}\n0\n".encode().ljust(512, b"\0")
+
+
+BOMBS = {
+    "more than the disk has": (gzip.compress(sparse("store/000009.sst", 1 << 40)), "no room"),
+    "a header of a gigabyte": (gzip.compress(header("x", 1024 * MIB, tarfile.GNUTYPE_LONGNAME)) + 16 * ZEROS, "memory"),
+    "a size below nothing": (gzip.compress(header("store/a", 0) + header("store/b", -1024)), "fewer than no bytes"),
+    "no archive": (b"\x1f\x8b" + bytes(100), "cannot be restored"),
+}
+
+
+def unpack(archive: Path, data: Path) -> tuple[int, int, str]:
+    """How ``restore.py unpack`` ends, the most KiB that it had, and what it says."""
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    program = archive.with_name("qmnode")
+    program.write_text('#!/bin/sh\n[ "$1" = verify ] || cp -r "$2/." "$4"\n')
+    program.chmod(0o755)
+    words = [SYSTEM_PYTHON, RESTORE, "unpack", program, archive, data, "", "monday", checksum]
+    said = archive.with_suffix(".said")
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            ["timeout", "--signal=KILL", "60", *map(str, words)], stderr=stderr, stdout=stderr,
+        )  # fmt: skip
+        _, code, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(code)
+    return process.returncode, used.ru_maxrss, said.read_text()
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@attack(
+    Area.DIRECTORY,
+    can="as a node that was taken over, have a backup restored that claims a terabyte, fills memory or never ends",
+    promised="the restore ends with the reason before it fills the disk or half a gigabyte, and the node goes on with "
+    "its store and keys",
+)
+def test_a_forged_backup_of_a_store_fills_nothing(tmp_path: Path, bomb: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    content, reason = BOMBS[bomb]
+    (tmp_path / "forged").write_bytes(content)
+
+    code, most, said = unpack(tmp_path / "forged", data)
+
+    assert code == 1 and reason in said and "Traceback" not in said, said
+    assert most < 700 * 1024
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "forged.said", "qmnode"]
+    with tarfile.open(tmp_path / "honest", "w:gz") as archive:
+        for name in ("store/CURRENT", "store/large/1", "store/keys", "store/directory-cache.db"):
+            archive.addfile(*((one := file(name, b"x"))[0], io.BytesIO(one[1])))
+    assert unpack(tmp_path / "honest", data)[0] == 0
+    assert {path.name for path in (tmp_path / ".data.restored").iterdir()} == {"CURRENT", "large", "restored-from"}
+
+
+@attack(
+    Area.DIRECTORY,
+    can="as a node that was taken over, put links to files of root into a backup that root restores",
+    promised="the restore names the link, and copies nothing that it leads to",
+)
+def test_a_link_in_a_backup_leads_nowhere(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root's")
+    for place in ("000099.sst", "large/1", "CURRENT", "large"):
+        backup = tmp_path / place.replace("/", "-")
+        (backup / "large").mkdir(parents=True)
+        (backup / "CURRENT").write_text("MANIFEST-000005\n")
+        if (backup / place).is_dir():
+            (backup / place).rmdir()
+        (backup / place).unlink(missing_ok=True)
+        (backup / place).symlink_to(secret if place != "large" else tmp_path)
+        with pytest.raises(StoreError, match="is a link, which no backup has"):
+            restore(backup, tmp_path / "data")
+        assert not (tmp_path / "data").exists()

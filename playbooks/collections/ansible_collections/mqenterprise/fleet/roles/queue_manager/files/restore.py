@@ -11,13 +11,13 @@ import contextlib
 import hashlib
 import os
 import pwd
+import resource
 import shutil
 import stat
 import subprocess
 import sys
 import tarfile
 import time
-import zlib
 from pathlib import Path
 
 KEPT = ("keys*", "directory-cache*")
@@ -25,6 +25,10 @@ KEPT = ("keys*", "directory-cache*")
 MARK = "restored-from"
 LARGE = "large"
 """The folder of large messages in a store."""
+MEMORY = 512 * 1024**2
+"""Bytes of address space in which an archive is read, whatever its headers claim."""
+BLOCK = 4096
+"""Bytes of the disk that a file takes at least."""
 
 
 def unpack(program: str, archive: Path, contents: Path, account: str, name: str, checksum: str) -> None:
@@ -87,8 +91,9 @@ def as_account(account, work) -> int:
             os.setuid(known.pw_uid)
         work()
         code = 0
-    except (OSError, EOFError, KeyError, ValueError, tarfile.TarError, zlib.error) as error:
-        sys.stderr.write(f"the backup cannot be restored, and the node goes on with what it has: {error}\n")
+    except Exception as error:  # reading a forged archive can fail in any way
+        reason = "it takes too much memory to read" if isinstance(error, MemoryError) else error
+        sys.stderr.write(f"the backup cannot be restored, and the node goes on with what it has: {reason}\n")
     finally:
         sys.stderr.flush()
         os._exit(code)
@@ -105,16 +110,39 @@ def put_in_place(program: str, archive, folder: Path, contents: Path, name: str)
 
 
 def extract(archive, folder: Path) -> None:
-    """The files of a store, which has one folder: nothing gets out of it, whatever the archive's names are."""
-    with tarfile.open(fileobj=archive) as file:
+    """The files of a store, which has one folder: nothing gets out of it, whatever the archive's names are.
+
+    ValueError for more than the disk has room for, as the store is copied once more. Files that a store does not have,
+    and the node keeps beside it, are left out.
+    """
+    room = shutil.disk_usage(folder).free // 2
+    with little_memory(), tarfile.open(fileobj=archive) as file:
         for member in file:
+            file.members.clear()
+            if member.size < 0:
+                raise ValueError(f"{member.name!r:.80} has fewer than no bytes")
+            name = Path(member.name)
             content = file.extractfile(member) if member.isfile() else None
-            if content is not None:
-                name = Path(member.name)
-                place = folder / LARGE if name.parent.name == LARGE else folder
-                place.mkdir(exist_ok=True)
-                with (place / name.name).open("wb") as written:
-                    shutil.copyfileobj(content, written)
+            if content is None or any(name.match(pattern) for pattern in KEPT):
+                continue
+            room -= max(member.size, BLOCK)
+            if room < 0:
+                raise ValueError(f"the disk has no room for it twice, which unpacking takes: {folder.parent}")
+            place = folder / LARGE if name.parent.name == LARGE else folder
+            place.mkdir(exist_ok=True)
+            with (place / name.name).open("wb") as written:
+                shutil.copyfileobj(content, written)
+
+
+@contextlib.contextmanager
+def little_memory():
+    """Limit the address space of this process to MEMORY, and give the limit back before it starts programs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def swap(contents: Path, data: Path, account: str) -> None:
