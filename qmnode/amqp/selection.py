@@ -45,11 +45,11 @@ class Selection:
             started = time.thread_time()
             async for message in messages:
                 self._place = message.lookup_identifier
-                selected = self._selects(message)
-                self._cost += time.thread_time() - started
-                if selected:
+                if self._selects(message):
+                    self._cost += time.thread_time() - started
                     yield message
-                started = time.thread_time()
+                    started = time.thread_time()
+            self._cost += time.thread_time() - started
 
     async def change(self) -> None:
         """Wait until there may be more of them."""
