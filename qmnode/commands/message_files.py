@@ -50,7 +50,8 @@ HeaderOption = Annotated[
 _DEAD: Final = (";DEADLETTER", ";DEADXACT")
 _DECODED: Final = ("decoded", "format", "headers", "headers_format")
 _PLACE: Final = {
-    *("queue", "packet", "lookup_identifier", "arrival_time", "aborted_receives", "moves", "unreadable", "undecoded"),
+    *("queue", "packet", "lookup_identifier", "arrival_time", "aborted_receives", "next_try", "moves"),
+    *("unreadable", "undecoded"),
     *("authenticated", "sender", "claimed_sender"),
 }
 """Of an exported message: what its packet does not say."""

@@ -234,7 +234,7 @@ def _print_heads(messages: list[Message], *, wide: bool) -> None:
         if message.unreadable:
             say(f"{lookup_text(message.lookup_identifier)}: {unreadable_text(message)}")
     print_table(
-        ("lookup", "label", "body", "priority", "arrived", "class"),
+        ("lookup", "label", "body", "priority", "arrived", "failures", "class"),
         [
             (
                 document.lookup_identifier,
@@ -242,13 +242,14 @@ def _print_heads(messages: list[Message], *, wide: bool) -> None:
                 size_text(document.body_size),
                 document.priority,
                 f"{document.arrival_time:%Y-%m-%d %H:%M:%S}" if document.arrival_time else None,
+                document.aborted_receives,
                 document.message_class.removeprefix("MQMSG_CLASS_"),
             )
             for document in documents
         ],
-        right=("body", "priority"),
+        right=("body", "priority", "failures"),
         whole=("lookup", "arrived", "class"),
-        drop=("priority", "class", "body", "arrived"),
+        drop=("failures", "priority", "class", "body", "arrived"),
         wide=wide,
     )
 

@@ -246,7 +246,8 @@ class WaitingMessageReadOperation(WaitingRead):
 def timed_out() -> MessageQueuingError:
     """The error of a read that found no message within its timeout."""
     return MessageQueuingError(
-        ErrorCode.MQ_ERROR_IO_TIMEOUT, "no message came in time: the queue is empty, or others have locked its messages"
+        ErrorCode.MQ_ERROR_IO_TIMEOUT,
+        "no message came in time: the queue is empty, or its messages are locked or wait to be tried again",
     )
 
 

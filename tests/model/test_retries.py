@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,8 +84,6 @@ async def test_a_message_that_waits_keeps_its_place_and_lets_others_pass(qm: Que
 
 
 async def test_a_waiting_receiver_gets_the_message_after_its_pause(qm: QueueManager, clock: FakeClock) -> None:
-    import asyncio
-
     await with_jobs(qm, "1", retry_pause=10)
     await fail(qm)
     async with await opened(qm) as queue:
@@ -228,7 +229,7 @@ async def test_a_dead_letter_without_room_is_kept_and_tried_later(qm: QueueManag
     assert [one[:2] for one in await shown(qm, DEAD)] == [(b"1", 1)]
 
 
-async def test_many_pauses_end_in_order_with_few_writes_of_memory(qm: QueueManager, clock: FakeClock) -> None:
+async def test_many_messages_whose_pauses_end_together_keep_their_order(qm: QueueManager, clock: FakeClock) -> None:
     texts = [f"{number:04}" for number in range(700)]
     await with_jobs(qm, *texts, retry_pause=10)
     unit = qm.transaction()
@@ -244,3 +245,52 @@ async def test_many_pauses_end_in_order_with_few_writes_of_memory(qm: QueueManag
             clock.advance(10)
         left = await queue.receive_many(1000)
     assert [one.body.decode() for one in left] == texts[:600] + texts[609:]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_receivers_that_fail_at_random_and_crashes_deliver_no_message_too_often(node: Node, seed: int) -> None:
+    most, drawn, seen = 3, random.Random(seed), Counter[bytes]()
+    await with_jobs(
+        node.qm, *(str(number) for number in range(60)), max_deliveries=most, retry_pause=1, retry_longest_pause=2
+    )
+    done: set[bytes] = set()
+    for turn in range(400):
+        if turn % 100 == 99:
+            await node.crash()
+        node.clock.advance(0.2)
+        queue, unit = await opened(node.qm), node.qm.transaction()
+        fate = drawn.choice(("commit", "abort", "abandon", "return", "forget"))
+        try:
+            if fate in ("commit", "abort", "forget"):
+                messages = await queue.receive_many(drawn.randint(1, 3), 0, unit)
+            else:
+                messages = [await queue.receive_begin(timeout=0)]
+        except MessageQueuingError:
+            if not (await node.qm.queue(NAME)).message_count:
+                break
+            continue
+        if fate == "return":  # its receiver has not looked at it
+            queue.end_read(messages[0].lookup_identifier, ReadOutcome.RETURNED)
+            continue
+        for message in messages:
+            assert message.aborted_receives == seen[message.body]
+            seen[message.body] += 1
+        if fate == "commit":
+            await unit.commit()
+            done.update(message.body for message in messages)
+        elif fate == "abort":
+            await unit.abort()
+        elif fate == "abandon":
+            await queue.close()
+        elif drawn.random() < 0.1:
+            await node.crash()
+        else:
+            await unit.abort()
+    node.clock.advance(5)
+    letters = {body: failures for body, failures, _ in await shown(node.qm, DEAD)}
+    left = await shown(node.qm)
+    assert max(seen.values()) == most
+    assert letters
+    assert set(letters.values()) == {most}
+    assert not letters.keys() & done
+    assert letters.keys() | done | {body for body, *_ in left} == {b"%d" % number for number in range(60)}

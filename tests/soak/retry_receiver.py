@@ -45,7 +45,7 @@ class Receiver:
         async with qmnode.connect(socket) as qm:
             queue = await qm.open_queue(rf"DIRECT=OS:.\private$\{QUEUE}")
             while True:
-                unit = await qm.transaction()
+                unit = qm.transaction()
                 try:
                     found = await queue.receive_many(self.random.randint(1, 8), _IDLE, unit)
                 except MessageQueuingError as error:

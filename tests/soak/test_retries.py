@@ -16,7 +16,7 @@ from tests.soak.retries import MOST, Campaign
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.slow]
     [
         pytest.param(60, 1, 0.5, 1, 1, id="few"),
         pytest.param(
-            int(os.environ.get("RETRIED", "10000")), int(os.environ.get("RETRY_KILLS", "20")), 6.0, 3, 4,
-            id="many", marks=pytest.mark.soak,
+            int(os.environ.get("RETRIED", "10000")), int(os.environ.get("RETRY_KILLS", "20")), 6.0, 3, 4, id="many"
         ),
     ],
 )  # fmt: skip
