@@ -144,6 +144,7 @@ def analyze(
     from mqenterprise.pipeline.catalogue import JOBS
     from mqenterprise.pipeline.session import open_session
     from mqenterprise.pipeline.sources.segments import check_bucket, check_places
+    from mqenterprise.pipeline.tables import Tables
     from qmnode.export.places import Place
 
     if job != "all" and job not in JOBS:
@@ -152,6 +153,7 @@ def analyze(
         if not stream:
             check_places(sources)
         check_bucket(target)
+        Tables(target)  # refuses a folder in which there can be no tables, also before Spark starts
         if directory_file is not None:
             load_settings(directory_file)  # its errors are reported before Spark starts
         steps.say("Starting Spark")

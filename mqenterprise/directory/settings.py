@@ -160,5 +160,5 @@ class DirectorySettings(BaseModel):
         if self.password is not None:
             return self.password.get_secret_value()
         if self.password_file is not None:
-            return self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+            return self.password_file.read_text(encoding="utf-8-sig").rstrip("\r\n")
         return ""

@@ -79,7 +79,7 @@ class OperationsSettings(BaseModel):
             )
         try:
             mode = path.stat().st_mode
-            text = path.read_text("utf-8").strip()
+            text = path.read_text("utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise OperationsError(f"{path}: the token cannot be read: {error}") from None
         if mode & _OTHERS:

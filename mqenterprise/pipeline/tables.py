@@ -38,6 +38,8 @@ _KEPT_HOURS: Final = 168
 """Hours for which an old version stays readable: the default of Delta tables."""
 _WRITER: Final = "mqenterprise"
 _WRITTEN: Final = "date string, site string, path string, size long, rows long"
+_WRONG: Final = re.compile(r"[][%^|\\]")
+"""Characters that delta-rs cannot have in the path of a local table."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -54,7 +56,8 @@ class Tables:
     """The tables in a directory or bucket."""
 
     def __init__(self, address: str) -> None:
-        Place.open(address)  # a wrong address fails at once
+        if Place.open(address).is_local and (wrong := _WRONG.search(address)):  # a wrong address fails at once
+            raise ConfigurationError(f"{address}: delta-rs reads no tables below a name with {wrong[0]}: use another")
         self.address = address
 
     def __getitem__(self, name: str) -> StoredTable:

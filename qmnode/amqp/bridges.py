@@ -172,7 +172,7 @@ def login_of(settings: BridgeSettings) -> Login:
 
 def _secret_in(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        return path.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"the password in {path} cannot be read: {reason}") from None

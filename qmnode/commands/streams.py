@@ -5,9 +5,9 @@ import sys
 from typing import Final, TextIO
 
 _MODES: Final = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
-"""How the null device takes the place of each. Output to it fails, so nothing that is lost counts as printed."""
+"""How the null device takes the place of each. Output to it fails, so lost output is never reported as printed."""
 _OPENED: Final[list[TextIO]] = []
-"""Python would complain of what such a stream still holds when it goes; these stay."""
+"""Kept until the end: Python reports what such a stream could not write when it is collected."""
 
 
 def complete_streams() -> None:

@@ -97,7 +97,7 @@ class Login:
             return DirectoryLogin(self.user, typer.prompt(f"Password of {self.user}", hide_input=True, err=True))
         try:
             content = read_private(self.password_file)
-            password = (content or b"").decode().rstrip("\r\n")
+            password = (content or b"").decode("utf-8-sig").rstrip("\r\n")
         except (KeyStoreError, UnicodeDecodeError) as error:
             raise typer.BadParameter(str(error), param_hint="--password-file") from None
         if not password:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from mqenterprise.console.people.settings import secret_of
 from mqenterprise.directory.authority import CERTIFICATE_LIFETIME, issue, load_authority
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Change, ChangeKind
@@ -28,6 +29,9 @@ from mqenterprise.directory.errors import (
     OutcomeUnknown,
 )
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.settings import DirectorySettings
+from qmnode.amqp.bridges import _secret_in
+from qmnode.commands.target import Login
 from qmnode.directory.port import DirectoryOperationResult, Queue, QueueManager, Site, User
 from tests.lab.directory_objects import create
 from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
@@ -401,3 +405,17 @@ def test_a_server_that_never_ends_is_left(slapd: EmbeddedDirectory, doing: str) 
                 connection.read("cn=x")
             else:
                 list(connection.search("cn=x", "(objectClass=*)"))
+
+
+@pytest.mark.public_report("hashicorp/vault#20439", "jdx/npm-register#72")
+@pytest.mark.parametrize("content", ["secrët", "secrët\n", "secrët\r\n", "\ufeffsecrët\r\n", " secrët \n"])
+def test_a_password_is_read_from_a_file_as_editors_write_it(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(content.encode())
+    file.chmod(0o600)
+    password = " secrët " if content[0] == " " else "secrët"
+    assert DirectorySettings.model_construct(password=None, password_file=file).secret() == password
+    assert _secret_in(file) == password
+    login = Login(user="alice", password_file=file).given()
+    assert login is not None and login.password == password
+    assert secret_of(file, "the secret") == "secrët"

@@ -280,6 +280,20 @@ def test_what_is_mistaken_is_told_before_spark_starts(
     assert (done.exit_code, sentence in " ".join(done.output.replace("│", " ").split())) == (code, True), done.output
 
 
+@pytest.mark.public_report("delta-io/delta-rs#1896", "delta-io/delta-rs#1156")
+@pytest.mark.parametrize("folder", ["a%20b", "tables[1]", "a^b", "a|b", "a\\b"])
+def test_a_folder_in_which_tables_cannot_be_is_refused_before_spark_starts(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqenterprise.pipeline.session.open_session", lambda *_, **__: pytest.fail("Spark is started"))
+    done = RUNNER.invoke(app, ["analyze", "all", "--from", str(tmp_path), "--to", str(tmp_path / folder / "out")])
+
+    assert done.exit_code != 0 and "no tables below a name with" in done.output, done.output
+    assert not (tmp_path / folder).exists()
+    for other in ("two words", "a=b,c", "{x}", "ä#1?"):
+        Tables(str(tmp_path / other))["dead_letters"].last()
+
+
 def test_of_what_spark_says_the_cause_is_told() -> None:
     said = (
         "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):\n"

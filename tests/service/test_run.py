@@ -2,8 +2,11 @@
 
 import asyncio
 import faulthandler
+import os
+import shlex
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import structlog
 import qmnode
 from qmnode.commands import running
 from qmnode.settings.node import ConfigurationError, NodeSettings, read_settings
-from tests.lab.nodes import NodeProcess, running_node
+from tests.lab.nodes import COMMAND, NodeProcess, answers, running_node
 
 pytestmark = pytest.mark.servers
 NAME = r".\private$\orders"
@@ -80,6 +83,21 @@ def test_a_second_node_on_the_same_store_is_refused(daemon: NodeProcess) -> None
     assert answer.returncode == 1
     assert "MQ_ERROR_MESSAGE_STORAGE_FAILED" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.public_report("monero-project/monero#6147", "Mithril-mine/libmdbx#144")
+def test_files_of_the_store_never_take_the_numbers_of_closed_streams(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path)
+    text = f"{shlex.join(COMMAND)} run --config {node.config}"
+    process = subprocess.Popen(["bash", "-c", f"exec {text} 0<&- 1>&- 2>&-"], env=node.environment)
+    try:
+        asyncio.run(answers(node.socket, process, lambda: "nothing can be heard"))
+        files = [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)]  # noqa: PTH115
+        assert files == [os.devnull] * 3
+        asyncio.run(create_and_send(node, b"kept"))
+    finally:
+        process.terminate()
+        assert process.wait(timeout=300) == 0
 
 
 def test_sighup_takes_over_new_quotas(daemon: NodeProcess) -> None:

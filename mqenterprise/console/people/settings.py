@@ -114,7 +114,7 @@ def secret_of(file: Path, what: str) -> str:
     """The text of a file that only its owner may read. Raises :class:`OperationsError`."""
     try:
         mode = file.stat().st_mode
-        text = file.read_text("utf-8").strip()
+        text = file.read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise OperationsError(f"{file}: {what} cannot be read: {error}") from None
     if mode & _OTHERS:
