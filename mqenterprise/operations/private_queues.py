@@ -1,4 +1,4 @@
-"""Private queues one by one, at their nodes: values that are not given stay as they are."""
+"""Some private queues, at their nodes: values that are not given stay as they are."""
 
 from __future__ import annotations
 
@@ -52,50 +52,65 @@ def list_queues(settings: OperationsSettings, nodes: Sequence[Node]) -> tuple[li
     return sorted(found, key=lambda item: (fold(item["machine"]), fold(item["name"]))), errors
 
 
-def bring_queue(
-    settings: OperationsSettings, node: Node, name: str, given: Mapping[str, Any], *, dry_run: bool
-) -> Change:
-    """Give a queue these values; a new one gets the defaults of the others. Raises :class:`NodeError`."""
+def bring_queues(
+    settings: OperationsSettings, node: Node, given: Mapping[str, Mapping[str, Any]], *, dry_run: bool
+) -> list[Change]:
+    """Give queues these values, by name; a new one gets the defaults of the others. Raises :class:`NodeError`."""
 
-    async def bring(client: NodeClient) -> Change:
-        before = await _present(client, name)
-        kept = {key: value for key, value in (before or {"name": name}).items() if key != "access"}
-        document = {"queues": [kept | dict(given)]}
+    async def bring(client: NodeClient) -> list[Change]:
+        present = await _present(client)
+        document: list[Item] = []
+        for name, values in given.items():
+            before = present.get(fold(name), {"name": name})
+            document.append({key: value for key, value in before.items() if key != "access"} | dict(values))
         answer = await client.apply_document(
-            document, prune=False, with_messages=False, dry_run=dry_run, declares=False
+            {"queues": document}, prune=False, with_messages=False, dry_run=dry_run, declares=False
         )
-        changes = {key: change["to"] for step in answer.steps for key, change in step.changes.items()}
-        if before is None:
-            return Change(None, _complete(client.machine, {"name": name} | changes))
-        present = _complete(client.machine, before)
-        return Change(present, present | changes)
+        changed = {
+            fold(step.queue): {key: change["to"] for key, change in step.changes.items()} for step in answer.steps
+        }
+        found = []
+        for name in given:
+            changes = changed.get(fold(name), {})
+            if fold(name) in present:
+                complete = _complete(client.machine, present[fold(name)])
+                found.append(Change(complete, complete | changes))
+            else:
+                found.append(Change(None, _complete(client.machine, {"name": name} | changes)))
+        return found
 
     return _at(settings, node, bring)
 
 
-def remove_queue(settings: OperationsSettings, node: Node, name: str, *, with_messages: bool, dry_run: bool) -> Change:
-    """Delete a queue, with messages only on request. Raises :class:`NodeError`."""
+def remove_queues(
+    settings: OperationsSettings, node: Node, names: Sequence[str], *, with_messages: bool, dry_run: bool
+) -> list[Change]:
+    """Delete queues, with messages only on request: all of them or, of a queue with messages, none.
 
-    async def remove(client: NodeClient) -> Change:
-        before = await _present(client, name)
-        if before is None:
-            return Change(None, None)
-        held = await _held(client, before["name"])
-        if held and not with_messages:
-            raise HoldsMessagesError(
-                f"private$\\{before['name']} holds {held} message{'s' if held != 1 else ''}: receive the messages "
-                "first, or say with_messages"
-            )
-        if not dry_run:
-            await client.delete_queue(before["name"])
-        return Change(_complete(client.machine, before), None)
+    Raises :class:`NodeError`.
+    """
+
+    async def remove(client: NodeClient) -> list[Change]:
+        present = await _present(client)
+        leaving = {name: present.get(fold(name)) for name in names}
+        for before in leaving.values():
+            held = 0 if before is None or with_messages else await _held(client, before["name"])
+            if before is not None and held:
+                raise HoldsMessagesError(
+                    f"private$\\{before['name']} holds {held} message{'s' if held != 1 else ''}: receive the messages "
+                    "first, or say with_messages"
+                )
+        for before in leaving.values():
+            if before is not None and not dry_run:
+                await client.delete_queue(before["name"])
+        found = (None if before is None else _complete(client.machine, before) for before in leaving.values())
+        return [Change(before, None) for before in found]
 
     return _at(settings, node, remove)
 
 
-async def _present(client: NodeClient, name: str) -> Item | None:
-    queues = (await client.document(everything=True)).queues
-    return next((queue for queue in queues if fold(queue["name"]) == fold(name)), None)
+async def _present(client: NodeClient) -> dict[str, Item]:
+    return {fold(queue["name"]): queue for queue in (await client.document(everything=True)).queues}
 
 
 async def _held(client: NodeClient, name: str) -> int:
@@ -109,10 +124,10 @@ def _complete(machine: str, queue: Mapping[str, Any]) -> Item:
     return {"machine": machine, "name": queue["name"], "private": True} | _DEFAULTS | dict(queue)
 
 
-def _at(settings: OperationsSettings, node: Node, work: Any) -> Change:
-    async def there() -> Change:
+def _at(settings: OperationsSettings, node: Node, work: Any) -> list[Change]:
+    async def there() -> list[Change]:
         async with connected(settings, [node]) as (client,):
-            change: Change = await work(client)
-            return change
+            changes: list[Change] = await work(client)
+            return changes
 
     return asyncio.run(there())

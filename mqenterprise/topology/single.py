@@ -1,11 +1,11 @@
-"""Bring one object of the enterprise to a state, and leave the rest of the directory as it is.
+"""Bring some objects of one kind to a state, and leave the rest of the directory as it is.
 
 The given values replace those of the directory. Omitted values stay, or are the defaults of a new object. The result
-must keep the rules of a whole declaration, and is carried out as a plan of one step.
+must keep the rules of a whole declaration, and is carried out as one plan.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,27 +43,57 @@ _LISTED: Final = ("queues", "queue_aliases", "distribution_lists")
 
 
 class NotPossible(ValueError):
-    """The object cannot be brought to that state; the sentences give the reasons and the remedies."""
+    """The objects cannot be brought to that state; the sentences give the reasons and the remedies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of one object: no step, or one step.
+    """The change of one object. ``before`` and ``after`` hold all its values, or None where there is no object."""
 
-    ``before`` and ``after`` hold all its values, or None where there is no object. ``missing`` names the objects that
-    have to exist first, if the change is only foreseen.
+    name: tuple[str, ...]
+    before: Item | None
+    after: Item | None
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of some objects of one kind, and the plan that makes them.
+
+    ``missing`` names the objects that have to exist first, if the changes are only foreseen.
     """
 
     plan: Plan
-    before: Item | None
-    after: Item | None
+    each: tuple[Change, ...]
+    """In the order in which the objects were given."""
     missing: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
-    """The entries of its access list that have no effect."""
+    """The entries of access lists that have no effect."""
+    not_ours: tuple[Step, ...] = ()
+    """The deletions of objects that this tool did not make."""
 
     @property
     def changed(self) -> bool:
-        return bool(self.plan.steps)
+        return any(one.changed for one in self.each)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An object as it is to be."""
+
+    reference: Reference
+    place: tuple[str, int] | None
+    """Section and position of the object that is there."""
+    before: Item | None
+    section: str
+    item: Item
+    model: BaseModel
+    after: Item
+
+    @property
+    def moves(self) -> bool:
+        """Whether it leaves its section, as a site that becomes foreign does."""
+        return self.place is not None and self.place[0] != self.section
 
 
 def names_in(kind: Kind, item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -84,72 +114,138 @@ def items(snapshot: Snapshot, kind: Kind) -> Iterator[Item]:
             yield _complete(section, item)
 
 
-def plan_present(snapshot: Snapshot, kind: Kind, said: Mapping[str, Any], *, foresee: bool = False) -> Change:
-    """Plan the change that gives an object these values. Raises :class:`NotPossible` and ``FixedError``.
+def plan_present(
+    snapshot: Snapshot, kind: Kind, given: Sequence[Mapping[str, Any]], *, foresee: bool = False
+) -> Changes:
+    """Plan the changes that give objects these values. Raises :class:`NotPossible` and ``FixedError``.
 
-    With ``foresee``, objects that it refers to may be created first; :attr:`Change.missing` names the missing ones.
+    With ``foresee``, objects that they refer to may be created first; :attr:`Changes.missing` names the missing ones.
     """
     sections = declared_sections(snapshot.table, "")
-    said, foreign = dict(said), said.get("foreign") if kind is Kind.SITE else None
-    if kind is Kind.SITE:
-        said.pop("foreign", None)
-    reference = resource(kind, names_in(kind, said), {}).reference
-    place = _find(sections, kind, reference)
-    before = None if place is None else sections[place[0]][place[1]]
-    section = _SECTIONS[kind][0] if place is None else place[0]
-    if foreign is not None:
-        section = _SECTIONS[kind][foreign]
-    item = {**(before or {}), **said}
-    model = _validated(section, item)
-    wrong = _contradicted(sections, place, section, model)
-    values = values_of(model)
-    if isinstance(model, declaration.Site | declaration.Queue) and model.access is not None:
-        values["access"] = _access(model, kind, snapshot, wrong)
-    if wrong and place is not None and place[0] != section:  # no earlier task can make the old one again
-        become = "a foreign site" if foreign else "an ordinary site"
-        raise NotPossible(f"{item['name']} cannot become {become} while others refer to it: {'; '.join(wrong)}")
+    places = _places(sections, kind)
+    drafts, wrong = _drafts(sections, places, kind, given)
+    if wrong:
+        raise NotPossible("\n".join(wrong))
+    wrong = _contradicted(sections, drafts)
+    wanted = Table()
+    for draft in drafts:
+        values = values_of(draft.model)
+        if isinstance(draft.model, declaration.Site | declaration.Queue) and draft.model.access is not None:
+            values["access"] = _access(draft.model, kind, snapshot, wrong)
+        name = _written(snapshot.table, kind, names_in(kind, draft.item))
+        wanted.put(resource(kind, name, values))
+        if kind is Kind.QUEUE:
+            draft.after["machine"] = name[0]
+    for draft in drafts:
+        if wrong and draft.moves:  # no earlier task can make the old one again
+            become = "a foreign site" if draft.section == "foreign_sites" else "an ordinary site"
+            raise NotPossible(
+                f"{draft.item['name']} cannot become {become} while others refer to it: {'; '.join(wrong)}"
+            )
     if not all(foresee and sentence.startswith(_MISSING) for sentence in wrong):
         raise NotPossible("\n".join(wrong))
-    name = _written(snapshot.table, kind, names_in(kind, item))
-    plan = make_plan(snapshot.directory, _table(resource(kind, name, values)), snapshot.table)
-    return Change(
+    plan = make_plan(snapshot.directory, wanted, snapshot.table)
+    changed = {step.reference for step in plan.steps}
+    return Changes(
         Plan(plan.directory, plan.steps),
-        None if before is None or place is None else _complete(place[0], before),
-        _complete(section, item | _normal(model, said)),
+        tuple(
+            Change(names_in(kind, draft.item), draft.before, draft.after, draft.reference in changed)
+            for draft in drafts
+        ),
         tuple(wrong),
         tuple(remark for remark in plan.remarks if remark.note is Note.DENIES_NOBODY),
     )
 
 
-def plan_absent(snapshot: Snapshot, kind: Kind, name: tuple[str, ...]) -> Change:
-    """Plan the deletion of an object. Raises :class:`NotPossible` when something that stays needs it."""
-    row = snapshot.table.get(resource(kind, name, {}).reference)
-    if row is None:
-        return Change(Plan(snapshot.directory, ()), None, None)
-    holding = sorted(other.title for other in snapshot.table if row.reference in set(needs(other)))
-    if holding:
-        more = f" and {len(holding) - 5} more" if len(holding) > 5 else ""
-        raise NotPossible(f"the {row.title} is needed by {', '.join(holding[:5])}{more}: remove or change that first")
-    if kind is Kind.SITE and not row.owned:
-        raise NotPossible(
-            f"the {row.title} was not made by this tool, and may hold more than Message Queuing: "
-            "delete it with the directory's own tools"
+def _drafts(
+    sections: Mapping[str, list[Item]],
+    places: Mapping[Reference, tuple[str, int]],
+    kind: Kind,
+    given: Sequence[Mapping[str, Any]],
+) -> tuple[list[_Draft], list[str]]:
+    """Return the objects as they are to be, and what is wrong with their own values."""
+    drafts: dict[Reference, _Draft] = {}
+    wrong: list[str] = []
+    for each in given:
+        said, foreign = dict(each), each.get("foreign") if kind is Kind.SITE else None
+        if kind is Kind.SITE:
+            said.pop("foreign", None)
+        names = names_in(kind, said)
+        reference = resource(kind, names, {}).reference
+        title = f"{' - '.join(names)}: " if len(given) > 1 else ""
+        if reference in drafts:
+            wrong.append(f"{title}it is there twice: say what holds once")
+            continue
+        place = places.get(reference)
+        before = None if place is None else sections[place[0]][place[1]]
+        section = _SECTIONS[kind][0] if place is None else place[0]
+        if foreign is not None:
+            section = _SECTIONS[kind][foreign]
+        item = {**(before or {}), **said}
+        try:
+            model = _validated(section, item)
+        except NotPossible as problem:
+            wrong += [f"{title}{sentence}" for sentence in str(problem).splitlines()]
+            continue
+        drafts[reference] = _Draft(
+            reference,
+            place,
+            None if before is None or place is None else _complete(place[0], before),
+            section,
+            item,
+            model,
+            _complete(section, item | _normal(model, said)),
         )
-    place = _find(sections := declared_sections(snapshot.table, ""), kind, row.reference)
-    before = {} if place is None else _complete(place[0], sections[place[0]][place[1]])
-    step = Step(Action.DELETE, row.reference, row.name, 0, row.values, {})
-    return Change(Plan(snapshot.directory, (step,)), before, None)
+    return list(drafts.values()), wrong
 
 
-def carry_out(change: Change, target: LdapTarget, service: EnterpriseDirectory, *, patience: float) -> None:
-    """Carry out a change unless it is done. Raises ``ApplyError``, :class:`TargetError` and ``DirectoryError``."""
-    if not change.changed:
-        return
-    step = change.plan.steps[0]
-    if step.action is Action.DELETE and not _owned(target, step.reference):
+def plan_absent(snapshot: Snapshot, kind: Kind, names: Sequence[tuple[str, ...]]) -> Changes:
+    """Plan the deletion of objects. Raises :class:`NotPossible` when something that stays needs one of them."""
+    leaving = {resource(kind, name, {}).reference: name for name in names}
+    if len(leaving) < len(names):
+        named = Counter(resource(kind, name, {}).reference for name in names)
+        twice = leaving[named.most_common(1)[0][0]]
+        raise NotPossible(f"{' - '.join(twice)}: it is there twice: say what holds once")
+    needed: dict[Reference, list[str]] = {}
+    for other in snapshot.table:
+        if other.reference not in leaving:
+            for reference in leaving.keys() & set(needs(other)):
+                needed.setdefault(reference, []).append(other.title)
+    sections = declared_sections(snapshot.table, "")
+    places = _places(sections, kind)
+    each: list[Change] = []
+    steps: list[Step] = []
+    wrong: list[str] = []
+    for reference, name in leaving.items():
+        row = snapshot.table.get(reference)
+        if row is None:
+            each.append(Change(name, None, None, changed=False))
+            continue
+        if holding := sorted(needed.get(reference, ())):
+            more = f" and {len(holding) - 5} more" if len(holding) > 5 else ""
+            wrong.append(f"the {row.title} is needed by {', '.join(holding[:5])}{more}: remove or change that first")
+        elif kind is Kind.SITE and not row.owned:
+            wrong.append(
+                f"the {row.title} was not made by this tool, and may hold more than Message Queuing: "
+                "delete it with the directory's own tools"
+            )
+        place = places.get(reference)
+        before = {} if place is None else _complete(place[0], sections[place[0]][place[1]])
+        each.append(Change(name, before, None, changed=True))
+        steps.append(Step(Action.DELETE, reference, row.name, 0, row.values, {}))
+    if wrong:
+        raise NotPossible("\n".join(wrong))
+    ours = tuple(step for step in steps if snapshot.table.rows[step.reference].owned)
+    not_ours = tuple(step for step in steps if step not in ours)
+    return Changes(Plan(snapshot.directory, ours), tuple(each), not_ours=not_ours)
+
+
+def carry_out(changes: Changes, target: LdapTarget, service: EnterpriseDirectory, *, patience: float) -> None:
+    """Carry out changes. Raises ``ApplyError``, :class:`TargetError` and ``DirectoryError``."""
+    for step in changes.not_ours:
         _delete(service, step)
-        return
-    apply_plan(change.plan, target, _Quiet(), patience=patience, keep_record=False)
+    if changes.plan.steps:
+        apply_plan(changes.plan, target, _Quiet(), patience=patience, keep_record=False)
 
 
 class _Quiet:
@@ -163,11 +259,6 @@ class _Quiet:
 
     def step(self) -> None:
         """Ignore the end of the single step."""
-
-
-def _owned(target: LdapTarget, reference: Reference) -> bool:
-    row = target.snapshot().table.get(reference)
-    return row is not None and row.owned
 
 
 def _delete(service: EnterpriseDirectory, step: Step) -> None:
@@ -188,12 +279,13 @@ def _delete(service: EnterpriseDirectory, step: Step) -> None:
         return
 
 
-def _find(sections: Mapping[str, list[Item]], kind: Kind, reference: Reference) -> tuple[str, int] | None:
-    for section in _SECTIONS[kind]:
-        for position, item in enumerate(sections.get(section, ())):
-            if resource(kind, names_in(kind, item), {}).reference == reference:
-                return section, position
-    return None
+def _places(sections: Mapping[str, list[Item]], kind: Kind) -> dict[Reference, tuple[str, int]]:
+    """Return section and position of each object of a kind."""
+    return {
+        resource(kind, names_in(kind, item), {}).reference: (section, position)
+        for section in _SECTIONS[kind]
+        for position, item in enumerate(sections.get(section, ()))
+    }
 
 
 def _complete(section: str, item: Item) -> Item:
@@ -225,20 +317,21 @@ def _sentence(path: tuple[str | int, ...], sentence: str) -> str:
     return f"{in_words(path)}: {sentence}" if path else sentence
 
 
-def _contradicted(
-    sections: Mapping[str, list[Item]], place: tuple[str, int] | None, section: str, model: BaseModel
-) -> list[str]:
-    """Return a sentence for each rule of the whole enterprise that the change would break."""
+def _contradicted(sections: Mapping[str, list[Item]], drafts: Sequence[_Draft]) -> list[str]:
+    """Return a sentence for each rule of the whole enterprise that the changes would break."""
     before: dict[str, Any] = {name: [_unchecked(name, each) for each in sections.get(name, ())] for name in _MODELS}
     before["users"] = [declaration.User.model_construct(name=each["name"]) for each in sections.get("users", ())]
     after = {name: list(models) for name, models in before.items()}
-    if place is not None and place[0] == section:
-        after[section][place[1]] = model
-    else:
-        after[section].append(model)
-        if place is not None:
-            del after[place[0]][place[1]]
-    if section not in _LISTED:
+    left = sorted((draft.place for draft in drafts if draft.place is not None and draft.moves), reverse=True)
+    for draft in drafts:
+        if draft.place is not None and not draft.moves:
+            after[draft.section][draft.place[1]] = draft.model
+    for section, position in left:
+        del after[section][position]
+    for draft in drafts:
+        if draft.place is None or draft.moves:
+            after[draft.section].append(draft.model)
+    if not any(draft.section in _LISTED for draft in drafts):
         for name in _LISTED:
             before[name] = after[name] = []
     # Older faults of the directory are not this object's faults, but it may share a fault with another object.

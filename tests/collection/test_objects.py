@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mqenterprise.directory.distribution import resolve_distribution_list
+from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import Queue, QueueManager, Site
 from qmnode.structures.guid import guid_from_text
 from tests.collection.conftest import ModuleFailed
@@ -165,6 +167,96 @@ def test_a_misspelt_name_is_no_empty_answer(modules: Modules, site: str, fresh_n
         answer = modules.run(module, **options)
         assert answer[result] == []
         assert f"'{options['name']}' in the directory (did you mean" in str(answer["warnings"])
+
+
+class TestSeveral:
+    @pytest.fixture
+    def machines(self, modules: Modules, fresh_name: Names) -> list[str]:
+        """A site, and two machines in it."""
+        site, names = fresh_name("Site"), [fresh_name("shop"), fresh_name("desk")]
+        modules.settle("site", sites=[{"name": site}, {"name": fresh_name("Other")}])
+        made = modules.settle("queue_manager", sites=[site], queue_managers=[{"name": name} for name in names])
+        assert [each["name"] for each in made["queue_managers"]] == names
+        return names
+
+    def test_queues_come_change_and_go(self, modules: Modules, machines: list[str]) -> None:
+        one, other = machines
+        queues = [{"name": "orders"}, {"name": "bills", "label": "Bills"}, {"name": "orders", "machine": other.upper()}]
+
+        made = modules.settle("queue", machine=one, label="All", queues=queues)["queues"]
+        queues[1]["label"] = "Invoices"
+        changed = modules.settle("queue", machine=one, queues=queues)
+
+        assert [(each["machine"], each["name"], each["label"], each["changed"]) for each in made] == [
+            (one, "orders", "All", True), (one, "bills", "Bills", True), (other, "orders", "All", True),
+        ]  # fmt: skip
+        assert [each["changed"] for each in changed["queues"]] == [False, True, False]
+        assert [each["identifier"] for each in changed["queues"]] == [each["identifier"] for each in made]
+        (difference,) = changed["diff"]
+        assert difference["after_header"] == f"queue {one} - bills"
+        assert '"label": "Invoices"' in difference["after"]
+        there = modules.run("queue_info", machine=one)["queues"]
+        assert [(each["name"], each["label"]) for each in there] == [("bills", "Invoices"), ("orders", "All")]
+        moved = [{"name": "bills", "state": "absent"}, {"name": "invoices"}, {"name": "orders"}]
+        assert [each["changed"] for each in modules.settle("queue", machine=one, queues=moved)["queues"]] == [1, 1, 0]
+        modules.settle("queue", machine=one, queues=[{"name": "bills"}, {"name": "invoices", "state": "absent"}])
+        gone = modules.settle("queue", machine=one, queues=[*queues, {"name": "never"}], state="absent")["queues"]
+        assert [each["changed"] for each in gone] == [True, True, True, False]
+        assert gone[0] == {"machine": one, "name": "orders", "changed": True}
+
+    def test_one_that_cannot_be_stops_all(self, modules: Modules, machines: list[str]) -> None:
+        one, _ = machines
+        fine = {"machine": one, "name": "fine"}
+        for wrong, sentence in (
+            ([{"machine": one, "name": "a;b"}, {"machine": one, "name": "c", "quota": "9XB"}], "a;b: .*\n.*c: quota"),
+            ([{"machine": f"{one}x", "name": "a"}], f"no machine '{one}x' .*did you mean {one}"),
+            ([{"machine": one.upper(), "name": "FINE"}], "there twice"),
+            ([{"name": "a"}], "queues, number 2: say the machine there or beside the list"),
+        ):
+            with pytest.raises(ModuleFailed, match=f"(?s){sentence}"):
+                modules.run("queue", queues=[fine, *wrong])
+        assert modules.run("queue_info", machine=one)["queues"] == []
+        nothing = modules.run("queue", queues=[])
+        assert (nothing["queues"], nothing["changed"], nothing["diff"]) == ([], False, [])
+        with pytest.raises(ModuleFailed, match="mutually exclusive"):
+            modules.run("queue", queues=[fine], name="other", machine=one)
+        with pytest.raises(ModuleFailed, match="one of the following is required: name, queues"):
+            modules.run("queue", machine=one)
+
+    def test_links_of_a_ring(self, modules: Modules, fresh_name: Names) -> None:
+        sites = [fresh_name("Ring") for _ in range(3)]
+        modules.run("site", sites=[{"name": name} for name in sites])
+        ends: list[dict[str, object]] = [{"sites": [sites[number - 1], sites[number]]} for number in range(3)]
+        ends[1]["cost"] = 7
+        made = modules.settle("routing_link", cost=3, routing_links=ends)["routing_links"]
+        assert [each["cost"] for each in made] == [3, 7, 3]
+        with pytest.raises(ModuleFailed, match="is needed by"):
+            modules.run("site", sites=[{"name": name} for name in sites], state="absent")
+        modules.settle("routing_link", routing_links=ends, state="absent")
+        modules.settle("site", sites=[{"name": name} for name in sites], state="absent")
+
+    def test_lists_that_contain_each_other(self, modules: Modules, machines: list[str], fresh_name: Names) -> None:
+        inner, outer = fresh_name("inner"), fresh_name("outer")
+        modules.run("queue", machine=machines[0], name="orders")
+        lists = [{"name": outer, "members": [inner]}, {"name": inner, "members": [f"{machines[0]}\\orders"]}]
+        modules.settle("distribution_list", distribution_lists=lists)
+        modules.settle("distribution_list", distribution_lists=[{"name": inner}, {"name": outer}], state="absent")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("directory_server", [ServerKind.OPENLDAP], indirect=True, ids=["slapd"])
+def test_five_hundred_queues_in_one_task(modules: Modules, site: str, fresh_name: Names) -> None:
+    machine = fresh_name("shop")
+    modules.run("queue_manager", name=machine, sites=[site])
+    queues = [{"name": f"queue{number:03}", "label": f"Queue {number}"} for number in range(500)]
+    times = []
+    for check, changed in ((True, 500), (False, 500), (False, 0)):
+        begun = time.monotonic()
+        done = modules.run("queue", machine=machine, queues=queues, check=check)
+        times.append(time.monotonic() - begun)
+        assert (len(done["diff"]), len(done["queues"])) == (changed, 500)
+    print("check {:.1f} s, new {:.1f} s, unchanged {:.1f} s".format(*times))
+    assert times[1] <= 10 and times[2] <= 4
 
 
 class TestQueue:

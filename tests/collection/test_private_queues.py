@@ -65,6 +65,26 @@ def test_it_comes_changes_and_goes_at_the_node(modules: Modules, node: NodeProce
     assert modules.run("queue_info", private=True, machine="shop", name="orders")["queues"] == []
 
 
+def test_several_come_change_and_go_at_the_node(modules: Modules, node: NodeProcess) -> None:
+    queues = [{"name": "one"}, {"name": "two", "quota": "3MB"}]
+    modules.settle("queue", machine="shop", private=True, label="All", queues=queues)
+    queues[0]["label"] = "One"
+    changed = modules.settle("queue", machine="Shop", private=True, queues=queues)
+
+    assert [(each["name"], each["label"], each["changed"]) for each in changed["queues"]] == [
+        ("one", "One", True), ("two", "All", False),
+    ]  # fmt: skip
+    (difference,) = changed["diff"]
+    assert difference["after_header"] == "private queue Shop - one"
+    assert at_node(node, lambda qm: qm.queue(r".\private$\two")).quota == 3072
+    with pytest.raises(ModuleFailed, match="ONE: it is there twice"):
+        modules.run("queue", machine="shop", private=True, queues=[*queues, {"name": "ONE"}])
+    with pytest.raises(ModuleFailed, match=r"shop: .*queues\[0\].quota: '9XB'"):
+        modules.run("queue", machine="shop", private=True, queues=[{"name": "three", "quota": "9XB"}, {"name": "four"}])
+    assert "four" not in str(modules.run("queue_info", private=True, machine="shop")["queues"])
+    modules.settle("queue", machine="shop", private=True, queues=queues, state="absent")
+
+
 def test_messages_are_kept_unless_the_task_says_otherwise(modules: Modules, node: NodeProcess) -> None:
     modules.run("queue", **ORDERS | {"name": "full"})
 

@@ -135,6 +135,22 @@ class TestUserCertificate:
         assert renewed["changed"]
         assert len(modules.run("user_certificate_info", user=user)["certificates"]) == 2
 
+    def test_several_users_get_theirs(self, modules: Modules, user: str, fresh_name: Names) -> None:
+        users = [{"user": user, "content": pem(4)}]
+        (done,) = modules.settle("user_certificate", users=users)["users"]
+        assert (done["user"], done["changed"], done["certificate"]["user"]) == (user, True, user)
+        nobody = {"user": fresh_name("nobody"), "content": pem(5)}
+        with pytest.raises(ModuleFailed, match=f"{nobody['user']}: there is no user named"):
+            modules.run("user_certificate", users=[*users, nobody])
+        for wrong, sentence in (
+            ({"users": users, "user": user}, "mutually exclusive"),
+            ({"users": [{"user": user}]}, "one of the following is required"),
+            ({"content": pem(4)}, "one of the following is required: user, users"),
+        ):
+            with pytest.raises(ModuleFailed, match=sentence):
+                modules.run("user_certificate", **wrong)
+        modules.settle("user_certificate", users=users, state="absent")
+
     def test_nobody_gets_none(self, modules: Modules, fresh_name: Names) -> None:
         with pytest.raises(ModuleFailed, match="there is no user named"):
             modules.run("user_certificate", user=fresh_name("nobody"), content=pem(1))

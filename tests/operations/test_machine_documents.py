@@ -16,7 +16,7 @@ from mqenterprise.cli import app
 from mqenterprise.commands.opening import directory_settings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.nodes import chosen_nodes
-from mqenterprise.operations.private_queues import bring_queue
+from mqenterprise.operations.private_queues import bring_queues
 from mqenterprise.operations.settings import load_settings
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
@@ -249,7 +249,7 @@ def test_prune_leaves_queues_alone_that_no_document_made(enterprise: Enterprise)
     settings = load_settings(enterprise.folder / "nodes.yaml")
     with EnterpriseDirectory(directory_settings(enterprise.folder / "directory.yaml")) as directory:
         nodes = chosen_nodes(settings, lambda: nullcontext(directory), machines=["docs-a"], site=None)
-    bring_queue(settings, nodes[0], "by-module", {"label": "Mine"}, dry_run=False)
+    bring_queues(settings, nodes[0], {"by-module": {"label": "Mine"}}, dry_run=False)
     enterprise.run("apply", BILLS | {"name": "by-module", "label": "Declared since"})
 
     pruned = enterprise.run("apply", words=("--prune",))

@@ -26,10 +26,20 @@ _MARKUP: Final = (
 )
 
 
+class _Loader(yaml.SafeLoader):
+    """Keeps what is merged into a mapping behind what the mapping has itself."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        own = [pair for pair in node.value if pair[0].tag != "tag:yaml.org,2002:merge"]
+        names = {key.value for key, _ in own}
+        super().flatten_mapping(node)
+        node.value = own + [pair for pair in node.value if pair[0].value not in names]
+
+
 def documented(path: Path) -> dict[str, Any]:
     """DOCUMENTATION with the fragments that it names, EXAMPLES and RETURN of a plug-in."""
     values = _strings(ast.parse(path.read_text()).body)
-    said: dict[str, Any] = yaml.safe_load(values["DOCUMENTATION"])
+    said: dict[str, Any] = yaml.load(values["DOCUMENTATION"], _Loader)
     fragments = said.get("extends_documentation_fragment", [])
     options = dict(said.get("options", {}))
     for name in [fragments] if isinstance(fragments, str) else fragments:
@@ -89,7 +99,8 @@ def _options(options: dict[str, Any], prefix: str = "") -> list[list[str]]:
         if "choices" in one:
             meaning += " One of " + ", ".join(f"`{choice}`" for choice in one["choices"]) + "."
         rows.append([f"`{prefix}{name}`", kind, default, meaning])
-        rows += _options(one.get("suboptions", {}), f"{prefix}{name}.")
+        own = {key: each for key, each in one.get("suboptions", {}).items() if each is not options.get(key)}
+        rows += _options(own, f"{prefix}{name}.")
     return rows
 
 

@@ -62,63 +62,121 @@ def shown(item):
     return "" if item is None else json.dumps(item, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
 
-def difference(change, header):
-    """The results of a change that is done, or foreseen."""
+def grouped(objects, name):
+    """Return the values of an option, each with the objects that have it."""
+    groups = {}
+    for item in objects:
+        groups.setdefault(item.get(name), []).append(item)
+    return list(groups.items())
+
+
+def side(change, header):
+    """The difference of one object."""
     return {
-        "changed": change.changed,
-        "diff": {
-            "before_header": header,
-            "after_header": header,
-            "before": shown(change.before),
-            "after": shown(change.after if change.changed else change.before),
-        },
+        "before_header": header,
+        "after_header": header,
+        "before": shown(change.before),
+        "after": shown(change.after if change.changed else change.before),
     }
 
 
 class ObjectModule(EnterpriseModule):
-    """One object, present or absent."""
+    """One object, or several of one kind: present or absent."""
 
     kind = ""
     """The kind, in the topology's word."""
     result = ""
     """Under which name the object is returned."""
-    naming = ("name",)
-    """The options that name the object."""
-    apart = ("state",)
-    """The options that are no properties of the object."""
+    several = ""
+    """The option with a list of objects, under which they are returned too."""
+    names = {"name": {"type": "str"}}
+    """The options that name the object, in the order of a declaration."""
+    inherited = ()
+    """Those names that an object of the list may take from beside the list."""
+    properties = {}
+    """The options that may be given to the object; those beside a list hold for all objects in it."""
+    more = {}
+    """Options that are no properties of the object."""
     plans = True
 
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        own = [name for name in cls.names if name not in cls.inherited]
+        item = {name: option | {"required": name in own} for name, option in cls.names.items()}
+        item |= cls.properties | {"state": {"type": "str", "choices": STATE["state"]["choices"]}}
+        listed = {"type": "list", "elements": "dict", "options": item}
+        cls.options = {**cls.names, **cls.properties, **cls.more, cls.several: listed, **STATE}
+        cls.rules = {
+            "required_one_of": [(*own, cls.several)],
+            "mutually_exclusive": [(*own, cls.several)],
+            "required_by": {name: list(cls.inherited) for name in own},
+        }
+
     def work(self, directory):
+        objects = self.objects()
+        changes = self.changes(directory, objects)
+        sides = [side(change, self.header(change)) for change, _item in changes]
+        if self.given[self.several] is None:
+            ((change, item),) = changes
+            return {self.result: item, "changed": change.changed, "diff": sides[0]}
+        return {
+            self.several: [
+                (item or {name: given[name] for name in self.names}) | {"changed": change.changed}
+                for given, (change, item) in zip(objects, changes, strict=True)
+            ],
+            "changed": any(change.changed for change, _item in changes),
+            "diff": [each for each, (change, _item) in zip(sides, changes, strict=True) if change.changed],
+        }
+
+    def objects(self):
+        """Return the properties that are given to each object."""
+        kept = (*self.names, *self.properties, *STATE)
+        common = {name: self.given[name] for name in kept if self.given[name] is not None}
+        if self.given[self.several] is None:
+            return [common]
+        found = []
+        for number, item in enumerate(self.given[self.several], 1):
+            found.append(common | {name: value for name, value in item.items() if value is not None})
+            for name in self.inherited:
+                if name not in found[-1]:
+                    where = f"{self.several}, number {number}"
+                    self.module.fail_json(msg=f"{where}: say the {name} there or beside the list")
+        return found
+
+    def changes(self, directory, objects):
+        """Make the changes, or foresee them. Return each with the object as it is then, in the order of the objects."""
         kind = Kind(self.kind)
-        said = self.said()
-        target = self.target(directory, access="access" in said)
+        target = self.target(directory, access=any("access" in item for item in objects))
         snapshot = target.snapshot()
-        if self.given["state"] == "absent":
-            change = plan_absent(snapshot, kind, names_in(kind, said))
-        else:
-            change = plan_present(snapshot, kind, self.item(said), foresee=self.module.check_mode)
-            for sentence in change.missing:
-                self.module.warn(f"{sentence}: check mode takes it that an earlier task would have made it")
-            self.warn_of(change.remarks)
+        planned = {state: self._planned(snapshot, kind, state, group) for state, group in grouped(objects, "state")}
         if not self.module.check_mode:
-            carry_out(change, target, directory, patience=self.module.params["wait"])
-        header = f"{self.kind} {' - '.join(names_in(kind, said))}"
-        return {self.result: self._returned(directory, kind, change), **difference(change, header)}
+            for changes in planned.values():
+                carry_out(changes, target, directory, patience=self.module.params["wait"])
+        each = {state: iter(changes.each) for state, changes in planned.items()}
+        found = [next(each[item["state"]]) for item in objects]
+        known = identifiers(directory, kind) if any(change.after for change in found) else {}
+        return [(change, self._returned(kind, change, known)) for change in found]
 
-    def said(self):
-        """Return the properties that are given."""
-        return {name: value for name, value in self.given.items() if name not in self.apart and value is not None}
+    def _planned(self, snapshot, kind, state, objects):
+        if state == "absent":
+            return plan_absent(snapshot, kind, [names_in(kind, item) for item in objects])
+        wanted = [{name: value for name, value in item.items() if name != "state"} for item in objects]
+        changes = plan_present(snapshot, kind, wanted, foresee=self.module.check_mode)
+        for sentence in changes.missing:
+            self.module.warn(f"{sentence}: check mode takes it that an earlier task would have made it")
+        self.warn_of(changes.remarks)
+        return changes
 
-    def item(self, said):
-        """Return the given options in the form of a declaration."""
-        return said
+    def header(self, change):
+        """Return the title of an object."""
+        return f"{self.kind} {' - '.join(change.name)}"
 
-    def _returned(self, directory, kind, change):
+    @staticmethod
+    def _returned(kind, change, known):
         if change.after is None:
             return None
         after = change.after if change.changed else change.before
-        key = resource(kind, names_in(kind, after), {}).reference.key
-        return after | {"identifier": identifiers(directory, kind).get(key)}
+        return after | {"identifier": known.get(resource(kind, names_in(kind, after), {}).reference.key)}
 
 
 class ObjectInfoModule(EnterpriseModule):

@@ -11,12 +11,15 @@ from pathlib import Path
 try:
     from mqenterprise.operations.errors import NodeError
     from mqenterprise.operations.nodes import chosen_nodes
-    from mqenterprise.operations.private_queues import bring_queue, list_queues, remove_queue
+    from mqenterprise.operations.private_queues import bring_queues, list_queues, remove_queues
     from mqenterprise.operations.settings import load_settings
+    from mqenterprise.topology.names import fold
+    from mqenterprise.topology.single import Change
 except ImportError:
     pass  # told by EnterpriseModule.run
 
-NODES = {"private": {"type": "bool", "default": False}, "nodes_file": {"type": "path"}}
+
+_NAMING = ("machine", "name", "private", "state")
 
 
 def _nodes(directory, file, machines):
@@ -24,16 +27,33 @@ def _nodes(directory, file, machines):
     return settings, chosen_nodes(settings, lambda: nullcontext(directory), machines=machines, site=None)
 
 
-def private_queue(directory, given, said, check):
-    """The change of one private queue."""
-    settings, (node,) = _nodes(directory, given["nodes_file"], [given["machine"]])
-    try:
-        if given["state"] == "absent":
-            return remove_queue(settings, node, given["name"], with_messages=given["with_messages"], dry_run=check)
-        values = {name: value for name, value in said.items() if name not in ("machine", "name")}
-        return bring_queue(settings, node, given["name"], values, dry_run=check)
-    except NodeError as error:
-        raise NodeError(f"{given['machine']}: {error.sentence}") from None
+def private_queue_changes(directory, given, objects, check):
+    """Make the changes of private queues at their nodes, or foresee them; in the order of the objects."""
+    groups = {}
+    names = set()
+    for item in objects:
+        machine, name = fold(item["machine"]), fold(item["name"])
+        if (machine, name) in names:
+            raise NodeError(f"{item['machine']} - {item['name']}: it is there twice: say what holds once")
+        names.add((machine, name))
+        groups.setdefault((machine, item["state"]), []).append(item)
+    settings, nodes = _nodes(directory, given["nodes_file"], sorted({item["machine"] for item in objects}, key=fold))
+    by_name = {fold(node.machine): node for node in nodes}
+    changes = {}
+    for (machine, state), items in groups.items():
+        values = {item["name"]: {key: item[key] for key in item if key not in _NAMING} for item in items}
+        try:
+            if state == "absent":
+                options = {"with_messages": given["with_messages"], "dry_run": check}
+                done = remove_queues(settings, by_name[machine], list(values), **options)
+            else:
+                done = bring_queues(settings, by_name[machine], values, dry_run=check)
+        except NodeError as error:
+            raise NodeError(f"{items[0]['machine']}: {error.sentence}") from None
+        for item, change in zip(items, done, strict=True):
+            name = (item["machine"], item["name"])
+            changes[machine, item["name"]] = Change(name, change.before, change.after, change.changed)
+    return [changes[fold(item["machine"]), item["name"]] for item in objects]
 
 
 def private_queues(directory, given):

@@ -18,18 +18,35 @@ options:
   name:
     description: The list's name, which no user and no queue alias has.
     type: str
-    required: true
   state:
     description: Whether the list is to be there.
     type: str
     choices: [present, absent]
     default: present
-  # properties: options
-  members:
-    description: Public queues, queue aliases and lists that get its messages.
+  <<: &properties
+    # properties: options
+    members:
+      description: Public queues, queue aliases and lists that get its messages.
+      type: list
+      elements: str
+    # end of properties
+  distribution_lists:
+    description:
+      - Several lists in one task, which reads the directory once. All are possible, or none is changed.
+      - Each takes the options of a single list. Those beside the list hold for each list in it that says
+        nothing else.
     type: list
-    elements: str
-  # end of properties
+    elements: dict
+    suboptions:
+      name:
+        description: The list's name, which no user and no queue alias has.
+        type: str
+        required: true
+      state:
+        description: Whether it is to be there; by default as O(state) says.
+        type: str
+        choices: [present, absent]
+      <<: *properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -65,7 +82,7 @@ EXAMPLES = r"""
 RETURN = r"""
 distribution_list:
   description: The list as it is now, or would be; none when it is absent.
-  returned: success
+  returned: success, without O(distribution_lists)
   type: dict
   contains:
     name:
@@ -87,20 +104,24 @@ distribution_list:
     name: prices
     identifier: 6a0d4a51-2b1c-4f38-8d52-3d8c7a5b9e10
     members: ['ams-shop\prices', 'bre-shop\prices', partner]
+distribution_lists:
+  description: The lists as they are now, in the order of the list; each says whether it C(changed).
+  returned: success, with O(distribution_lists)
+  type: list
+  elements: dict
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule
 
 
 class DistributionListModule(ObjectModule):
     kind = "distribution list"
     result = "distribution_list"
-    options = {
-        "name": {"type": "str", "required": True},
+    several = "distribution_lists"
+    properties = {
         # properties: specification
         "members": {"type": "list", "elements": "str"},
         # end of properties
-        **STATE,
     }
 
 

@@ -18,24 +18,14 @@ options:
   machine:
     description: The computer that holds the queue.
     type: str
-    required: true
   name:
     description: The queue's name, without the computer.
     type: str
-    required: true
   state:
     description: Whether the queue is to be there.
     type: str
     choices: [present, absent]
     default: present
-  private:
-    description:
-      - The queue is private. No directory has it, so its node is asked, over its management API.
-      - It needs O(nodes_file) with a token of the role C(administer).
-      - One that this module creates is marked as declared, so a roll-out that prunes deletes it if the declaration
-        does not have it.
-    type: bool
-    default: false
   nodes_file:
     description:
       - YAML file with the ports, the authority and the token of the nodes' management APIs, as C(mqenterprise --nodes)
@@ -46,105 +36,133 @@ options:
     description: With O(state=absent), delete a private queue also when it holds messages, which are lost.
     type: bool
     default: false
-  # properties: options
-  label:
-    description: What it is, for people.
-    type: str
-  type:
-    description: Type of service; Message Queuing gives it no meaning; a GUID, or C(none).
-    type: str
-  transactional:
-    description: Messages are accepted in transactions only; fixed when it is created.
-    type: bool
-  journaling:
-    description: Copies of received messages go to the queue's journal.
-    type: bool
-    aliases: [journal]
-  quota:
-    description: Most that the queue may hold; in KB, or a size such as C(10MB); C(none) is no limit.
-    type: str
-  journal_quota:
-    description: Most that its journal may hold; in KB, or a size such as C(10MB); C(none) is no limit.
-    type: str
-  authentication:
-    description: Only messages with a signature are taken.
-    type: bool
-    aliases: [authenticate, authenticated]
-  privacy_level:
-    description: Whether bodies must, may or must not be encrypted on their way.
-    type: str
-    choices: [none, optional, body]
-    aliases: [privacy]
-  multicast_address:
-    description: Address of the group that it belongs to; C(ADDRESS:PORT), or C(none).
-    type: str
-    aliases: [multicast]
-  base_priority:
+  <<: &properties
+    private:
+      description:
+        - The queue is private. No directory has it, so its node is asked, over its management API.
+        - It needs O(nodes_file) with a token of the role C(administer).
+        - One that this module creates is marked as declared, so a roll-out that prunes deletes it if the declaration
+          does not have it.
+      type: bool
+    # properties: options
+    label:
+      description: What it is, for people.
+      type: str
+    type:
+      description: Type of service; Message Queuing gives it no meaning; a GUID, or C(none).
+      type: str
+    transactional:
+      description: Messages are accepted in transactions only; fixed when it is created.
+      type: bool
+    journaling:
+      description: Copies of received messages go to the queue's journal.
+      type: bool
+      aliases: [journal]
+    quota:
+      description: Most that the queue may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+      type: str
+    journal_quota:
+      description: Most that its journal may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+      type: str
+    authentication:
+      description: Only messages with a signature are taken.
+      type: bool
+      aliases: [authenticate, authenticated]
+    privacy_level:
+      description: Whether bodies must, may or must not be encrypted on their way.
+      type: str
+      choices: [none, optional, body]
+      aliases: [privacy]
+    multicast_address:
+      description: Address of the group that it belongs to; C(ADDRESS:PORT), or C(none).
+      type: str
+      aliases: [multicast]
+    base_priority:
+      description:
+        - Priority of its messages against others with the same next hop; only a public queue has one but 0; from
+          -32768 to 32767.
+      type: int
+    duplicate_window:
+      description:
+        - Seconds within which messages with the same AMQP message id are accepted once; 0 for none; from 0 to
+          604800.
+      type: int
+    max_deliveries:
+      description:
+        - Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit; from 0
+          to 255.
+      type: int
+    retry_pause:
+      description:
+        - Seconds until the next delivery of a message after the first that failed; 0 for none; from 0 to 604800.
+      type: int
+    retry_factor:
+      description: What each further failure multiplies the pause by; from 1 to 100.
+      type: int
+    retry_longest_pause:
+      description: The longest pause between two deliveries of a message; from 0 to 604800.
+      type: int
+    # end of properties
+    access:
+      description:
+        - The whole access list. When it is not given, the access list is left as it is.
+      type: list
+      elements: dict
+      suboptions:
+        to:
+          description:
+            - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
+              C(S-1-...). For a private queue an account of the machine, such as C(user:alice), in place of the
+              directory's.
+          type: str
+          required: true
+        allow:
+          description: Rights that it has.
+          type: list
+          elements: str
+          default: []
+          choices: &rights
+            # rights: names
+            - receive
+            - receive_journal
+            - peek
+            - send
+            - set_properties
+            - get_properties
+            - delete
+            - get_permissions
+            - change_permissions
+            - take_ownership
+            - generic_read
+            - generic_write
+            - generic_all
+            # end of rights
+        deny:
+          description: Rights that it is refused.
+          type: list
+          elements: str
+          default: []
+          choices: *rights
+  queues:
     description:
-      - Priority of its messages against others with the same next hop; only a public queue has one but 0; from
-        -32768 to 32767.
-    type: int
-  duplicate_window:
-    description:
-      - Seconds within which messages with the same AMQP message id are accepted once; 0 for none; from 0 to
-        604800.
-    type: int
-  max_deliveries:
-    description:
-      - Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit; from 0
-        to 255.
-    type: int
-  retry_pause:
-    description:
-      - Seconds until the next delivery of a message after the first that failed; 0 for none; from 0 to 604800.
-    type: int
-  retry_factor:
-    description: What each further failure multiplies the pause by; from 1 to 100.
-    type: int
-  retry_longest_pause:
-    description: The longest pause between two deliveries of a message; from 0 to 604800.
-    type: int
-  # end of properties
-  access:
-    description:
-      - The whole access list. When it is not given, the access list is left as it is.
+      - Several queues in one task, which reads the directory once. All are possible, or none is changed.
+      - Each takes the options of a single queue. Those beside the list hold for each queue in it that says
+        nothing else.
     type: list
     elements: dict
     suboptions:
-      to:
-        description:
-          - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
-            C(S-1-...). For a private queue an account of the machine, such as C(user:alice), in place of the
-            directory's.
+      machine:
+        description: The computer that holds the queue.
+        type: str
+      name:
+        description: The queue's name, without the computer.
         type: str
         required: true
-      allow:
-        description: Rights that it has.
-        type: list
-        elements: str
-        default: []
-        choices: &rights
-          # rights: names
-          - receive
-          - receive_journal
-          - peek
-          - send
-          - set_properties
-          - get_properties
-          - delete
-          - get_permissions
-          - change_permissions
-          - take_ownership
-          - generic_read
-          - generic_write
-          - generic_all
-          # end of rights
-      deny:
-        description: Rights that it is refused.
-        type: list
-        elements: str
-        default: []
-        choices: *rights
+      state:
+        description: Whether it is to be there; by default as O(state) says.
+        type: str
+        choices: [present, absent]
+      <<: *properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -182,6 +200,19 @@ EXAMPLES = r"""
         allow: [generic_all]
   delegate_to: localhost
 
+- name: All queues of a machine, in one task
+  mqenterprise.fleet.queue:
+    machine: ams-shop
+    journaling: true
+    queues:
+      - name: returns
+      - name: refunds
+        transactional: true
+      - name: scratch
+        machine: ams-test
+        journaling: false
+  delegate_to: localhost
+
 - name: A queue that nobody needs
   mqenterprise.fleet.queue:
     machine: ams-shop
@@ -193,7 +224,7 @@ EXAMPLES = r"""
 RETURN = r"""
 queue:
   description: The queue as it is now, or would be; none when it is absent.
-  returned: success
+  returned: success, without O(queues)
   type: dict
   contains:
     machine:
@@ -281,10 +312,15 @@ queue:
     identifier: 2f1d2a70-9a2f-4b9c-9d55-0c2f6f1f7a11
     label: Orders of the shop
     transactional: true
+queues:
+  description: The queues as they are now, in the order of the list; each says whether it C(changed).
+  returned: success, with O(queues)
+  type: list
+  elements: dict
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule, difference
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import NODES, private_queue
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule, grouped
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import private_queue_changes
 
 RIGHTS = [
     # rights: texts
@@ -308,9 +344,11 @@ RIGHTS = [
 class QueueModule(ObjectModule):
     kind = "queue"
     result = "queue"
-    options = {
-        "machine": {"type": "str", "required": True},
-        "name": {"type": "str", "required": True},
+    several = "queues"
+    names = {"machine": {"type": "str"}, "name": {"type": "str"}}
+    inherited = ("machine",)
+    properties = {
+        "private": {"type": "bool"},
         # properties: specification
         "label": {"type": "str"},
         "type": {"type": "str"},
@@ -363,19 +401,25 @@ class QueueModule(ObjectModule):
                 "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
             },
         },
-        "with_messages": {"type": "bool", "default": False},
-        **NODES,
-        **STATE,
     }
-    apart = ("state", "private", "nodes_file", "with_messages")
+    more = {"nodes_file": {"type": "path"}, "with_messages": {"type": "bool", "default": False}}
 
-    def work(self, directory):
-        if not self.given["private"]:
-            return super().work(directory)
-        change = private_queue(directory, self.given, self.said(), self.module.check_mode)
-        item = None if change.after is None else {"identifier": None, **change.after}
-        header = f"private queue {self.given['machine']} - {self.given['name']}"
-        return {"queue": item, **difference(change, header)}
+    def changes(self, directory, objects):
+        ways = {True: self._at_nodes, False: super().changes, None: super().changes}
+        done = {private: iter(ways[private](directory, group)) for private, group in grouped(objects, "private")}
+        return [next(done[item.get("private")]) for item in objects]
+
+    def _planned(self, snapshot, kind, state, objects):
+        public = [{name: value for name, value in item.items() if name != "private"} for item in objects]
+        return super()._planned(snapshot, kind, state, public)
+
+    def _at_nodes(self, directory, objects):
+        changes = private_queue_changes(directory, self.given, objects, self.module.check_mode)
+        return [(change, change.after and {"identifier": None, **change.after}) for change in changes]
+
+    def header(self, change):
+        is_private = (change.before or change.after or {}).get("private", False)
+        return f"{'private ' if is_private else ''}{super().header(change)}"
 
 
 def main():

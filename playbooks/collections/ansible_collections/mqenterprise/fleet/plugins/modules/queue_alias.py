@@ -18,17 +18,34 @@ options:
   name:
     description: The alias's name, which no user and no distribution list has.
     type: str
-    required: true
   state:
     description: Whether the alias is to be there.
     type: str
     choices: [present, absent]
     default: present
-  # properties: options
-  format_name:
-    description: Format name of the queue that it stands for.
-    type: str
-  # end of properties
+  <<: &properties
+    # properties: options
+    format_name:
+      description: Format name of the queue that it stands for.
+      type: str
+    # end of properties
+  queue_aliases:
+    description:
+      - Several aliases in one task, which reads the directory once. All are possible, or none is changed.
+      - Each takes the options of a single alias. Those beside the list hold for each alias in it that says
+        nothing else.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: The alias's name, which no user and no distribution list has.
+        type: str
+        required: true
+      state:
+        description: Whether it is to be there; by default as O(state) says.
+        type: str
+        choices: [present, absent]
+      <<: *properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -55,7 +72,7 @@ EXAMPLES = r"""
 RETURN = r"""
 queue_alias:
   description: The alias as it is now, or would be; none when it is absent.
-  returned: success
+  returned: success, without O(queue_aliases)
   type: dict
   contains:
     name:
@@ -76,20 +93,24 @@ queue_alias:
     name: partner
     identifier: 0f8fad5b-d9cb-469f-a165-70867728950e
     format_name: DIRECT=OS:partner.example\private$\prices
+queue_aliases:
+  description: The aliases as they are now, in the order of the list; each says whether it C(changed).
+  returned: success, with O(queue_aliases)
+  type: list
+  elements: dict
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule
 
 
 class QueueAliasModule(ObjectModule):
     kind = "queue alias"
     result = "queue_alias"
-    options = {
-        "name": {"type": "str", "required": True},
+    several = "queue_aliases"
+    properties = {
         # properties: specification
         "format_name": {"type": "str"},
         # end of properties
-        **STATE,
     }
 
 

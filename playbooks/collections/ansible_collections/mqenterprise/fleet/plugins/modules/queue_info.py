@@ -139,7 +139,7 @@ queues:
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectInfoModule
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import NODES, private_queues
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import private_queues
 
 
 class QueueInfoModule(ObjectInfoModule):
@@ -150,7 +150,8 @@ class QueueInfoModule(ObjectInfoModule):
         "machine": {"type": "str"},
         "name": {"type": "str"},
         "access": {"type": "bool", "default": False},
-        **NODES,
+        "private": {"type": "bool", "default": False},
+        "nodes_file": {"type": "path"},
     }
 
     def work(self, directory):

@@ -18,54 +18,71 @@ options:
   name:
     description: The computer's name, 1 to 15 characters.
     type: str
-    required: true
   state:
     description: Whether the queue manager is to be there.
     type: str
     choices: [present, absent]
     default: present
-  # properties: options
-  sites:
-    description: Sites that it belongs to; at most 64.
+  <<: &properties
+    # properties: options
+    sites:
+      description: Sites that it belongs to; at most 64.
+      type: list
+      elements: str
+    out_routing_servers:
+      description: Routing servers that all its outgoing messages pass; at most 3.
+      type: list
+      elements: str
+    in_routing_servers:
+      description: Routing servers that all its incoming messages pass; at most 3.
+      type: list
+      elements: str
+    quota:
+      description: Most that all its queues may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+      type: str
+    journal_quota:
+      description: Most that all its journals may hold; in KB, or a size such as C(10MB); C(none) is no limit.
+      type: str
+    foreign:
+      description: Not a queue manager but a foreign system.
+      type: bool
+    operating_system:
+      description: What it runs on.
+      type: str
+      choices: [other, foreign, win95, win_client, win_server, win_enterprise]
+    version:
+      description: Version of the queue manager.
+      type: str
+    dns_name:
+      description: Fully qualified name.
+      type: str
+    # end of properties
+    roles:
+      description: What it does for others.
+      type: list
+      elements: str
+      choices: [routing_server, supporting_server, directory_server, client, connector]
+    foreign_sites:
+      description: Foreign sites that this connector, or foreign machine, belongs to.
+      type: list
+      elements: str
+  queue_managers:
+    description:
+      - Several queue managers in one task, which reads the directory once. All are possible, or none is changed.
+      - Each takes the options of a single queue manager. Those beside the list hold for each in it that says
+        nothing else.
     type: list
-    elements: str
-  out_routing_servers:
-    description: Routing servers that all its outgoing messages pass; at most 3.
-    type: list
-    elements: str
-  in_routing_servers:
-    description: Routing servers that all its incoming messages pass; at most 3.
-    type: list
-    elements: str
-  quota:
-    description: Most that all its queues may hold; in KB, or a size such as C(10MB); C(none) is no limit.
-    type: str
-  journal_quota:
-    description: Most that all its journals may hold; in KB, or a size such as C(10MB); C(none) is no limit.
-    type: str
-  foreign:
-    description: Not a queue manager but a foreign system.
-    type: bool
-  operating_system:
-    description: What it runs on.
-    type: str
-    choices: [other, foreign, win95, win_client, win_server, win_enterprise]
-  version:
-    description: Version of the queue manager.
-    type: str
-  dns_name:
-    description: Fully qualified name.
-    type: str
-  # end of properties
-  roles:
-    description: What it does for others.
-    type: list
-    elements: str
-    choices: [routing_server, supporting_server, directory_server, client, connector]
-  foreign_sites:
-    description: Foreign sites that this connector, or foreign machine, belongs to.
-    type: list
-    elements: str
+    elements: dict
+    suboptions:
+      name:
+        description: The computer's name, 1 to 15 characters.
+        type: str
+        required: true
+      state:
+        description: Whether it is to be there; by default as O(state) says.
+        type: str
+        choices: [present, absent]
+      <<: *properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -96,7 +113,7 @@ EXAMPLES = r"""
 RETURN = r"""
 queue_manager:
   description: The queue manager as it is now, or would be; none when it is absent.
-  returned: success
+  returned: success, without O(queue_managers)
   type: dict
   contains:
     name:
@@ -165,16 +182,21 @@ queue_manager:
     roles: [client]
     out_routing_servers: [ams-router]
     in_routing_servers: []
+queue_managers:
+  description: The queue managers as they are now, in the order of the list; each says whether it C(changed).
+  returned: success, with O(queue_managers)
+  type: list
+  elements: dict
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule
 
 
 class QueueManagerModule(ObjectModule):
     kind = "machine"
     result = "queue_manager"
-    options = {
-        "name": {"type": "str", "required": True},
+    several = "queue_managers"
+    properties = {
         # properties: specification
         "sites": {"type": "list", "elements": "str"},
         "out_routing_servers": {"type": "list", "elements": "str"},
@@ -195,7 +217,6 @@ class QueueManagerModule(ObjectModule):
             "choices": ["routing_server", "supporting_server", "directory_server", "client", "connector"],
         },
         "foreign_sites": {"type": "list", "elements": "str"},
-        **STATE,
     }
 
 

@@ -18,24 +18,42 @@ options:
     description: The two sites that the link joins.
     type: list
     elements: str
-    required: true
   state:
     description: Whether the link is to be there.
     type: str
     choices: [present, absent]
     default: present
-  # properties: options
-  cost:
-    description: The lower, the better the link; from 1 to 999999.
-    type: int
-  site_gates:
-    description: Routing servers of either site that all messages over the link pass.
+  <<: &properties
+    # properties: options
+    cost:
+      description: The lower, the better the link; from 1 to 999999.
+      type: int
+    site_gates:
+      description: Routing servers of either site that all messages over the link pass.
+      type: list
+      elements: str
+    description:
+      description: What it is, for people.
+      type: str
+    # end of properties
+  routing_links:
+    description:
+      - Several links in one task, which reads the directory once. All are possible, or none is changed.
+      - Each takes the options of a single link. Those beside the list hold for each link in it that says
+        nothing else.
     type: list
-    elements: str
-  description:
-    description: What it is, for people.
-    type: str
-  # end of properties
+    elements: dict
+    suboptions:
+      sites:
+        description: The two sites that the link joins.
+        type: list
+        elements: str
+        required: true
+      state:
+        description: Whether it is to be there; by default as O(state) says.
+        type: str
+        choices: [present, absent]
+      <<: *properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -59,7 +77,7 @@ EXAMPLES = r"""
 RETURN = r"""
 routing_link:
   description: The link as it is now, or would be; none when it is absent.
-  returned: success
+  returned: success, without O(routing_links)
   type: dict
   contains:
     sites:
@@ -92,22 +110,27 @@ routing_link:
     cost: 1
     site_gates: [ams-router, bre-router]
     description: Leased line
+routing_links:
+  description: The links as they are now, in the order of the list; each says whether it C(changed).
+  returned: success, with O(routing_links)
+  type: list
+  elements: dict
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule
 
 
 class RoutingLinkModule(ObjectModule):
     kind = "routing link"
     result = "routing_link"
-    options = {
-        "sites": {"type": "list", "elements": "str", "required": True},
+    several = "routing_links"
+    names = {"sites": {"type": "list", "elements": "str"}}
+    properties = {
         # properties: specification
         "cost": {"type": "int"},
         "site_gates": {"type": "list", "elements": "str"},
         "description": {"type": "str"},
         # end of properties
-        **STATE,
     }
 
 

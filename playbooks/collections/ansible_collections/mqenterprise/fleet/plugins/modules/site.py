@@ -17,60 +17,77 @@ options:
   name:
     description: The site's name.
     type: str
-    required: true
   state:
     description: Whether the site is to be there.
     type: str
     choices: [present, absent]
     default: present
-  # properties: options
-  foreign:
-    description: A network of another message system behind a connector.
-    type: bool
-  intra_site_replication_interval:
-    description: Seconds, within the site; from 0 to 2147483647.
-    type: int
-  inter_site_replication_interval:
-    description: Seconds, between sites; from 0 to 2147483647.
-    type: int
-  migrated_from_msmq10:
-    description: The site came from MSMQ 1.0.
-    type: bool
-  # end of properties
-  access:
+  <<: &properties
+    # properties: options
+    foreign:
+      description: A network of another message system behind a connector.
+      type: bool
+    intra_site_replication_interval:
+      description: Seconds, within the site; from 0 to 2147483647.
+      type: int
+    inter_site_replication_interval:
+      description: Seconds, between sites; from 0 to 2147483647.
+      type: int
+    migrated_from_msmq10:
+      description: The site came from MSMQ 1.0.
+      type: bool
+    # end of properties
+    access:
+      description:
+        - The whole access list. When it is not given, the access list is left as it is.
+      type: list
+      elements: dict
+      suboptions:
+        to:
+          description:
+            - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
+              C(S-1-...).
+          type: str
+          required: true
+        allow:
+          description: Rights that it has.
+          type: list
+          elements: str
+          default: []
+          choices: &rights
+            # rights: names
+            - create_machine
+            - set_properties
+            - get_properties
+            - delete
+            - get_permissions
+            - change_permissions
+            - take_ownership
+            - generic_all
+            # end of rights
+        deny:
+          description: Rights that it is refused.
+          type: list
+          elements: str
+          default: []
+          choices: *rights
+  sites:
     description:
-      - The whole access list. When it is not given, the access list is left as it is.
+      - Several sites in one task, which reads the directory once. All are possible, or none is changed.
+      - Each takes the options of a single site. Those beside the list hold for each site in it that says
+        nothing else.
     type: list
     elements: dict
     suboptions:
-      to:
-        description:
-          - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
-            C(S-1-...).
+      name:
+        description: The site's name.
         type: str
         required: true
-      allow:
-        description: Rights that it has.
-        type: list
-        elements: str
-        default: []
-        choices: &rights
-          # rights: names
-          - create_machine
-          - set_properties
-          - get_properties
-          - delete
-          - get_permissions
-          - change_permissions
-          - take_ownership
-          - generic_all
-          # end of rights
-      deny:
-        description: Rights that it is refused.
-        type: list
-        elements: str
-        default: []
-        choices: *rights
+      state:
+        description: Whether it is to be there; by default as O(state) says.
+        type: str
+        choices: [present, absent]
+      <<: *properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -84,13 +101,11 @@ seealso:
 EXAMPLES = r"""
 - name: Two sites and a network behind a connector
   mqenterprise.fleet.site:
-    name: "{{ item.name }}"
-    foreign: "{{ item.foreign | default(false) }}"
-  loop:
-    - name: Amsterdam
-    - name: Bremen
-    - name: Mainframe
-      foreign: true
+    sites:
+      - name: Amsterdam
+      - name: Bremen
+      - name: Mainframe
+        foreign: true
   delegate_to: localhost
 
 - name: A site that was closed
@@ -103,7 +118,7 @@ EXAMPLES = r"""
 RETURN = r"""
 site:
   description: The site as it is now, or would be; none when it is absent.
-  returned: success
+  returned: success, without O(sites)
   type: dict
   contains:
     name:
@@ -144,9 +159,14 @@ site:
     intra_site_replication_interval: 2
     inter_site_replication_interval: 10
     migrated_from_msmq10: false
+sites:
+  description: The sites as they are now, in the order of the list; each says whether it C(changed).
+  returned: success, with O(sites)
+  type: list
+  elements: dict
 """
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE, ObjectModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule
 
 RIGHTS = [
     # rights: texts
@@ -165,8 +185,8 @@ RIGHTS = [
 class SiteModule(ObjectModule):
     kind = "site"
     result = "site"
-    options = {
-        "name": {"type": "str", "required": True},
+    several = "sites"
+    properties = {
         # properties: specification
         "foreign": {"type": "bool"},
         "intra_site_replication_interval": {"type": "int"},
@@ -182,7 +202,6 @@ class SiteModule(ObjectModule):
                 "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
             },
         },
-        **STATE,
     }
 
 

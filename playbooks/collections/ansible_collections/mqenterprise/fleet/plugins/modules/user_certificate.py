@@ -17,23 +17,26 @@ options:
   user:
     description: The user's account name. The directory must have the user.
     type: str
-    required: true
   state:
     description: Whether the certificate is to be there.
     type: str
     choices: [present, absent]
     default: present
-  certificate:
-    description: PEM or DER file of the certificate, on the host of the task.
-    type: path
-  content:
-    description: The certificate in PEM.
-    type: str
-  key_file:
-    description:
-      - The file of an internal certificate's private key. A key is made when there is no such file, and a
-        certificate when none that is registered and valid is for the key.
-    type: path
+  <<: &certificate
+    certificate:
+      description: PEM or DER file of the certificate, on the host of the task.
+      type: path
+    content:
+      description: The certificate in PEM.
+      type: str
+    key_file:
+      description:
+        - The file of an internal certificate's private key. A key is made when there is no such file, and a
+          certificate when none that is registered and valid is for the key.
+      type: path
+    fingerprint:
+      description: The beginning of the fingerprint of the certificate to revoke.
+      type: str
   days:
     description: For how long an internal certificate is valid.
     type: int
@@ -46,13 +49,22 @@ options:
     description: Days before it expires that an internal certificate gets a successor, for the same key.
     type: int
     default: 30
-  fingerprint:
-    description: The beginning of the fingerprint of the certificate to revoke.
-    type: str
   exclusive:
     description: Revoke all other certificates of the user.
     type: bool
     default: false
+  users:
+    description:
+      - A certificate for each of several users, over one connection. What the options O(state), O(days), O(bits),
+        O(ahead) and O(exclusive) say holds for all of them.
+    type: list
+    elements: dict
+    suboptions:
+      user:
+        description: The user's account name. The directory must have the user.
+        type: str
+        required: true
+      <<: *certificate
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.writing
@@ -73,6 +85,15 @@ EXAMPLES = r"""
     content: "{{ lookup('ansible.builtin.file', 'warehouse.pem') }}"
   delegate_to: localhost
 
+- name: Those of all users
+  mqenterprise.fleet.user_certificate:
+    users:
+      - user: Warehouse
+        content: "{{ lookup('ansible.builtin.file', 'warehouse.pem') }}"
+      - user: Order Desk
+        certificate: /etc/qmnode/order-desk.pem
+  delegate_to: localhost
+
 - name: A certificate that nobody uses any more
   mqenterprise.fleet.user_certificate:
     user: Warehouse
@@ -86,7 +107,7 @@ certificate:
   description:
     - The certificate that was registered or revoked; none when there was none, and in check mode for one that
       would be made.
-  returned: success
+  returned: success, without O(users)
   type: dict
   contains:
     user:
@@ -129,12 +150,17 @@ certificate:
     user: Order Desk
     fingerprint: 9b1f0c8a1d53c1e2b2a0aa3b5f0f8f3e6d0c4b8a79d1e2f30415263748596a7b
     state: valid
+users:
+  description: Each user with the C(certificate), and whether something C(changed), in the order of the list.
+  returned: success, with O(users)
+  type: list
+  elements: dict
 """
 
 import time
 from pathlib import Path
 
-from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import EnterpriseModule
+from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import EXPECTED, EnterpriseModule
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE
 
 try:
@@ -155,27 +181,61 @@ except ImportError:
 A_NEW_ONE = "(a new certificate)"
 
 
+OPTIONS = {
+    "certificate": {"type": "path"},
+    "content": {"type": "str", "no_log": True},  # a file of a certificate may hold its key as well
+    "key_file": {"type": "path", "no_log": False},
+    "fingerprint": {"type": "str"},
+}
+WAYS = tuple(OPTIONS)
+RULES = {"mutually_exclusive": [WAYS], "required_one_of": [WAYS]}
+COMMON = {
+    "days": {"type": "int", "default": 365},
+    "bits": {"type": "int", "default": 2048},
+    "ahead": {"type": "int", "default": 30},
+    "exclusive": {"type": "bool", "default": False},
+}
+
+
 class CertificateModule(EnterpriseModule):
     options = {
-        "user": {"type": "str", "required": True},
-        "certificate": {"type": "path"},
-        "content": {"type": "str", "no_log": True},  # a file of a certificate may hold its key as well
-        "key_file": {"type": "path", "no_log": False},
-        "days": {"type": "int", "default": 365},
-        "bits": {"type": "int", "default": 2048},
-        "ahead": {"type": "int", "default": 30},
-        "fingerprint": {"type": "str"},
-        "exclusive": {"type": "bool", "default": False},
+        "user": {"type": "str"},
+        **OPTIONS,
+        **COMMON,
+        "users": {
+            "type": "list",
+            "elements": "dict",
+            "options": {"user": {"type": "str", "required": True}, **OPTIONS},
+            **RULES,
+        },
         **STATE,
     }
     rules = {
-        "mutually_exclusive": [("certificate", "content", "key_file", "fingerprint")],
-        "required_one_of": [("certificate", "content", "key_file", "fingerprint")],
+        "mutually_exclusive": [WAYS, *(("users", name) for name in ("user", *WAYS))],
+        "required_one_of": [("user", "users"), ("users", *WAYS)],
+        "required_by": {name: ["user"] for name in WAYS},
     }
 
     def work(self, directory):
         self.now = time.time()
         self.registry = CertificateRegistry(directory)
+        common = self.given
+        if common["users"] is None:
+            return self._one()
+        done = []
+        for item in common["users"]:
+            self.given = common | item
+            try:
+                done.append(self._one() | {"user": item["user"]})
+            except EXPECTED as error:
+                self.module.fail_json(msg=f"{item['user']}: {error}", changed=any(one["changed"] for one in done))
+        return {
+            "changed": any(one["changed"] for one in done),
+            "users": [{name: one[name] for name in ("user", "changed", "certificate")} for one in done],
+            "diff": [one["diff"] for one in done if one["changed"]],
+        }
+
+    def _one(self):
         self.user = self.given["user"]
         self.present = list(self.registry.list(self.user))
         before = [fingerprint_of(each) for each in self.present]
