@@ -218,6 +218,7 @@ async def test_credit_that_is_drained_leaves_the_messages_in_their_queue(door: D
     assert await door.bodies("orders") == [b"1"]
 
 
+@pytest.mark.public_report("Azure/azure-amqp#219")
 async def test_a_receiver_that_drains_without_credit_is_answered(door: Door) -> None:
     await door.send("orders", b"1")
     source = Described(ULong(0x28), ["orders"])

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.servers
 
 
 class TestSite:
+    @pytest.mark.public_report("ansible-collections/community.general#3619")
     def test_it_comes_changes_and_goes(self, modules: Modules, fresh_name: Names) -> None:
         name = fresh_name("Lisboa é ")
 
@@ -36,6 +37,7 @@ class TestSite:
 
         (found,) = modules.run("site_info", name=name.upper())["sites"]
         assert found["identifier"] == made["site"]["identifier"]
+        assert modules.run("site_info", check=True, name=name)["sites"] == [found], "reading is done in check mode too"
         assert (found["intra_site_replication_interval"], found["inter_site_replication_interval"]) == (3, 30)
         assert modules.settle("site", name=name, state="absent")["site"] is None
         assert modules.run("site_info", name=name)["sites"] == []

@@ -214,3 +214,21 @@ def test_messages_whose_output_cannot_be_written_stay(
     ended = subprocess.run(["bash", "-c", f"set -o pipefail; {text}"], capture_output=True, text=True, env=environment)
     assert ended.returncode != 0 and "Traceback" not in ended.stderr
     assert command("queue", "show", queue, "--json").json["message_count"] == 3000
+
+
+@pytest.mark.public_report("rabbitmq/rabbitmq-server#656", "rabbitmq/rabbitmq-management#351")
+@pytest.mark.parametrize("name", ["orders\n", "\norders", "a\tb", "a\x00b", "a\x85b"])
+def test_no_queue_gets_a_name_with_control_characters(node: NodeProcess, command: Command, name: str) -> None:
+    answer = command("queue", "create", name)
+    assert answer.code == 1 and "without control character" in answer.err and answer.err.count("\n") == 1
+
+
+@pytest.mark.public_report("Particular/ServiceControl#301")
+def test_a_response_queue_of_an_unknown_machine_hides_no_message(command: Command, queue: str) -> None:
+    name = r"PRIVATE=11111111-b456-4c5c-bf32-2a1c7bde45b1\00000011"
+    for more in (("--response-queue", name), ("--admin-queue", name), ()):
+        assert command("send", queue, "x", *more).code == 0
+    first, _, _ = command("peek", queue, "--json").documents
+    assert first["response_queue"] == name
+    assert name in command("message", "show", queue, first["lookup_identifier"]).out
+    assert command("receive", queue, "--all").out == "x\nx\nx\n"

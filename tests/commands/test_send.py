@@ -124,6 +124,7 @@ def test_what_a_message_has_beside_its_body(queue: str, command: Command, tmp_pa
     assert base64.b64decode(again["extension"]) == b"text"
 
 
+@pytest.mark.public_report("Particular/NServiceBus#1202")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -132,6 +133,8 @@ def test_what_a_message_has_beside_its_body(queue: str, command: Command, tmp_pa
         ("--body-type", "0x100000000"),
         ("--correlation", "seven"),
         ("--correlation", "00"),
+        ("--correlation", "7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\\"),
+        ("--correlation", "hello\\1"),
         ("--correlation", "7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\\99999999999"),
         ("--app-specific", "4294967296"),
     ],

@@ -156,6 +156,7 @@ async def refused(daemon: Daemon) -> list[MessageQueuingError]:
     return errors
 
 
+@pytest.mark.public_report("facebook/rocksdb#11643", "facebook/rocksdb#9762")
 @pytest.mark.servers
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)

@@ -113,6 +113,7 @@ async def timed_expansion(port: LdapPort, identifier: bytes, expected: set[bytes
     return sorted(took)
 
 
+@pytest.mark.public_report("cannatag/ldap3#228")
 @pytest.mark.soak
 def test_two_thousand_members_of_active_directory(domain_controller: DomainController, fresh_name: Named) -> None:
     """It takes only members that are there, and a minute for two thousand of them."""

@@ -279,6 +279,7 @@ def test_a_queue_keeps_the_connection_that_it_was_opened_through(address: str, n
     assert queue.send(qmnode.Message(b"1"))
 
 
+@pytest.mark.public_report("Particular/NServiceBus#4188")
 def test_nobody_there_and_a_node_that_ends_are_the_field_s_errors(tmp_path: Path) -> None:
     with pytest.raises(qmnode.MessageQueuingError, match="MQ_ERROR_SERVICE_NOT_AVAILABLE"):
         qmnode.sync.connect(tmp_path / "none.sock")

@@ -51,6 +51,7 @@ async def test_they_expire_in_their_second(qm, orders, clock):
     assert index(qm) == []
 
 
+@pytest.mark.public_report("Particular/NServiceBus#2886")
 async def test_messages_of_one_transaction_have_times_of_their_own(qm, clock):
     """Another queue manager gives all of them the time of the first: messages were lost (NServiceBus issue 2886)."""
     await qm.create_queue(r".\private$\orders", transactional=True)

@@ -33,6 +33,7 @@ def test_text_is_cut_between_characters(text: str, most: int, cut: str) -> None:
     assert utf16_length(cut) <= most
 
 
+@pytest.mark.public_report("MassTransit/MassTransit#235")
 async def test_labels_have_so_many_units(tmp_path: Path) -> None:
     async with QueueManager.open(tmp_path) as qm:
         await qm.create_queue(r".\private$\q", label=EMOJI * 62)

@@ -212,6 +212,7 @@ async def test_purging_needs_the_right_to_receive(remote: Remote) -> None:
     assert await remote.bodies() == []
 
 
+@pytest.mark.public_report("HangfireIO/Hangfire#333")
 @REPRESENTATIONS
 async def test_transactions_of_other_machines_are_refused(remote: Remote, representation: Representation) -> None:
     await remote.send(b"one")

@@ -107,6 +107,7 @@ async def _send(node: QueueManager, name: str) -> None:
     await out.send(Message(b"x", recoverable=True))
 
 
+@pytest.mark.public_report("docs.particular.net/transports/msmq/troubleshooting")
 async def test_a_restored_copy_beside_its_original_is_noticed_by_whom_both_send_to(pair: Pair, tmp_path: Path) -> None:
     name = pair.direct("BOB", PLAIN)
     await pair.alice.backup(tmp_path / "backup")
