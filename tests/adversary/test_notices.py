@@ -10,7 +10,7 @@ from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 
 SYSTEM = (
     "SYSTEM$;DEADLETTER", "SYSTEM$;DEADXACT", "SYSTEM$;JOURNAL", r"private$\order_queue$", r"private$\notify_queue$",
-    r"private$\admin_queue$", r"private$\plain;JOURNAL",
+    r"private$\admin_queue$", r"private$\plain;JOURNAL", r"private$\delayed$",
 )  # fmt: skip
 ALL = wire.ACK_ARRIVAL | wire.ACK_RECEIPT | wire.NACK_ARRIVAL | wire.NACK_RECEIPT
 
@@ -30,20 +30,21 @@ async def test_notices_come_into_no_system_queue(pair: Pair, own: str) -> None:
     admins.append(wire.direct(rf"TCP:{target}\private$\admin"))
     packets = [
         wire.UserMessage(
-            source=source, address=bob, message_id=100 + 10 * number + late,
+            source=source, address=bob, message_id=100 + 10 * number + 2 * place + late,
             queue=wire.direct(rf"TCP:{target}\{queue}"), admin=admin, asks=ALL, body=body, label="QM Ordering Ack",
             reach=0 if late else wire.INFINITE, sent=1_000,
         ).packet()
         for number, admin in enumerate(admins)
         for source in (wire.identifier(), alice, bob)
-        for queue in (r"private$\plain", r"private$\nothing")
+        for place, queue in enumerate((r"private$\plain", r"private$\nothing", r"private$\delayed$"))
         for late in (0, 1)
     ]  # fmt: skip
+    queues = pair.bob.queue_collection
+    queues.delayed.security = b""  # as if an administrator had let everybody in
     async with session(own, target, wire.identifier()) as peer:
         await peer.say(*packets)
-    queues = pair.bob.queue_collection
-    system = [queues.dead_letter, queues.transactional_dead_letter, queues.journal]
-    assert [queue.message_count for queue in system] == [0, 0, 0]
+    system = [queues.dead_letter, queues.transactional_dead_letter, queues.journal, queues.delayed]
+    assert [queue.message_count for queue in system] == [0, 0, 0, 0]
     assert (await pair.bob.queue(r".\private$\admin")).message_count  # they are sent to a queue of an application
     assert waiting(pair.alice) == 3
     await pair.alice.set_online(True)

@@ -8,6 +8,7 @@ from qmnode.model.message import Acknowledgment
 from qmnode.security.access_check import Token
 from qmnode.security.queue_policy import QueueAccessPolicy
 from qmnode.shares.parties import Kind
+from qmnode.storage.verification import verify
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
@@ -301,3 +302,38 @@ async def test_strangers_leave_a_reserve_to_others(qm, clock):
                     await queue.send(Message(bytes(100_000), deliver_in=60))
                     sent[policy.kind_of(caller)] += 1
     assert sent == {Kind.STRANGER: 10, Kind.DECLARED: 5, Kind.OWN: 5}
+
+
+async def test_its_packet_on_the_way_is_that_of_an_ordinary_message(qm, clock):
+    more = {"label": "order", "acknowledgements_requested": 1, "administration_queue_format_name": ORDERS}
+    async with await qm.open_queue(FAR_AWAY, Access.SEND) as queue:
+        await queue.send(Message(b"m", application_dead_letter_queue=r".\private$\dead", deliver_in=5, **more))
+        clock.advance(5)
+        await queue.send(Message(b"m", application_dead_letter_queue=r".\private$\dead", **more))
+    delayed, ordinary = await messages(qm, FAR_AWAY)
+    number = delayed.packet.index(delayed.identifier[16:])
+    assert delayed.packet[:number] + ordinary.identifier[16:] + delayed.packet[number + 4 :] == ordinary.packet
+    assert delayed.application_dead_letter_queue == ordinary.application_dead_letter_queue == r".\private$\dead"
+
+
+async def test_a_duplicate_in_a_transaction_is_dropped_at_the_commit(qm, clock):
+    await qm.create_queue(r".\private$\orders", transactional=True, duplicate_window=600)
+    async with await qm.open_queue(ORDERS, Access.SEND) as queue, qm.transaction() as transaction:
+        for _ in range(2):
+            await queue.send_once(Message(b"m", deliver_in=5), b"i" * 16, transaction)
+    clock.advance(5)
+    assert await bodies(qm) == [b"m"]
+
+
+async def test_a_backup_of_waiting_messages_is_sound_and_delivers_them(node, clock, tmp_path):
+    await node.qm.create_queue(r".\private$\orders")
+    async with await node.qm.open_queue(ORDERS, Access.SEND) as queue:
+        await queue.send(Message(b"m", deliver_in=5))
+        await queue.send(Message(bytes(300_000) + b"large", deliver_in=6))
+    node.qm.store.write_checkpoint(tmp_path / "copy")
+    assert verify(tmp_path / "copy").findings == []
+    await node.qm.close()
+    node.path = tmp_path / "copy"
+    qm = await node.start()
+    clock.advance(6)
+    assert [body[-5:] for body in await bodies(qm)] == [b"m", b"large"]
