@@ -16,6 +16,8 @@ import pytest
 import qmnode
 from qmnode.errors import MessageQueuingError
 from qmnode.local.remote import RemoteQueueManager
+from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.record import delay_of, with_delay, without_delay
 from tests.lab.nodes import NodeProcess
 
 pytestmark = [pytest.mark.servers]
@@ -127,6 +129,21 @@ async def test_delayed_messages_survive_kills_and_are_never_early(tmp_path: Path
     await delivered_with_kills(tmp_path / "node", 3000, 3, 4.0)
 
 
+async def fill(store: Path, count: int) -> None:
+    """Let so many messages wait in a store, each for a time of its own, as sends would."""
+    async with qmnode.QueueManager.open(store) as qm:
+        await qm.create_queue(r".\private$\orders")
+        delayed, take = qm.context.queues.delayed, qm.context.sequence.next
+        async with await qm.open_queue(ORDERS, qmnode.Access.SEND) as queue:
+            lookup, value, _ = queue.accept(qmnode.Message(bytes(100), deliver_in=86400), None)
+            plain, delay = without_delay(value), delay_of(value)
+            for number in range(count):
+                lane = lookup >> LANE_SHIFT << LANE_SHIFT
+                delayed.arrive(lane | take(), with_delay(plain, delay._replace(due=delay.due + number)))
+                if number % 1000 == 999:
+                    await qm.store.durable()
+
+
 @pytest.mark.soak
 @pytest.mark.slow
 async def test_a_hundred_thousand_delayed_messages_and_thirty_kills(tmp_path: Path) -> None:
@@ -151,14 +168,8 @@ async def test_a_quiet_node_is_late_by_less_than_a_second(tmp_path: Path) -> Non
 async def test_a_store_with_a_million_waiting_messages_opens_in_ten_seconds(tmp_path: Path) -> None:
     count = int(os.environ.get("DELAYED_OPENED", "1000000"))
     node = NodeProcess(tmp_path / "node")
-    node.start()
+    await fill(node.folder / "store", count)
     try:
-        async with await node.connect() as qm:
-            await qm.create_queue(r".\private$\orders")
-            async with await qm.open_queue(ORDERS, qmnode.Access.SEND) as queue:
-                for _ in range(0, count, 1000):
-                    await queue.send_many([qmnode.Message(bytes(100), deliver_in=86400 + n) for n in range(1000)])
-        node.kill()
         begun = time.monotonic()
         await node.start_again()
         async with await node.connect() as qm:
