@@ -83,7 +83,10 @@ def _what(path: Path) -> str:
     model = _model(path)
     name = str(path[-1])
     description = model.model_fields[name].description if model and name in model.model_fields else None
-    return f"{description[0].lower()}{description[1:]}" if description else f"its {name}"
+    if not description:
+        return f"its {name}"
+    is_word = description[1:2].islower() or description[1:2] == " "
+    return f"{description[0].lower() if is_word else description[0]}{description[1:]}".rstrip(".")
 
 
 def _range(path: Path) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from qmnode.structures.names import LOCAL_COMPUTER, NO_QUEUE
+
 MAXIMUM_COMMON_NAME = 64
 """Characters of ``cn`` in Active Directory; OpenLDAP has no limit, Samba does not check it."""
 MAXIMUM_QUEUE_NAME = 124
@@ -77,6 +79,8 @@ def _queue_name(name: str) -> str:
     _printable(name, "a queue name")
     if not 1 <= utf16_length(name) <= MAXIMUM_QUEUE_NAME:
         raise ValueError(f"a queue name has 1 to {MAXIMUM_QUEUE_NAME} UTF-16 units, this one has {utf16_length(name)}")
+    if name == LOCAL_COMPUTER:
+        raise ValueError(NO_QUEUE)
     if fold(name).startswith("private$"):
         raise ValueError(f"a private queue is declared with private: true and the name {name[8:].lstrip(chr(92))!r}")
     refused = sorted({"\\", ";"}.intersection(name))

@@ -28,7 +28,7 @@ from qmnode.settings.sizes import quota_value
 from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
-from qmnode.structures.names import PathName, QueueNameError
+from qmnode.structures.names import LOCAL_COMPUTER, NO_QUEUE, PathName, QueueNameError
 from qmnode.structures.security_descriptor import AccessEntry, AceType, SecurityDescriptor, allow, deny
 from qmnode.structures.sid import UNIX_USERS
 from qmnode.structures.text import nearest
@@ -129,6 +129,8 @@ def _name(place: Place, name: object) -> str:
         raise DocumentFault(place, error.sentence) from None
     if path.queue != name:
         raise DocumentFault(place, f"{in_short(name)} is no name of a queue")
+    if name == LOCAL_COMPUTER:
+        raise DocumentFault(place, NO_QUEUE)
     if name.upper() in NAMES_OF_NODES:
         raise DocumentFault(place, f"{name} is a queue that every node has for itself: take another name")
     return name

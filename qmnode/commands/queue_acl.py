@@ -19,6 +19,7 @@ from qmnode.commands.output import counted, print_json, say
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.management.access_documents import AccessDocument, AccessRuleDocument
+from qmnode.model.api import QueueManagerApi
 from qmnode.structures.text import nearest
 
 app = Commands(
@@ -97,7 +98,15 @@ def _change(change: Change, name: str, user: str, rights: list[str], node: Node,
         near = nearest(unknown[0], RIGHTS)
         hint = f"did you mean {near}?" if near else f"use {', '.join(RIGHTS)}"
         raise typer.BadParameter(f"{unknown[0]} is no right: {hint}")
-    _print(node.run(lambda qm: change_access(qm, queue_name(name), change, user, rights)), as_json)
+
+    async def work(qm: QueueManagerApi) -> tuple[QueueAccessList, QueueAccessList]:
+        before = await show_access(qm, queue_name(name))
+        return before, await change_access(qm, queue_name(name), change, user, rights)
+
+    before, after = node.run(work)
+    _print(after, as_json)
+    if change is Change.REMOVE and set(before.rules) == set(after.rules):
+        say(f"nothing was removed: no entry of the list has such a right of {user}")
 
 
 def _print(access: QueueAccessList, as_json: bool) -> None:

@@ -44,7 +44,7 @@ from qmnode.model.transaction import Transaction
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.structures.names import QueueKind
+from qmnode.structures.names import LOCAL_COMPUTER, NO_QUEUE, QueueKind
 
 _MADE_BY_USERS: Final = (QueueType.PRIVATE, QueueType.PUBLIC)
 
@@ -217,6 +217,8 @@ class QueueManager(QueueManagerApi):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, f"{pathname}: system queues and journals are not created"
             )
+        if name.queue == LOCAL_COMPUTER:
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, f"{pathname}: {NO_QUEUE}")
         if self.names.by_path(name) is not None:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_QUEUE_EXISTS, f"there is a queue {pathname} already")
         check_properties(properties, name.kind is QueueKind.PUBLIC)

@@ -73,6 +73,10 @@ def line_of(node: Any, place: Place) -> str:
 
 
 def sentence_of(model: type[BaseModel], mistake: Any) -> str:
+    if mistake["type"] == "missing":
+        return "it is missing"
+    if mistake["type"] == "literal_error":
+        return f"give {mistake['ctx']['expected']}"
     if mistake["type"] != "extra_forbidden":
         return str(mistake["msg"]).removeprefix("Value error, ")
     *sections, name = mistake["loc"]

@@ -85,6 +85,22 @@ def test_a_denial_that_matches_nobody_is_refused(queue: str, command: Command, w
     assert command("queue", "acl", "remove", queue, who, "send-message").code == 0
 
 
+def test_the_removal_of_an_entry_that_is_not_there_says_so(queue: str, command: Command) -> None:
+    words = ("queue", "acl", "remove", queue, "S-1-5-21-4-5-6-7", "send-message")
+    answer = command(*words)
+    assert answer.code == 0 and "nothing was removed" in answer.err
+    assert "nothing was removed" in command(*words, "--json").err
+    command("queue", "acl", "allow", *words[3:])
+    assert "nothing was removed" not in command(*words).err
+
+
+@pytest.mark.parametrize("name", [".", r"private$\.", r".\."])
+def test_no_queue_is_named_like_the_computer(queue: str, command: Command, name: str) -> None:
+    answer = command("queue", "create", name)
+    assert answer.code == 1 and "names no queue" in answer.err
+    assert "\\." not in command("queue", "list").out
+
+
 def test_a_denial_for_authenticated_users_says_whom_it_does_not_reach(queue: str, command: Command) -> None:
     answer = command("queue", "acl", "deny", queue, "authenticated-users", "send-message")
     assert answer.code == 0 and "their senders are anonymous" in answer.err

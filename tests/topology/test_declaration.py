@@ -238,6 +238,7 @@ def test_two_queues_of_one_name_are_refused_whatever_their_case(problems):
         ("queues:\n  - {machine: a1, name: x, journaling: 'yes'}\n", "'yes' is a text, true or false is wanted"),
         ("queues:\n  - {machine: a1, name: 'a\\b'}\n", "a queue name cannot hold \\"),
         ("queues:\n  - {machine: a1, name: 'a;b'}\n", "a queue name cannot hold ;"),
+        ("queues:\n  - {machine: a1, name: '.'}\n", "names no queue"),
         ("queues:\n  - {machine: a1, name: 'private$\u0078'}\n", "is declared with private: true"),
         ("queues:\n  - {machine: a1, name: x, type: 12}\n", "12 is a number, a text is wanted"),
         ("queues:\n  - {machine: a1, name: x, type: '12'}\n", "a GUID looks like"),

@@ -5,6 +5,7 @@ Parsing raises a QueueNameError with the error code, the position, and the expec
 
 from qmnode.structures.names.direct import (
     LOCAL_COMPUTER,
+    NO_QUEUE,
     DirectFormatName,
     DirectProtocol,
     FormatNameError,
@@ -32,6 +33,7 @@ from qmnode.structures.names.multiple import (
 
 __all__ = [
     "LOCAL_COMPUTER",
+    "NO_QUEUE",
     "ConnectorFormatName",
     "DirectFormatName",
     "DirectProtocol",

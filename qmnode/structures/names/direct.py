@@ -23,6 +23,8 @@ MAX_DOMAIN_LENGTH: Final = 255
 MAX_NAME_LENGTH: Final = 512
 """Longest name of one queue, in any form: the limits above and the longest prefixes add up to less."""
 
+NO_QUEUE: Final = "'.' stands for this computer and names no queue: give the queue a name, such as orders"
+
 RESERVED_SUFFIXES: Final = frozenset({"JOURNAL", "DEADLETTER", "DEADXACT", "XACTONLY"})
 """Suffixes after a semicolon that have a meaning of their own, and so cannot name a subqueue."""
 
