@@ -1,7 +1,7 @@
 """The ports of the model: a store, a clock, the network, access checks and signing."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qmnode.model.traffic import Histogram
@@ -84,6 +84,11 @@ class MessageStore(Protocol):
 
     def read_messages(self, queue_id: int, first: int, last: int, limit: int, size: int, express: bool) -> list[Entry]:
         """Recoverable (and express) messages from ``first`` to ``last``, until ``limit`` messages or ``size`` bytes."""
+
+    def end_of_run(self, queue_id: int, first: int, last: int, members: Container[int]) -> int:
+        """The last of the recoverable messages from ``first`` on that follow each other and are all ``members``;
+        ``first - 1`` if the next one is none.
+        """
 
     def read_backwards(self, queue_id: int, last: int, first: int, limit: int, express: bool) -> list[Entry]:
         """The same from the end: messages from ``last`` down to ``first``."""

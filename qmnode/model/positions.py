@@ -326,6 +326,8 @@ class Lane:
                 return True
             if self.complete:
                 return False
+            if not self.express_count:  # many may wait for their next try
+                self.window_end = store.end_of_run(self.queue_id, self.window_end + 1, self.last, locked)
 
 
 def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:

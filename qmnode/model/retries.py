@@ -96,7 +96,7 @@ class Retries:
         context, now = self._context, math.ceil(self._context.clock.time())
         records = context.store.read_tries()
         for queue_id, lookup_identifier, second in records:
-            queue = context.queues.get(queue_id)
+            queue, is_stored = context.queues.get(queue_id), bool(second)
             if queue is not None and not second:
                 value = context.store.get_message(queue_id, lookup_identifier)
                 if value is not None:
@@ -105,7 +105,7 @@ class Retries:
             if queue is None or not second:
                 context.store.delete_try(queue_id, lookup_identifier)
             else:
-                self._hold(queue, lookup_identifier, second)
+                self._hold(queue, lookup_identifier, second, is_stored=is_stored)
         if records:
             context.store.durable()
 
@@ -224,15 +224,16 @@ class Retries:
         for lookup_identifier in [one for one in queue.tries if one not in queue.locked]:
             self.forget(queue, lookup_identifier)
 
-    def _note(self, queue: "Queue", lookup_identifier: int, second: int) -> None:
+    def _note(self, queue: "Queue", lookup_identifier: int, second: int, *, is_stored: bool = False) -> None:
         if not queue.tries:
             queue.hidden = _Hidden(queue)
         queue.tries[lookup_identifier] = second
-        self._context.store.put_try(queue.queue_id, lookup_identifier, second)
+        if not is_stored:
+            self._context.store.put_try(queue.queue_id, lookup_identifier, second)
 
-    def _hold(self, queue: "Queue", lookup_identifier: int, second: int) -> None:
+    def _hold(self, queue: "Queue", lookup_identifier: int, second: int, *, is_stored: bool = False) -> None:
         """Hide an unlocked message until a second."""
-        self._note(queue, lookup_identifier, second)
+        self._note(queue, lookup_identifier, second, is_stored=is_stored)
         queue.lane_of(lookup_identifier >> LANE_SHIFT).lock(lookup_identifier)
         self._schedule(queue, lookup_identifier, second)
 

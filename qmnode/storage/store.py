@@ -1,6 +1,6 @@
 """A store on RocksDB: opening it, and the reads and writes of the model."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from heapq import merge
 from itertools import islice
@@ -510,6 +510,21 @@ class Store:
         else:
             check_end(iterator)
         return entries
+
+    def end_of_run(self, queue_id: int, first: int, last: int, members: Container[int]) -> int:
+        """The last of the recoverable messages from ``first`` on that follow each other and are all ``members``;
+        ``first - 1`` if the next one is none. No value is read.
+        """
+        bound = ReadOptions()
+        bound.set_iterate_upper_bound(MESSAGE_KEY.pack(queue_id, last) + b"\0")
+        iterator = self._families[Family.MESSAGES].iter(bound)
+        iterator.seek(MESSAGE_KEY.pack(queue_id, first))
+        end, unpack = first - 1, int.from_bytes
+        while iterator.valid() and (found := unpack(iterator.key()[4:], "big")) in members:
+            end = found
+            iterator.next()
+        check_end(iterator)
+        return end
 
     def read_backwards(self, queue_id: int, last: int, first: int, limit: int, express: bool) -> list[Entry]:
         """Messages from ``last`` down to ``first``."""

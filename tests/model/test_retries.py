@@ -294,3 +294,25 @@ async def test_receivers_that_fail_at_random_and_crashes_deliver_no_message_too_
     assert set(letters.values()) == {most}
     assert not letters.keys() & done
     assert letters.keys() | done | {body for body, *_ in left} == {b"%d" % number for number in range(60)}
+
+
+async def test_a_receive_after_a_restart_reads_few_of_the_messages_that_wait(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_jobs(node.qm, *(str(number) for number in range(2000)), retry_pause=1000)
+    async with await opened(node.qm) as queue:
+        await queue.receive_many(1999, transaction=(unit := node.qm.transaction()))
+        await unit.abort()
+    store = (await node.restart()).context.store
+    read: list[int] = []
+    read_messages = store.read_messages
+
+    def counted(*words: int | bool) -> list[tuple[int, bytes]]:
+        entries = read_messages(*words)  # type: ignore[arg-type]
+        read.append(len(entries))
+        return entries
+
+    monkeypatch.setattr(store, "read_messages", counted)
+    async with await opened(node.qm) as queue:
+        assert (await queue.receive(timeout=0)).body == b"1999"
+    assert sum(read) < 600
