@@ -22,7 +22,8 @@ from qmnode.structures.user_message import UserMessage
 from tests.commands.conftest import Command
 from tests.lab.nodes import NodeProcess
 
-NOT_SHOWN = {"symmetric_key"}  # it is of use to the receiving node alone
+NOT_SHOWN = {"symmetric_key", "deliver_at", "deliver_in"}
+"""Of use to the receiving node alone, and shown as ``delivery_time`` while a message waits."""
 GUID, NOBODY = Guid(bytes(range(16))), Guid(bytes(16))
 QUEUES = r"DIRECT=OS:there\private$\a", r"DIRECT=OS:there\private$\b"
 

@@ -36,26 +36,35 @@ class Sender:
         """Those of messages in calls that a kill has cut off: each is there once, or not at all."""
 
     async def send(self, count: int) -> None:
-        number = 0
-        while number < count:
-            numbers = range(number, min(number + _AT_ONCE, count))
-            # Every other one is due in a whole second, with many others.
-            times = {one: time.time() + self._chance.uniform(0, self._spread) for one in numbers}
-            times = {one: float(int(at) + 1) if one % 2 else at for one, at in times.items()}
-            messages = [
-                qmnode.Message(b"%d %f" % (one, at), recoverable=True, deliver_at=at) for one, at in times.items()
-            ]
-            self.unknown |= times
-            number += len(numbers)
-            try:
-                async with await self._node.connect() as qm, await qm.open_queue(ORDERS, qmnode.Access.SEND) as queue:
-                    await queue.send_many(messages, "single")
-            except (OSError, MessageQueuingError):
+        for first in range(0, count, _AT_ONCE):
+            numbers = range(first, min(first + _AT_ONCE, count))
+            while not await self._sent(numbers):
                 await asyncio.sleep(0.1)
-                continue
-            for one, at in times.items():
-                self.due[one] = at
-                del self.unknown[one]
+            await asyncio.sleep(self._spread / 2 * len(numbers) / count)
+
+    async def _sent(self, numbers: range) -> bool:
+        """Whether the messages are on their way; false while the node is down."""
+        begun = False
+        try:
+            async with await self._node.connect() as qm, await qm.open_queue(ORDERS, qmnode.Access.SEND) as queue:
+                # Every other one is due in a whole second, with many others.
+                times = {one: time.time() + self._chance.uniform(0, self._spread / 2) for one in numbers}
+                times = {one: float(int(at) + 1) if one % 2 else at for one, at in times.items()}
+                self.unknown |= times
+                begun = True
+                await queue.send_many(
+                    [
+                        qmnode.Message(b"%d %f" % (one, at), recoverable=True, deliver_at=at)
+                        for one, at in times.items()
+                    ],
+                    "single",
+                )
+        except (OSError, MessageQueuingError):
+            return begun
+        for one, at in times.items():
+            self.due[one] = at
+            del self.unknown[one]
+        return True
 
 
 class Receiver:
@@ -119,6 +128,7 @@ async def delivered_with_kills(folder: Path, count: int, kills: int, spread: flo
     lost = sender.due.keys() - deliveries.keys()
     doubled = {number: found for number, found in deliveries.items() if len(found) > 1}
     late = [found[0][1] - found[0][2] for found in receiver.found.values()]
+    assert len(sender.due) >= count / 2
     assert (lost, doubled) == (set(), {})
     assert deliveries.keys() <= sender.due.keys() | sender.unknown.keys()
     assert min(late) >= -0.000001
