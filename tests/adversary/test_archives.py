@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import subprocess
 import tarfile
 from typing import TYPE_CHECKING
@@ -129,6 +128,14 @@ def sparse(name: str, size: int) -> bytes:
     return member.tobuf(tarfile.PAX_FORMAT) + f"1\n{size}\n0\n".encode().ljust(512, b"\0")
 
 
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
+"""Runs a program from a small process: what a large one has before it becomes the program would count as well."""
+
 BOMBS = {
     "more than the disk has": (gzip.compress(sparse("store/000009.sst", 1 << 40)), "no room"),
     "a header of a gigabyte": (gzip.compress(header("x", 1024 * MIB, tarfile.GNUTYPE_LONGNAME)) + 16 * ZEROS, "memory"),
@@ -144,14 +151,9 @@ def unpack(archive: Path, data: Path) -> tuple[int, int, str]:
     program.write_text('#!/bin/sh\n[ "$1" = verify ] || cp -r "$2/." "$4"\n')
     program.chmod(0o755)
     words = [SYSTEM_PYTHON, RESTORE, "unpack", program, archive, data, "", "monday", checksum]
-    said = archive.with_suffix(".said")
-    with said.open("wb") as stderr:
-        process = subprocess.Popen(
-            ["timeout", "--signal=KILL", "60", *map(str, words)], stderr=stderr, stdout=stderr,
-        )  # fmt: skip
-        _, code, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(code)
-    return process.returncode, used.ru_maxrss, said.read_text()
+    limited = ["timeout", "--signal=KILL", "60", *map(str, words)]
+    done = subprocess.run([SYSTEM_PYTHON, "-c", MEASURED, *limited], capture_output=True, text=True, check=False)
+    return done.returncode, int(done.stdout.splitlines()[-1]), done.stderr
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -171,7 +173,7 @@ def test_a_forged_backup_of_a_store_fills_nothing(tmp_path: Path, bomb: str) -> 
 
     assert code == 1 and reason in said and "Traceback" not in said, said
     assert most < 700 * 1024
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "forged.said", "qmnode"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "qmnode"]
     with tarfile.open(tmp_path / "honest", "w:gz") as archive:
         for name in ("store/CURRENT", "store/large/1", "store/keys", "store/directory-cache.db"):
             archive.addfile(*((one := file(name, b"x"))[0], io.BytesIO(one[1])))
