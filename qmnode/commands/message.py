@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -26,6 +26,8 @@ from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.api import Access
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from qmnode.bodies.limits import Limits
     from qmnode.local.operations import FoundMessage
     from qmnode.local.remote import RemoteQueueManager
@@ -36,6 +38,8 @@ app = Commands(
     help="Find messages, and move, copy, delete, return or replay them.",
 )
 
+_DELAYED: Final = "delayed$"
+"""The queue whose messages are listed with their delivery times and destinations."""
 Queues = Annotated[
     list[str],
     typer.Argument(
@@ -62,6 +66,7 @@ def find(
     Exit code 1: nothing was found.
     """
     wanted, limits = criteria(where), node.body_limits()
+    delayed = any(queue.lower().endswith(_DELAYED) for queue in queues)
 
     async def work(manager: RemoteQueueManager) -> int:
         found = scanned = total = 0
@@ -70,7 +75,8 @@ def find(
             page = await manager.operations.find_page(queues, wanted, place, count - found)
             scanned, total, place = scanned + page.scanned, max(total, page.total), page.next
             found += len(page.found)
-            _print(page.found, show, as_json, limits, wide=wide, continued=found > len(page.found))
+            continued = found > len(page.found)
+            _print(page.found, show, as_json, limits, wide=wide, delayed=delayed, continued=continued)
             if found >= count or not place:
                 break
         for name in page.refused:
@@ -90,6 +96,7 @@ def _print(
     limits: Limits,
     *,
     wide: bool,
+    delayed: bool,
     continued: bool,
 ) -> None:
     if as_json:
@@ -97,7 +104,7 @@ def _print(
             print_json({"queue": one.queue} | _document(one.message, limits))
     elif show is None or show is Show.TABLE:
         if found:
-            _print_table(found, wide=wide, continued=continued)
+            _print_table(found, wide=wide, delayed=delayed, continued=continued)
     else:
         for one in found:
             if show is Show.DECODED:
@@ -109,27 +116,39 @@ def _document(message: Message, limits: Limits) -> dict[str, Any]:
     return MessageDocument.of(message, BodyForm.DECODED, limits).model_dump(mode="json")
 
 
-def _print_table(found: tuple[FoundMessage, ...], *, wide: bool, continued: bool) -> None:
+def _print_table(found: tuple[FoundMessage, ...], *, wide: bool, delayed: bool, continued: bool) -> None:
     documents = [(one.queue, MessageDocument.of(one.message)) for one in found]
+    rows: list[tuple[object, ...]] = [
+        (
+            queue,
+            document.lookup_identifier,
+            f"(unreadable) {document.label}" if document.unreadable else document.label,
+            size_text(document.body_size),
+            _second(document.arrival_time),
+            document.message_class.removeprefix("MQMSG_CLASS_"),
+        )
+        for queue, document in documents
+    ]
+    columns: tuple[str, ...] = ("queue", "lookup", "label", "body", "arrived", "class")
+    if delayed:
+        columns += ("delivery", "destination")
+        rows = [
+            (*row, _second(document.delivery_time), document.destination)
+            for row, (_, document) in zip(rows, documents, strict=True)
+        ]
     print_table(
-        ("queue", "lookup", "label", "body", "arrived", "class"),
-        [
-            (
-                queue,
-                document.lookup_identifier,
-                f"(unreadable) {document.label}" if document.unreadable else document.label,
-                size_text(document.body_size),
-                f"{document.arrival_time:%Y-%m-%d %H:%M:%S}" if document.arrival_time else None,
-                document.message_class.removeprefix("MQMSG_CLASS_"),
-            )
-            for queue, document in documents
-        ],
+        columns,
+        rows,
         right=("body",),
-        whole=("queue", "lookup", "arrived", "class"),
-        drop=("class", "body", "arrived"),
+        whole=("queue", "lookup", "arrived", "class", "delivery", "destination"),
+        drop=("class", "body", "arrived", *(("queue",) if delayed else ())),
         wide=wide,
         continued=continued,
     )
+
+
+def _second(time: datetime | None) -> str | None:
+    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 @app.command("show", epilog="Example: qmnode message show orders 0x400000000000012")

@@ -251,6 +251,11 @@ def test_a_message_is_sent_for_later_found_and_cancelled(queue: str, command: Co
     assert found[0]["delivery_time"] == "2100-01-01T00:00:00Z"
     (listed,) = [one for one in command("queue", "list", "--json").json["queues"] if "delayed$" in one["pathname"]]
     assert (listed["queue_type"], listed["message_count"]) == ("system", 2)
+    table = command("message", "find", "delayed$", "--where", "body=at").out.splitlines()
+    assert [line.split("\t")[-2:] for line in table] == [
+        ["delivery", "destination"],
+        ["2100-01-01 00:00:00", rf"DIRECT=OS:.\private$\{queue}"],
+    ]
     assert "2100-01-01" in command("message", "show", "delayed$", found[0]["lookup_identifier"]).out
     assert command("message", "move", "delayed$", "--to", queue, "--where", "body=at").code == 0
     assert only_body(queue, command) == b"at"
