@@ -51,6 +51,7 @@ _DEAD: Final = (";DEADLETTER", ";DEADXACT")
 _DECODED: Final = ("decoded", "format", "headers", "headers_format")
 _PLACE: Final = {
     *("queue", "packet", "lookup_identifier", "arrival_time", "aborted_receives", "next_try", "moves"),
+    "delivery_time",
     *("unreadable", "undecoded"),
     *("authenticated", "sender", "claimed_sender"),
 }

@@ -110,6 +110,19 @@ def test_an_edited_export_is_refused_with_what_to_do(
     assert len(command("receive", f"{queue}-copy", "--all", "--json").documents) == 1
 
 
+def test_an_export_of_delayed_messages_is_imported_and_delivered_at_once(
+    command: Command, queue: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "delayed.ndjson"
+    assert command("send", queue, "later", "--in", "2h").code == 0
+    assert command("message", "export", "delayed$", "--output", file).code == 0
+    assert command("message", "delete", "delayed$", "--all", "--yes").code == 0
+
+    done = command("message", "import", file, "--to", queue)
+
+    assert (done.code, command("receive", queue).out) == (0, "later\n"), done.err
+
+
 def test_an_export_is_imported_once_and_edited(command: Command, queue: str, tmp_path: Path) -> None:
     for number in range(3):
         send_json(command, queue, number)
