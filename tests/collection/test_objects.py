@@ -213,6 +213,7 @@ class TestSeveral:
             ([{"machine": one, "name": "a;b"}, {"machine": one, "name": "c", "quota": "9XB"}], "a;b: .*\n.*c: quota"),
             ([{"machine": f"{one}x", "name": "a"}], f"no machine '{one}x' .*did you mean {one}"),
             ([{"machine": one.upper(), "name": "FINE"}], "there twice"),
+            ([{"machine": one, "name": "Fine", "state": "absent"}], "Fine: it is there twice, present and absent"),
             ([{"name": "a"}], "queues, number 2: say the machine there or beside the list"),
         ):
             with pytest.raises(ModuleFailed, match=f"(?s){sentence}"):

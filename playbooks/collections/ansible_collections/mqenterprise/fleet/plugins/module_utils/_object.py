@@ -14,7 +14,7 @@ try:
     from mqenterprise.topology.names import fold
     from mqenterprise.topology.problems import did_you_mean
     from mqenterprise.topology.resources import Kind, resource
-    from mqenterprise.topology.single import carry_out, items, names_in, plan_absent, plan_present
+    from mqenterprise.topology.single import NotPossible, carry_out, items, names_in, plan_absent, plan_present
     from qmnode.structures.guid import guid_to_text
 except ImportError:
     pass  # told by EnterpriseModule.run
@@ -68,6 +68,15 @@ def grouped(objects, name):
     for item in objects:
         groups.setdefault(item.get(name), []).append(item)
     return list(groups.items())
+
+
+def check_states(kind, objects):
+    """Raise NotPossible if an object is to be both there and absent."""
+    states = {}
+    for item in objects:
+        names = names_in(kind, item)
+        if states.setdefault(resource(kind, names, {}).reference, item["state"]) != item["state"]:
+            raise NotPossible(f"{' - '.join(names)}: it is there twice, present and absent: say what holds once")
 
 
 def side(change, header):
@@ -146,6 +155,7 @@ class ObjectModule(EnterpriseModule):
     def changes(self, directory, objects):
         """Make the changes, or foresee them. Return each with the object as it is then, in the order of the objects."""
         kind = Kind(self.kind)
+        check_states(kind, objects)
         target = self.target(directory, access=any("access" in item for item in objects))
         snapshot = target.snapshot()
         planned = {state: self._planned(snapshot, kind, state, group) for state, group in grouped(objects, "state")}
