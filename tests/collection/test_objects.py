@@ -214,6 +214,7 @@ class TestSeveral:
             ([{"machine": f"{one}x", "name": "a"}], f"no machine '{one}x' .*did you mean {one}"),
             ([{"machine": one.upper(), "name": "FINE"}], "there twice"),
             ([{"machine": one, "name": "Fine", "state": "absent"}], "Fine: it is there twice, present and absent"),
+            ([{"machine": one, "name": "a", "private": True}], "say where the nodes are"),
             ([{"name": "a"}], "queues, number 2: say the machine there or beside the list"),
         ):
             with pytest.raises(ModuleFailed, match=f"(?s){sentence}"):

@@ -85,6 +85,13 @@ def test_several_come_change_and_go_at_the_node(modules: Modules, node: NodeProc
     modules.settle("queue", machine="shop", private=True, queues=queues, state="absent")
 
 
+def test_a_node_that_is_down_stops_those_of_all_nodes(modules: Modules) -> None:
+    queues = [{"machine": "shop", "name": "first"}, {"machine": "gone", "name": "second"}]
+    with pytest.raises(ModuleFailed, match="gone: it is unavailable"):
+        modules.run("queue", private=True, queues=queues)
+    assert "first" not in str(modules.run("queue_info", private=True, machine="shop")["queues"])
+
+
 def test_messages_are_kept_unless_the_task_says_otherwise(modules: Modules, node: NodeProcess) -> None:
     modules.run("queue", **ORDERS | {"name": "full"})
 

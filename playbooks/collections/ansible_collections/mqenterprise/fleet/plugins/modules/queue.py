@@ -405,6 +405,9 @@ class QueueModule(ObjectModule):
     more = {"nodes_file": {"type": "path"}, "with_messages": {"type": "bool", "default": False}}
 
     def changes(self, directory, objects):
+        private = [item for item in objects if item.get("private")]
+        if private and len(objects) > 1 and not self.module.check_mode:
+            self._at_nodes(directory, private, check=True)  # all are possible, or none is changed
         ways = {True: self._at_nodes, False: super().changes, None: super().changes}
         done = {private: iter(ways[private](directory, group)) for private, group in grouped(objects, "private")}
         return [next(done[item.get("private")]) for item in objects]
@@ -413,8 +416,9 @@ class QueueModule(ObjectModule):
         public = [{name: value for name, value in item.items() if name != "private"} for item in objects]
         return super()._planned(snapshot, kind, state, public)
 
-    def _at_nodes(self, directory, objects):
-        changes = private_queue_changes(directory, self.given, objects, self.module.check_mode)
+    def _at_nodes(self, directory, objects, check=None):
+        check = self.module.check_mode if check is None else check
+        changes = private_queue_changes(directory, self.given, objects, check)
         return [(change, change.after and {"identifier": None, **change.after}) for change in changes]
 
     def header(self, change):
