@@ -71,6 +71,8 @@ class Changes:
     """The entries of access lists that have no effect."""
     not_ours: tuple[Step, ...] = ()
     """The deletions of objects that this tool did not make."""
+    wanted: tuple[Resource, ...] = ()
+    """The objects as they are to be."""
 
     @property
     def changed(self) -> bool:
@@ -154,6 +156,7 @@ def plan_present(
         ),
         tuple(wrong),
         tuple(remark for remark in plan.remarks if remark.note is Note.DENIES_NOBODY),
+        wanted=tuple(wanted),
     )
 
 
@@ -199,15 +202,20 @@ def _drafts(
     return list(drafts.values()), wrong
 
 
-def plan_absent(snapshot: Snapshot, kind: Kind, names: Sequence[tuple[str, ...]]) -> Changes:
-    """Plan the deletion of objects. Raises :class:`NotPossible` when something that stays needs one of them."""
+def plan_absent(
+    snapshot: Snapshot, kind: Kind, names: Sequence[tuple[str, ...]], *, changed: Sequence[Resource] = ()
+) -> Changes:
+    """Plan the deletion of objects, after those that are ``changed`` first.
+
+    Raises :class:`NotPossible` when something that stays needs one of them.
+    """
     leaving = {resource(kind, name, {}).reference: name for name in names}
     if len(leaving) < len(names):
         named = Counter(resource(kind, name, {}).reference for name in names)
         twice = leaving[named.most_common(1)[0][0]]
         raise NotPossible(f"{' - '.join(twice)}: it is there twice: say what holds once")
     needed: dict[Reference, list[str]] = {}
-    for other in snapshot.table:
+    for other in (snapshot.table.rows | {row.reference: row for row in changed}).values():
         if other.reference not in leaving:
             for reference in leaving.keys() & set(needs(other)):
                 needed.setdefault(reference, []).append(other.title)

@@ -227,6 +227,22 @@ class TestSeveral:
         with pytest.raises(ModuleFailed, match="one of the following is required: name, queues"):
             modules.run("queue", machine=one)
 
+    def test_a_server_goes_when_none_that_stays_needs_it(self, modules: Modules, site: str, fresh_name: Names) -> None:
+        old, new, shop = (fresh_name(name) for name in ("old", "new", "shop"))
+        servers = [{"name": name, "sites": [site], "roles": ["routing_server"]} for name in (old, new)]
+        modules.run("queue_manager", queue_managers=servers)
+        modules.run("queue_manager", name=shop, sites=[site])
+        gone, needs_it = {"name": old, "state": "absent"}, {"name": shop, "out_routing_servers": [old]}
+        for check in (True, False):
+            with pytest.raises(ModuleFailed, match=f"{old} is needed by machine {shop}"):
+                modules.run("queue_manager", queue_managers=[gone, needs_it], check=check)
+        modules.run("queue_manager", **needs_it)
+
+        modules.settle("queue_manager", queue_managers=[gone, needs_it | {"out_routing_servers": [new]}])
+
+        (found,) = modules.run("queue_manager_info", name=shop)["queue_managers"]
+        assert found["out_routing_servers"] == [new]
+
     def test_links_of_a_ring(self, modules: Modules, fresh_name: Names) -> None:
         sites = [fresh_name("Ring") for _ in range(3)]
         modules.run("site", sites=[{"name": name} for name in sites])

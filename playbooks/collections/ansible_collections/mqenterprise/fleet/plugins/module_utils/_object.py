@@ -158,7 +158,14 @@ class ObjectModule(EnterpriseModule):
         check_states(kind, objects)
         target = self.target(directory, access=any("access" in item for item in objects))
         snapshot = target.snapshot()
-        planned = {state: self._planned(snapshot, kind, state, group) for state, group in grouped(objects, "state")}
+        groups = dict(grouped(objects, "state"))
+        planned = {}
+        if "present" in groups:
+            planned["present"] = self._planned(snapshot, kind, groups["present"])
+        if "absent" in groups:  # after the others, which may no longer need what is deleted, or begin to need it
+            names = [names_in(kind, item) for item in groups["absent"]]
+            changed = planned["present"].wanted if planned else ()
+            planned["absent"] = plan_absent(snapshot, kind, names, changed=changed)
         if not self.module.check_mode:
             for changes in planned.values():
                 carry_out(changes, target, directory, patience=self.module.params["wait"])
@@ -167,9 +174,7 @@ class ObjectModule(EnterpriseModule):
         known = identifiers(directory, kind) if any(change.after for change in found) else {}
         return [(change, self._returned(kind, change, known)) for change in found]
 
-    def _planned(self, snapshot, kind, state, objects):
-        if state == "absent":
-            return plan_absent(snapshot, kind, [names_in(kind, item) for item in objects])
+    def _planned(self, snapshot, kind, objects):
         wanted = [{name: value for name, value in item.items() if name != "state"} for item in objects]
         changes = plan_present(snapshot, kind, wanted, foresee=self.module.check_mode)
         for sentence in changes.missing:

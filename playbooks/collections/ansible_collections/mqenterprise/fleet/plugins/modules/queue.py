@@ -412,9 +412,9 @@ class QueueModule(ObjectModule):
         done = {private: iter(ways[private](directory, group)) for private, group in grouped(objects, "private")}
         return [next(done[item.get("private")]) for item in objects]
 
-    def _planned(self, snapshot, kind, state, objects):
+    def _planned(self, snapshot, kind, objects):
         public = [{name: value for name, value in item.items() if name != "private"} for item in objects]
-        return super()._planned(snapshot, kind, state, public)
+        return super()._planned(snapshot, kind, public)
 
     def _at_nodes(self, directory, objects, check=None):
         check = self.module.check_mode if check is None else check
