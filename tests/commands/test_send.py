@@ -259,6 +259,9 @@ def test_a_message_is_sent_for_later_found_and_cancelled(queue: str, command: Co
     assert "2100-01-01" in command("message", "show", "delayed$", found[0]["lookup_identifier"]).out
     assert command("message", "move", "delayed$", "--to", queue, "--where", "body=at").code == 0
     assert only_body(queue, command) == b"at"
+    assert command("send", queue, "back", "--in", "3h").code == 0
+    assert command("message", "return", "delayed$", "--where", "body=back").code == 0
+    assert only_body(queue, command) == b"back"
     assert command("message", "delete", "delayed$", "--where", "body=in", "--yes").code == 0
     assert command("message", "find", "delayed$", "--json").documents == []
 
