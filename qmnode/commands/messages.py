@@ -210,7 +210,9 @@ def _print_decoded(message: Message, limits: Limits) -> None:
     if message.unreadable:
         say(f"{lookup_text(message.lookup_identifier)}: {unreadable_text(message)}")
     decoded, headers = message.decoded(limits=limits), read_headers(message.extension, limits=limits)
-    facts = (message.label, decoded.format or "unknown format", headers.format, size_text(len(message.body)))
+    kind = MessageDocument.of(message).message_class.removeprefix("MQMSG_CLASS_")
+    form = decoded.format or "unknown format"
+    facts = (message.label, kind if kind != "NORMAL" else None, form, headers.format, size_text(len(message.body)))
     print(printable(f"{lookup_text(message.lookup_identifier)}  {'  '.join(filter(None, facts))}"))
     for name, value in headers.values.items():
         print_body(f"  {name}: {'null' if value is None else value}")

@@ -123,6 +123,16 @@ def test_an_export_of_delayed_messages_is_imported_and_delivered_at_once(
     assert (done.code, command("receive", queue).out) == (0, "later\n"), done.err
 
 
+def test_a_dead_letter_is_shown_with_its_reason(command: Command, queue: str) -> None:
+    assert command("send", queue, "deleted", "--dead-letter", "--label", queue).code == 0
+    assert command("message", "delete", queue, "--all", "--yes").code == 0
+
+    shown = command("dead-letter", "list", "--show", "decoded").out.splitlines()
+
+    (head,) = [line for line in shown if f"  {queue}  " in line]
+    assert "NACK_Q_PURGED" in head
+
+
 def test_an_export_is_imported_once_and_edited(command: Command, queue: str, tmp_path: Path) -> None:
     for number in range(3):
         send_json(command, queue, number)
