@@ -213,9 +213,14 @@ class Outcomes:
         allows. False if there is no room for it: it may not be lost.
         """
         size, reason = len(value) - PREFIX_SIZE, MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
-        kept_in = dead_letter_queue(self._context, received_message(lookup_identifier, value), size)
+        dead = received_message(lookup_identifier, value)
+        kept_in = dead_letter_queue(self._context, dead, size)
         if self._context.quotas.is_over_its_own(kept_in, size):
             return False
+        log.warning(
+            "a message that failed as often as its queue allows becomes a dead letter", queue=queue.pathname,
+            message=dead.identifier.hex(), kept_in=kept_in.pathname,
+        )  # fmt: skip
         queue.remove(lookup_identifier, value)
         queue.tally.die(value, reason)
         if queue.recorder is not None:

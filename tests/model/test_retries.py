@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.messages import browse
@@ -71,6 +72,14 @@ async def test_pauses_grow_to_the_longest(qm: QueueManager, clock: FakeClock) ->
         assert await is_empty(qm)
         clock.advance(1)
     assert await shown(qm) == [(b"1", 4, 0)]
+
+
+async def test_the_log_says_where_a_message_that_failed_too_often_is(qm: QueueManager) -> None:
+    await with_jobs(qm, "1", max_deliveries=1)
+    with capture_logs() as logs:
+        await fail(qm)
+    (entry,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert entry["queue"].endswith("jobs") and entry["kept_in"].endswith("DEADXACT"), entry
 
 
 async def test_a_message_that_waits_keeps_its_place_and_lets_others_pass(qm: QueueManager, clock: FakeClock) -> None:
