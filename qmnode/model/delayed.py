@@ -65,6 +65,8 @@ REQUESTS: Final = frozenset(("deliver_at", "deliver_in"))
 _BEGINNING: Final = (0, 0)
 _CHUNK: Final = 200
 """Messages that are delivered in one pass of the event loop; the rest wait for the next."""
+_CHUNK_BYTES: Final = 1024 * 1024
+"""Bytes of them after which no further one is read in this pass."""
 _LOOK: Final = 1.0
 """Seconds between two looks at the clock, which somebody may set forward."""
 _PAUSE: Final = 30.0
@@ -240,10 +242,13 @@ class DelayedQueue(Queue):
         store = self.store
         store.make_visible()
         due = store.read_delayed(self._searched, now, _CHUNK)
-        self._searched = max(self._searched, (due[-1][0], due[-1][1] + 1) if len(due) == _CHUNK else (now + 1, 0))
         # All are read before the first is changed: a read writes what was changed before it.
         waiting: list[tuple[_Way, int, Entry]] = []
+        size, after = 0, (due[-1][0], due[-1][1] + 1) if len(due) == _CHUNK else (now + 1, 0)
         for when, lookup_identifier in due:
+            if size >= _CHUNK_BYTES:
+                after = when, lookup_identifier
+                break
             if lookup_identifier in self.locked:
                 continue  # an administrator holds it; it is due when it comes back
             try:
@@ -258,6 +263,8 @@ class DelayedQueue(Queue):
                 store.delete_delayed(when, lookup_identifier)
             else:
                 waiting.append((way, when, (lookup_identifier, value)))
+                size += len(value)
+        self._searched = max(self._searched, after)
         for way, some in groupby(waiting, itemgetter(0)):
             self._deliver(way, [(when, entry) for _, when, entry in some])
         store.durable()

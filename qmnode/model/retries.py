@@ -40,6 +40,8 @@ log = structlog.get_logger(__name__)
 POISON_SUBQUEUE: Final = "poison"
 _CHUNK: Final = 200
 """Messages whose pause ends in one pass of the event loop; the rest wait for the next."""
+_CHUNK_BYTES: Final = 1024 * 1024
+"""Bytes of them after which no further one is read in this pass."""
 _NO_ROOM: Final = 60
 """Seconds until another attempt to make a message a dead letter that the dead-letter queue has no room for."""
 
@@ -267,13 +269,16 @@ class Retries:
             key = heapq.heappop(self._order)
             self._ready.extend((key[1], one, key[0]) for one in sorted(self._waiting.pop(key)))
         context.store.make_visible()
+        size = 0
         for _ in range(min(_CHUNK, len(self._ready))):
+            if size >= _CHUNK_BYTES:
+                break
             queue_id, lookup_identifier, second = self._ready.popleft()
             queue = context.queues.get(queue_id)
             if queue is None or queue.tries.get(lookup_identifier) != second:
                 continue  # it left its queue meanwhile
             try:
-                self._try_again(queue, lookup_identifier)
+                size += self._try_again(queue, lookup_identifier)
             except MessageQueuingError as error:
                 context.store.check()
                 log.error("a message that waits for its next try cannot be read", queue=queue.pathname,
@@ -281,7 +286,8 @@ class Retries:
         context.store.durable()
         self._arm()
 
-    def _try_again(self, queue: "Queue", lookup_identifier: int) -> None:
+    def _try_again(self, queue: "Queue", lookup_identifier: int) -> int:
+        """End a pause. Return the bytes that were read."""
         value = self._context.store.get_message(queue.queue_id, lookup_identifier)
         if value is None:  # an express message of an earlier run
             self.forget(queue, lookup_identifier)
@@ -290,6 +296,7 @@ class Retries:
         else:
             self.forget(queue, lookup_identifier)
             queue.make_available(lookup_identifier, value)
+        return 0 if value is None else len(value)
 
 
 def _counted(value: bytes) -> bytes:

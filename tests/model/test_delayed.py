@@ -1,5 +1,7 @@
 """Delayed delivery: never early, at its source until then, and an ordinary message afterwards."""
 
+from itertools import pairwise
+
 import pytest
 
 from qmnode import Access, Message
@@ -337,3 +339,22 @@ async def test_a_backup_of_waiting_messages_is_sound_and_delivers_them(node, clo
     qm = await node.start()
     clock.advance(6)
     assert [body[-5:] for body in await bodies(qm)] == [b"m", b"large"]
+
+
+async def test_large_messages_that_are_due_together_are_delivered_a_few_at_a_time(qm, orders, clock, monkeypatch):
+    for _ in range(6):
+        await orders.send(Message(bytes(600_000), recoverable=True, deliver_in=10))
+    waiting, call_later = [6], clock.call_later
+
+    def noted(delay, callback):
+        def called():
+            callback()
+            waiting.append(qm.queue_collection.delayed.message_count)
+
+        return call_later(delay, called)
+
+    monkeypatch.setattr(clock, "call_later", noted)
+    clock.advance(11)
+    assert waiting[-1] == 0
+    assert max(before - after for before, after in pairwise(waiting)) <= 2
+    assert len(await bodies(qm)) == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.model.conftest import FakeClock, Node
 
 NAME = r".\private$\jobs"
@@ -28,7 +31,7 @@ DEAD = r"DIRECT=OS:.\system$;DEADXACT"
 async def with_jobs(qm: QueueManager, *texts: str, **properties: int) -> None:
     await qm.create_queue(NAME, transactional=True, **properties)
     async with await qm.open_queue(JOBS, Access.SEND) as queue:
-        await queue.send_many([Message(text.encode(), label=text) for text in texts], transaction="single")
+        await queue.send_many([Message(text.encode(), label=text[:100]) for text in texts], transaction="single")
 
 
 async def opened(qm: QueueManager, access: Access = Access.RECEIVE) -> OpenQueueDescriptor:
@@ -325,3 +328,25 @@ async def test_a_receive_after_a_restart_reads_few_of_the_messages_that_wait(
     async with await opened(node.qm) as queue:
         assert (await queue.receive(timeout=0)).body == b"1999"
     assert sum(read) < 600
+
+
+async def test_pauses_of_large_messages_that_end_together_end_a_few_at_a_time(
+    qm: QueueManager, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_jobs(qm, *(character * 600_000 for character in "abcdef"), max_deliveries=5, retry_pause=10)
+    async with await opened(qm) as queue:
+        tries, held, call_later = queue.queue.tries, [6], clock.call_later
+
+        def noted(delay: float, callback: Callable[[], object]) -> object:
+            def called() -> None:
+                callback()
+                held.append(len(tries))
+
+            return call_later(delay, called)
+
+        monkeypatch.setattr(clock, "call_later", noted)
+        for message in await queue.receive_begin_many(6, timeout=0):
+            queue.end_read(message.lookup_identifier, ReadOutcome.FAILED)
+    clock.advance(12)
+    assert held[-1] == 0
+    assert max(before - after for before, after in pairwise(held)) <= 2
