@@ -79,6 +79,7 @@ static json_t *to_node(const Row *row, const MQPROPVARIANT *value)
         return value->ulVal > MQ_PRIV_LEVEL_BODY ? NULL : json_integer(value->ulVal);
     case PROPID_Q_BASEPRIORITY:
         return json_integer(value->iVal);
+    case PROPID_Q_INSTANCE:
     case PROPID_Q_TYPE:
         return value->puuid == NULL ? NULL : json_bytes(value->puuid, GUID_SIZE);
     case PROPID_Q_LABEL:

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
+from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import (
     Access,
@@ -260,8 +261,12 @@ class GuardedQueueManager(QueueManagerApi):
         self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
     ) -> list[QueueInformation]:
         """The public queues of the enterprise, without those whose descriptor hides them from the caller."""
-        found = await self.manager.published.find(label, type, computer)
-        return [information_of(queue) for queue in found if self._may_see_published(queue.security)]
+        seen, pace = [], Pace()
+        for queue in await self.manager.published.find(label, type, computer):
+            await pace.rest()
+            if self._may_see_published(queue.security):
+                seen.append(information_of(queue))
+        return seen
 
     def _may_see_published(self, security: bytes | None) -> bool:
         """Whether a descriptor in the directory lets the caller see its queue. Without one, which this node may be

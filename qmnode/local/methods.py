@@ -92,6 +92,8 @@ class Methods:
         self._handles: dict[int, QueueApi | CursorApi | _Search] = {}
         self._transactions: dict[int, TransactionApi] = {}
         self._last_handle = 0
+        self._searching = 0
+        """Searches that the directory has not answered yet."""
 
     async def perform(self, call: Frame) -> Outcome:
         """Do what a call asks for."""
@@ -315,7 +317,7 @@ class Methods:
         self, _: int, label: str | None = None, type: bytes | None = None, computer: str | None = None
     ) -> int:
         self._check_room()
-        if sum(isinstance(thing, _Search) for thing in self._handles.values()) >= _SEARCHES:
+        if self._searching + sum(isinstance(thing, _Search) for thing in self._handles.values()) >= _SEARCHES:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
                 f"this application has {_SEARCHES} searches open: end some",
@@ -326,7 +328,11 @@ class Methods:
         if type is not None and (not isinstance(type, bytes) or len(type) != GUID_SIZE):
             raise FrameError("the type of a queue is no GUID")
         service = None if type is None else Guid(type)
-        found = await self._guarded.find_queues(label=label, type=service, computer=computer)
+        self._searching += 1
+        try:
+            found = await self._guarded.find_queues(label=label, type=service, computer=computer)
+        finally:
+            self._searching -= 1
         return self._register(_Search(found))
 
     async def _next_found(self, handle: int) -> list[QueueInformation]:

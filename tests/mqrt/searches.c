@@ -77,6 +77,20 @@ static void searches(void)
     FINDS("beta\\b ", 2, .parts = {{PREQ, PROPID_Q_TYPE, {.vt = VT_CLSID, .puuid = &service}}}, .part_count = 1);
     FINDS("alpha\\own beta\\a beta\\c ", 2, .parts = {{PRNE, PROPID_Q_TYPE, {.vt = VT_CLSID, .puuid = &service}}},
           .part_count = 1);
+
+    PROPID identifier = PROPID_Q_INSTANCE;
+    MQCOLUMNSET columns = {1, &identifier};
+    MQPROPERTYRESTRICTION bills = text_is(PREQ, PROPID_Q_LABEL, u"Bills");
+    MQRESTRICTION restriction = {1, &bills};
+    MQPROPVARIANT instance;
+    HANDLE search;
+    DWORD count = 1;
+    OK(MQLocateBegin(NULL, &restriction, &columns, NULL, &search));
+    OK(MQLocateNext(search, &count, &instance));
+    OK(MQLocateEnd(search));
+    FINDS("beta\\b ", 2, .parts = {{PREQ, PROPID_Q_INSTANCE, instance}}, .part_count = 1);
+    FINDS("alpha\\own beta\\a beta\\c ", 2, .parts = {{PRNE, PROPID_Q_INSTANCE, instance}}, .part_count = 1);
+    MQFreeMemory(instance.puuid);
 }
 
 static void mistakes(void)
