@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,13 @@ import yaml
 import qmnode
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.directory.file import FileDirectory
-from qmnode.directory.port import WorkgroupDirectory
+from qmnode.directory.port import Queue, WorkgroupDirectory
 from qmnode.model.published import PublishedQueues
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
+from tests.certificates.enterprise import application_of
 from tests.lab.nodes import NodeProcess, running_node
 from tests.mqrt.conftest import OWN, Library, at
 
@@ -102,6 +104,43 @@ async def test_searches_that_nobody_reads_have_a_limit(node: NodeProcess) -> Non
             await manager.connection.method("manager", 0, "find_queues", ())
         with pytest.raises(qmnode.MessageQueuingError, match="searches open"):
             await manager.find_queues()
+
+
+async def test_searches_that_wait_for_the_directory_count_as_open(tmp_path: Path) -> None:
+    async with qmnode.QueueManager.open(tmp_path / "node") as owner, application_of(owner, tmp_path) as manager:
+        directory = FileDirectory(written(tmp_path / "directory.yaml"))
+        owner.published = PublishedQueues(owner.context, directory)
+        read, answers = directory.read_directory_begin, asyncio.Event()
+
+        async def late(*asked: Any) -> Any:
+            await answers.wait()
+            return await read(*asked)
+
+        directory.read_directory_begin = late  # type: ignore[method-assign]
+        calls = [asyncio.ensure_future(manager.connection.method("manager", 0, "find_queues", ())) for _ in range(8)]
+        calls.append(asyncio.ensure_future(manager.connection.method("manager", 0, "find_queues", ())))
+        with pytest.raises(qmnode.MessageQueuingError, match="searches open"):
+            await asyncio.wait_for(calls.pop(), 60)
+        answers.set()
+        assert len(set(await asyncio.gather(*calls))) == 8
+
+
+async def test_others_get_turns_while_many_queues_are_shown_to_a_caller(tmp_path: Path) -> None:
+    rows = [Queue(pathname=rf"beta\more{number:05}", identifier=new_guid()) for number in range(3000)]
+    async with qmnode.QueueManager.open(tmp_path / "node") as manager:
+        guarded = GuardedQueueManager(manager, manager.principals.of_unix_user(60_001))
+        turns: list[int] = []
+
+        async def found(*_: object) -> list[Queue]:
+            asyncio.get_running_loop().call_soon(turns.append, 1)
+            return rows
+
+        manager.published.find = found  # type: ignore[method-assign]
+        seen = asyncio.ensure_future(guarded.find_queues())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (turns, seen.done()) == ([1], False)
+        assert len(await seen) == len(rows)
 
 
 async def test_queues_are_hidden_from_callers_whom_their_descriptors_do_not_let_see_them(tmp_path: Path) -> None:
