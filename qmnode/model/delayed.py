@@ -147,8 +147,11 @@ class DelayedQueue(Queue):
         return value
 
     def _check_share(self, kind: Kind, size: int) -> None:
-        """Keep the reserve free of all messages together: no memory is needed for the sender of each."""
-        share, limit = DELAYED_BYTES, self.context.quotas.limit / 2
+        """Keep the reserves free of all messages together: no memory is needed for the sender of each. Refused messages
+        become dead letters, so that the rest of the quota counts as well.
+        """
+        share, quotas = DELAYED_BYTES, self.context.quotas
+        limit, most = quotas.limit / 2, quotas.limit_of(kind)
         if kind is not Kind.OWN:
             limit *= 1 - (share.own if kind is Kind.DECLARED else share.reserve)
         if self.total_bytes + self.reserved_bytes + size > limit:
@@ -156,6 +159,12 @@ class DelayedQueue(Queue):
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
                 f"delayed messages have used the part of quotas.queue_manager_quota that is theirs, {limit / 1024:.0f} "
                 f"KB for such a sender: send without a delay, cancel some in {self.pathname}, or raise the quota",
+            )
+        if kind is not Kind.OWN and quotas.used + size > most:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                f"the queues hold {most / 1024:.0f} KB of quotas.queue_manager_quota, up to which such a sender may "
+                "delay messages: receive or purge messages or dead letters, or raise the quota",
             )
 
     # Messages

@@ -306,6 +306,24 @@ async def test_strangers_leave_a_reserve_to_others(qm, clock):
     assert sent == {Kind.STRANGER: 10, Kind.DECLARED: 5, Kind.OWN: 5}
 
 
+async def test_dead_letters_of_strangers_leave_the_reserve_of_the_quota_to_others(qm, clock):
+    qm.context.access_policy = QueueAccessPolicy()
+    qm.quotas.limit = 4 * 1024 * 1024
+    stranger, user = (Token(frozenset({who, EVERYONE})) for who in (ANONYMOUS, LOCAL))
+    for _ in range(5):
+        await qm.create_queue(r".\private$\orders", security=security_for(EVERYONE, ANONYMOUS))
+        async with await qm.open_queue(ORDERS, Access.SEND, caller=stranger) as queue:
+            with pytest.raises(MessageQueuingError, match=r"purge|cancel some"):
+                while True:
+                    await queue.send(Message(bytes(100_000), deliver_in=60))
+        await qm.delete_queue(r".\private$\orders")
+        clock.advance(60)
+    assert 2 / 3 < qm.quotas.used / qm.quotas.limit < 3 / 4
+    await qm.create_queue(r".\private$\orders", security=security_for(EVERYONE))
+    async with await qm.open_queue(ORDERS, Access.SEND, caller=user) as queue:
+        await queue.send(Message(bytes(100_000), deliver_in=60))
+
+
 async def test_its_packet_on_the_way_is_that_of_an_ordinary_message(qm, clock):
     more = {"label": "order", "acknowledgements_requested": 1, "administration_queue_format_name": ORDERS}
     async with await qm.open_queue(FAR_AWAY, Access.SEND) as queue:
