@@ -26,7 +26,7 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
-from qmnode.model.outcomes import dead_letter_queue, kept
+from qmnode.model.outcomes import check_named, dead_letter_queue, kept
 from qmnode.model.packet import BROKEN, received_message, user_flags, with_class
 from qmnode.model.packet_parts import RECOVERABLE_FLAG
 from qmnode.model.permitted import check_values
@@ -36,15 +36,18 @@ from qmnode.model.queue import Queue
 from qmnode.model.record import (
     EXPRESS,
     FLAGS,
+    NAMED_DEAD_LETTER,
     PREFIX_SIZE,
     PRIORITY,
     REPORT,
     TRANSACTIONAL,
     Delay,
+    dead_letter_queue_of,
     delay_of,
     with_delay,
     with_prefix,
     with_sent_time,
+    without_dead_letter_header,
     without_delay,
 )
 from qmnode.shares.parties import Kind
@@ -304,11 +307,24 @@ class DelayedQueue(Queue):
             self.take_this(lookup_identifier)
             self.remove(lookup_identifier, value)
             value = _as_sent(value, context.clock.time(), transit=queue.queue_type is QueueType.OUTGOING)
+            value = self._with_allowed_dead_letter_queue(value, caller)
             entry = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | context.sequence.next(), value
             if value[FLAGS] & TRANSACTIONAL:
                 queue.arrive_committed([entry])
             else:
                 queue.arrive(*entry)
+
+    def _with_allowed_dead_letter_queue(self, value: bytes, caller: object) -> bytes:
+        """A message without the dead-letter queue that its sender names if the sender may not send there now: SentTime
+        no longer says that the queue is younger than the permission.
+        """
+        if value[FLAGS] & NAMED_DEAD_LETTER:
+            try:
+                check_named(self.context, dead_letter_queue_of(value), caller)
+            except MessageQueuingError as error:
+                log.warning("a delayed message loses its dead-letter queue", reason=error.sentence)
+                return with_prefix(without_dead_letter_header(value), flags=value[FLAGS] & ~NAMED_DEAD_LETTER)
+        return value
 
     def _bury(self, message: tuple[int, Entry], reason: MessageClass, destination: str) -> None:
         """Make a message that its destination refuses a dead letter, and notify its sender as requested."""

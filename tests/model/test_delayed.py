@@ -376,3 +376,24 @@ async def test_large_messages_that_are_due_together_are_delivered_a_few_at_a_tim
     assert waiting[-1] == 0
     assert max(before - after for before, after in pairwise(waiting)) <= 2
     assert len(await bodies(qm)) == 6
+
+
+async def test_a_dead_letter_queue_made_anew_while_a_message_waits_gets_no_dead_letter_of_it(qm, clock):
+    qm.context.access_policy = QueueAccessPolicy()
+    caller, letters = Token(frozenset({EVERYONE, LOCAL})), r".\private$\letters"
+    await qm.create_queue(r".\private$\orders", security=security_for(EVERYONE))
+    await qm.create_queue(letters, security=security_for(EVERYONE))
+    async with await qm.open_queue(ORDERS, Access.SEND, caller=caller) as queue:
+        await queue.send(
+            Message(
+                b"m", deliver_in=60, time_to_be_received=1, negative_journaling_requested=True,
+                application_dead_letter_queue=letters,
+            )
+        )  # fmt: skip
+    await qm.delete_queue(letters)
+    await qm.create_queue(letters, security=security_for(NETWORK))
+    clock.advance(60)
+    assert await bodies(qm) == [b"m"]
+    clock.advance(5)
+    assert await bodies(qm, rf"DIRECT=OS:{letters}") == []
+    assert await bodies(qm, DEAD) == [b"m"]
