@@ -132,9 +132,9 @@ class OutgoingLink:
         elif delivery.remote_state == TRANSACTIONAL:
             self._receive_in_transaction(delivery, tag, found[0])
         elif (outcome := outcome_of(delivery)) is not None:
-            if outcome is ReadOutcome.REJECTED:
-                self._report(delivery, found[0])
             if not self._browses:
+                if outcome is ReadOutcome.REJECTED:
+                    self._report(delivery, found[0])
                 self._remember(delivery, found[0], outcome)
                 self._queue.end_read(found[0], outcome)
             self._let_go(delivery, tag)

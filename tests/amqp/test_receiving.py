@@ -8,6 +8,7 @@ import pytest
 from proton import Condition, Delivery, Timeout, symbol
 from proton.reactor import AtLeastOnce, AtMostOnce, DurableSubscription, ReceiverOption
 from proton.utils import LinkDetached
+from structlog.testing import capture_logs
 
 from qmnode.amqp.codec import Described, ULong
 from qmnode.settings.node import PoisonSettings
@@ -191,6 +192,21 @@ async def test_browsing_takes_nothing(door: Door) -> None:
 
     assert await in_thread(work) == [b"1", b"2", b"3"]
     assert await door.bodies("orders") == [b"1", b"2", b"3"]
+
+
+async def test_a_browser_that_rejects_a_copy_is_not_logged_as_a_receiver_that_made_a_dead_letter(door: Door) -> None:
+    await door.send("orders", b"1")
+
+    def work() -> None:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=10, options=[Browsing(), AtLeastOnce()])
+            take(receiver)
+            receiver.reject()
+
+    with capture_logs() as lines:
+        await in_thread(work)
+    assert "a receiver rejected a message: it is a dead letter" not in [line["event"] for line in lines]
+    assert await door.bodies("orders") == [b"1"]
 
 
 async def test_a_receiver_that_waits_gets_what_comes_later(door: Door) -> None:
