@@ -157,6 +157,9 @@ class MessageStore(Protocol):
     def delete_try(self, queue_id: int, lookup_identifier: int) -> None:
         """Delete that record of a message."""
 
+    def delete_tries(self, queue_id: int) -> None:
+        """Delete those records of all messages of a queue."""
+
     def read_tries(self) -> list[tuple[int, int, int]]:
         """All those records: queue, lookup identifier and second."""
 

@@ -214,17 +214,20 @@ class Retries:
         self._context.store.delete_try(queue.queue_id, lookup_identifier)
         lane = queue.lane_of(lookup_identifier >> LANE_SHIFT)
         if not queue.tries:
-            queue.hidden = queue.locked
-            for one in queue.lanes:
-                if one is not None:
-                    one.raise_floor(queue.locked)
+            _settle(queue)
         elif lookup_identifier == lane.locked_floor:
             lane.raise_floor(queue.hidden)
 
     def forget_all(self, queue: "Queue") -> None:
         """Forget the pauses of a queue that was purged or deleted."""
-        for lookup_identifier in [one for one in queue.tries if one not in queue.locked]:
-            self.forget(queue, lookup_identifier)
+        if not queue.tries:
+            return
+        kept = {one: second for one, second in queue.tries.items() if one in queue.locked}
+        queue.tries.clear()
+        self._context.store.delete_tries(queue.queue_id)
+        for lookup_identifier, second in kept.items():
+            self._note(queue, lookup_identifier, second)
+        _settle(queue)
 
     def _note(self, queue: "Queue", lookup_identifier: int, second: int, *, is_stored: bool = False) -> None:
         if not queue.tries:
@@ -297,6 +300,15 @@ class Retries:
             self.forget(queue, lookup_identifier)
             queue.make_available(lookup_identifier, value)
         return 0 if value is None else len(value)
+
+
+def _settle(queue: "Queue") -> None:
+    """Hide what is still hidden after messages with a delivery or a pause are gone."""
+    if not queue.tries:
+        queue.hidden = queue.locked
+    for lane in queue.lanes:
+        if lane is not None:
+            lane.raise_floor(queue.hidden)
 
 
 def _counted(value: bytes) -> bytes:

@@ -384,6 +384,11 @@ class Store:
         """Delete that record of a message."""
         self.delete(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier))
 
+    def delete_tries(self, queue_id: int) -> None:
+        """Delete those records of all messages of a queue."""
+        first, end = (RETRY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
+        self.delete_range(Family.META, first, end)
+
     def put_queue(self, queue_id: int, definition: bytes) -> None:
         """Store a queue's definition."""
         self.put(Family.QUEUES, QUEUE_KEY.pack(queue_id), definition)

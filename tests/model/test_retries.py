@@ -229,6 +229,27 @@ async def test_messages_that_wait_are_purged_expire_and_are_deleted_with_their_q
     assert qm.store.read_tries() == []
 
 
+async def test_a_purge_forgets_all_messages_that_wait_at_once(
+    qm: QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_jobs(qm, *(str(number) for number in range(301)), max_deliveries=3, retry_pause=1000)
+    async with await opened(qm) as queue:
+        await queue.receive_many(300, transaction=(failing := qm.transaction()))
+        await failing.abort()
+        last = await queue.receive(timeout=0, transaction=(open_ := qm.transaction()))
+        monkeypatch.setattr(qm.store, "delete_try", None)
+        await queue.purge()
+        monkeypatch.undo()
+        qm.store.make_visible()
+        assert qm.store.read_tries() == [(queue.queue.queue_id, last.lookup_identifier, 0)]
+        await open_.abort()
+    qm.store.make_visible()
+    assert qm.store.read_tries() == []
+    async with await opened(qm, Access.SEND) as queue:
+        await queue.send(Message(b"new"), transaction="single")
+    assert await fail(qm) == (b"new", 0)
+
+
 async def test_a_dead_letter_without_room_is_kept_and_tried_later(qm: QueueManager, clock: FakeClock) -> None:
     await with_jobs(qm, "1", max_deliveries=1)
     await qm.set_queue(r".\system$;DEADXACT", quota=0)
