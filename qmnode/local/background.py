@@ -51,7 +51,12 @@ class BackgroundLoop:
         started: list[asyncio.Task[T]] = []
 
         def start() -> None:
-            task = self._loop.create_task(work())
+            try:
+                coroutine = work()
+            except Exception as error:  # such as the TypeError of wrong arguments
+                outcome.set_exception(error)
+                return
+            task = self._loop.create_task(coroutine)
             started.append(task)
             task.add_done_callback(lambda done: _copy(done, outcome))
 

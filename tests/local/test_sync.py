@@ -147,6 +147,13 @@ def test_every_kind_of_object_works_as_its_asyncio_twin(qm: qmnode.sync.QueueMan
     qm.delete_queue(name)
 
 
+@pytest.mark.timeout(20)
+def test_wrong_arguments_raise_and_do_not_wait_for_ever(qm: qmnode.sync.QueueManager) -> None:
+    call: Any = qm.find_queues
+    with pytest.raises(TypeError, match="positional argument"):
+        call("orders")
+
+
 def test_messages_are_found_and_moved_by_jobs(qm: qmnode.sync.QueueManager, name: str) -> None:
     queue = name.rpartition("\\")[2]
     qm.create_queue(rf".\private$\{queue}-later")
