@@ -83,10 +83,10 @@ LINES: Final[dict[str, tuple[str, ...]]] = {
         "test_arrivals.py::test_a_message_that_is_not_in_the_queue_is_rejected_with_the_reason",
     ),
     # Duplicates
-    "a message with the `message-id` of a message": ("test_duplicates.py::test_a_duplicate_is_accepted_and_dropped",),
+    "a message with the `message-id` of one": ("test_duplicates.py::test_a_duplicate_is_accepted_and_dropped",),
     "a message in a transaction": ("test_duplicates.py::test_in_a_transaction_the_commit_drops_duplicates",),
     "a message without `message-id`": ("test_duplicates.py::test_a_message_without_an_id_is_no_duplicate",),
-    "a message whose `message-id` has the same value but another type": (
+    "a `message-id` of another type": (
         "test_duplicates.py::test_ids_of_different_types_differ",
     ),
     "a message that was rejected, or whose transaction was rolled back": (
