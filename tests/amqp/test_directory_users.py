@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from proton.utils import LinkDetached
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.entries import Change, ChangeKind
@@ -157,15 +158,16 @@ async def test_a_directory_that_is_away_lets_nobody_in_and_counts_nothing(
 @OPENLDAP
 @pytest.mark.servers
 async def test_after_some_wrong_passwords_the_directory_is_not_asked(
-    tmp_path: Path, directory_server: DirectoryServer, person: Person, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, directory_server: DirectoryServer, person: Person
 ) -> None:
-    async with opened(tmp_path, directory_server, password_failures=3) as door:
-        assert await outcome(door, person.name, PASSWORD) == 0
-        for _ in range(3):
-            assert await outcome(door, person.name, "wrong") == 1
-        assert await outcome(door, person.name, PASSWORD) == 1
-        assert await outcome(door, "ops", SECRET) == 0
-    written = capsys.readouterr().out
+    with capture_logs() as logs:
+        async with opened(tmp_path, directory_server, password_failures=3) as door:
+            assert await outcome(door, person.name, PASSWORD) == 0
+            for _ in range(3):
+                assert await outcome(door, person.name, "wrong") == 1
+            assert await outcome(door, person.name, PASSWORD) == 1
+            assert await outcome(door, "ops", SECRET) == 0
+    written = str(logs)
     assert written.count("too many wrong passwords") == 1
     assert PASSWORD not in written
 

@@ -86,9 +86,7 @@ LINES: Final[dict[str, tuple[str, ...]]] = {
     "a message with the `message-id` of one": ("test_duplicates.py::test_a_duplicate_is_accepted_and_dropped",),
     "a message in a transaction": ("test_duplicates.py::test_in_a_transaction_the_commit_drops_duplicates",),
     "a message without `message-id`": ("test_duplicates.py::test_a_message_without_an_id_is_no_duplicate",),
-    "a `message-id` of another type": (
-        "test_duplicates.py::test_ids_of_different_types_differ",
-    ),
+    "a `message-id` of another type": ("test_duplicates.py::test_ids_of_different_types_differ",),
     "a message that was rejected, or whose transaction was rolled back": (
         "test_duplicates.py::test_a_message_that_was_rejected_may_come_again",
         "test_duplicates.py::test_in_a_transaction_the_commit_drops_duplicates",
