@@ -189,7 +189,7 @@ class Receives:
             if room is None:
                 entries = queue.take_available(limit if limit > 1 else len(left), claim)
             else:
-                entries = queue.take_fitting(room, claim)
+                entries = queue.take_fitting(len(left), room, claim)
             if not entries:
                 for number in left:
                     self._wait(number, queue, limit, claim, until, room)

@@ -10,7 +10,7 @@ from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.model.packet import Room, received_message, whole_value
 from qmnode.model.ports import Arrived, Entry
-from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, take_received
+from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, count_first, take_received
 from qmnode.model.purging import purge_queue
 from qmnode.model.queue import Queue
 from qmnode.model.reading import (
@@ -239,14 +239,14 @@ class OpenQueueDescriptor(SendingDescriptor):
             size += len(entry[1])
         return entries
 
-    def take_fitting(self, room: Room, claim: Claim) -> list[Entry]:
-        """Take and claim the first message; none if there is none. MQ_ERROR_BUFFER_OVERFLOW if it is larger than the
-        room of the receiver.
+    def take_fitting(self, limit: int, room: Room, claim: Claim) -> list[Entry]:
+        """Take and claim up to ``limit`` available messages, up to one that is larger than the room of each of their
+        receivers. MQ_ERROR_BUFFER_OVERFLOW if that is the first.
         """
-        entry = self.queue.first()
-        if entry is not None:
+        count = count_first(self.queue, limit, room.holds)
+        if not count and (entry := self.queue.first()) is not None:
             room.check(entry[1])
-        return self.take_available(1, claim)
+        return self.take_available(count, claim)
 
     async def receive_fitting(self, room: Room, timeout: float | None, transaction: InTransaction) -> Message:
         """Dequeue Message (3.1.7.1.10) unless it is larger than the room of the receiver."""

@@ -231,13 +231,17 @@ class Room(NamedTuple):
     body: int
     rest: int
 
-    def check(self, value: Packet) -> None:
-        """MQ_ERROR_BUFFER_OVERFLOW for a stored message that is larger."""
+    def holds(self, value: Packet) -> bool:
+        """Whether a stored message is no larger."""
         try:
             size = read_content_sizes(value, read_properties_place(value)[0])[1]
         except struct.error:  # a broken packet: looked at, and left
             size = len(value)
-        if size > self.body or len(value) - size > self.rest:
+        return bool(size <= self.body and len(value) - size <= self.rest)
+
+    def check(self, value: Packet) -> None:
+        """MQ_ERROR_BUFFER_OVERFLOW for a stored message that is larger."""
+        if not self.holds(value):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_BUFFER_OVERFLOW, "the message is larger than the receiver's room: it stays"
             )

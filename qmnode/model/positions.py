@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from enum import Enum
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from qmnode.allocator import LEFT_TO_LEND, lendable
@@ -446,6 +447,14 @@ def _take_first(
             limit -= len(entries)
             size -= sum([len(value) for _, value in entries])
             yield lane, entries
+
+
+def count_first(queue: "Queue", limit: int, fits: Callable[[Packet], bool]) -> int:
+    """Count the messages that fit, from the first available one on: up to ``limit``, and of those in memory."""
+    for lane in queue.lanes:
+        if lane is not None and lane.count and lane.first(queue.hidden) is not None:
+            return sum(1 for _ in takewhile(lambda entry: fits(entry[1]), islice(lane.window, limit)))
+    return 0
 
 
 def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:

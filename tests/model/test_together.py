@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qmnode import Access, Message
+from qmnode import Access, Message, MessageQueuingError
 from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.packet import Room
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import Lane, ReadAhead, insert_lent, insert_many, take_received
 from qmnode.model.reading import WaitingRead
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.settings.node import ReadAheadSettings
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
 
 if TYPE_CHECKING:
@@ -190,6 +192,22 @@ async def test_waiting_receives_take_all_that_came_in_their_order(qm: QueueManag
     assert after[:4] == before[:4]
     assert after[5:] == [COUNT, after[6], COUNT, after[6]]
     assert indexed(qm, queue) == 0
+
+
+async def test_receivers_with_room_take_messages_together_up_to_a_larger_one(qm: QueueManager) -> None:
+    queue, _ = await waited(qm, [])
+    insert_many(queue, await batch(qm, [Message(bytes(size)) for size in (5, 9, 0, 3000, 5)]))
+    descriptor = await qm.open_queue(f"DIRECT=OS:{NAMES[0]}", Access.RECEIVE)
+    assert isinstance(descriptor, OpenQueueDescriptor)
+    room, claim = Room(body=9, rest=5000), descriptor.claim(None)
+    assert len(descriptor.take_fitting(2, room, claim)) == 2
+    assert len(descriptor.take_fitting(8, room, claim)) == 1
+    with pytest.raises(MessageQueuingError) as larger:
+        descriptor.take_fitting(8, room, claim)
+    assert larger.value.code is ErrorCode.MQ_ERROR_BUFFER_OVERFLOW
+    assert queue.message_count == 2
+    assert len(descriptor.take_fitting(8, Room(body=3000, rest=5000), claim)) == 2
+    assert descriptor.take_fitting(8, room, claim) == []
 
 
 def lent(value: bytes) -> memoryview:
