@@ -96,7 +96,8 @@ typedef struct Object {
 typedef struct OpenQueue {
     Object object;
     Connection *connection;
-    atomic_uint handle; /* 0 once it is closed */
+    uint32_t handle;
+    atomic_bool closed; /* also while the node closes it */
     char *format_name;
     DWORD access;
 } OpenQueue;

@@ -18,7 +18,7 @@
 static void destroy_queue(Object *object)
 {
     OpenQueue *queue = (OpenQueue *)object;
-    if (!connection_is_lost(queue->connection) && queue->handle != 0)
+    if (!connection_is_lost(queue->connection) && !queue->closed)
         connection_method(queue->connection, "queue", queue->handle, "close", NULL, NULL, NULL);
     connection_release(queue->connection);
     free(queue->format_name);
@@ -68,9 +68,9 @@ HRESULT MQCloseQueue(QUEUEHANDLE handle)
     if (queue == NULL)
         return MQ_ERROR_INVALID_HANDLE;
     /* At once, although cursors and waiting receives keep the object: these end with it. */
+    queue->closed = true;
     if (!connection_is_lost(queue->connection))
         connection_method(queue->connection, "queue", queue->handle, "close", NULL, NULL, NULL);
-    queue->handle = 0;
     object_release(&queue->object);
     return MQ_OK;
 }
@@ -441,7 +441,7 @@ static HRESULT perform(const Request *request)
     HRESULT code = receive(request->queue, request->cursor, seconds, request->action, request->properties,
                            request->transaction);
     /* The node says that a read which waited on a closed handle was cancelled, or that there is no such handle. */
-    if (code == MQ_ERROR_INVALID_HANDLE && request->queue->handle == 0)
+    if (code == MQ_ERROR_INVALID_HANDLE && request->queue->closed)
         code = MQ_ERROR_OPERATION_CANCELLED;
     return code;
 }

@@ -1337,6 +1337,21 @@ SCENARIO(a_callback_hears_of_the_end_of_its_queue)
     RETURNS(MQ_ERROR_OPERATION_CANCELLED, called.code);
     OK(MQCloseQueue(queue.out));
 }
+SCENARIO(a_callback_hears_of_the_end_of_its_queue_at_any_moment)
+{
+    Pair queue = pair(false);
+    for (int at = 0; at < 100; at++) { /* the receive is on its way to the node, or waits there */
+        QUEUEHANDLE own;
+        called.calls = 0;
+        OK(MQOpenQueue(queue.name, MQ_RECEIVE_ACCESS, 0, &own));
+        RETURNS(MQ_INFORMATION_OPERATION_PENDING,
+                MQReceiveMessage(own, INFINITE, MQ_ACTION_RECEIVE, NULL, NULL, on_message, NULL, NULL));
+        OK(MQCloseQueue(own));
+        wait_called(1);
+        RETURNS(MQ_ERROR_OPERATION_CANCELLED, called.code);
+    }
+    done(&queue);
+}
 SCENARIO(an_event_tells_of_the_message)
 {
     Pair queue = pair(false);
