@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar, cast
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.cache import Cached, DirectoryCache
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.distribution import resolve_distribution_list, resolve_queue_alias
@@ -52,7 +53,6 @@ from qmnode.directory.port import (
     DirectoryOperationError,
     DirectoryOperationResult,
     DirectoryOptions,
-    DirectoryWriting,
     Enterprise,
     Filter,
     Queue,
@@ -60,6 +60,7 @@ from qmnode.directory.port import (
     RoutingLink,
     Site,
     User,
+    UserWriting,
     equals,
 )
 from qmnode.security.key_rotation import KeyRotation, KeyRotationOptions
@@ -230,7 +231,7 @@ class LdapPort:
         """The event Write Directory (MS-MQDMPR 3.1.7.1.24)."""
         await self._ask(partial(self._write, self._service, directory_object, attributes))
 
-    def as_user(self, account: str, password: str) -> DirectoryWriting:
+    def as_user(self, account: str, password: str) -> UserWriting:
         """The directory as a user may change it (:class:`qmnode.directory.port.UserAccess`)."""
         return _AsUser(self, account, password)
 
@@ -528,6 +529,7 @@ class _AsUser:
     """The events that write, as a user of the directory."""
 
     def __init__(self, port: LdapPort, account: str, password: str) -> None:
+        self._account = account
         self._write = partial(port.write_as, account, password)
 
     async def create_directory_object(self, directory_object: DirectoryObject) -> Guid:
@@ -540,6 +542,18 @@ class _AsUser:
 
     async def write_directory(self, directory_object: DirectoryObject) -> None:
         await self._write(lambda port, service: port._write(service, directory_object))
+
+    async def register_certificate(self, certificate: bytes) -> None:
+        await self._write(lambda _, service: _register(service, self._account, certificate))
+
+
+def _register(service: EnterpriseDirectory, account: str, certificate: bytes) -> None:
+    from mqenterprise.certificates.registry import CertificateRegistry  # few nodes need it
+
+    try:
+        CertificateRegistry(service).register(account, certificate)
+    except CertificateError as error:
+        raise ConstraintViolated(error.sentence) from None
 
 
 def _as(object_type: type[AnyDirectoryObject], found: DirectoryObject) -> AnyDirectoryObject:

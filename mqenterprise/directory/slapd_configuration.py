@@ -47,7 +47,7 @@ ADMINISTRATORS: Final = "MSMQ Administrators"
 
 # A queue manager may write these: nothing that says where it is, which roles it has, or who anybody is.
 COMPUTER_ATTRIBUTES: Final = ("mSMQSignCertificates", "mSMQDigests")
-"""Its own certificates, on its computer."""
+"""Its own certificates, on its computer. A user may write these of the user's own entry, as in Active Directory."""
 CONFIGURATION_ATTRIBUTES: Final = ("mSMQEncryptKey", "mSMQSignKey", "mSMQComputerTypeEx")
 """Its own public keys and version, on its mSMQConfiguration."""
 QUEUE_ATTRIBUTES: Final = (
@@ -367,6 +367,8 @@ def access_rules(root: str) -> tuple[str, ...]:
         f'to dn.regex="^{computer}" attrs=userPassword {administrators} by anonymous auth by * none',
         f"to attrs=userPassword {administrators} by self =xw by anonymous auth by * none",
         f'to dn.regex="^{computer}" attrs={",".join(COMPUTER_ATTRIBUTES)} {administrators} {node} write {others}',
+        f'to dn.children="cn=Users,{root}" attrs={",".join(COMPUTER_ATTRIBUTES)}'
+        f" {administrators} by self write {others}",
         f'to dn.regex="^cn=msmq,{computer}" attrs=children,{",".join(CONFIGURATION_ATTRIBUTES)}'
         f" {administrators} {node} write {others}",
         f"{queue} attrs=entry,{','.join(QUEUE_ATTRIBUTES)} {administrators} {node} write {others}",

@@ -7,6 +7,8 @@
  *  - WCHAR has 16 bits: write u"text" in C11.
  *  - OVERLAPPED.hEvent is the descriptor of an eventfd, as a HANDLE. It becomes readable when the operation ends.
  *  - QMNODE_SOCKET names the socket of the node; without it, /run/qmnode/qmnode.sock.
+ *  - QMNODE_DIRECTORY_USER names the user of the directory as whom public queues and certificates are written there, and
+ *    QMNODE_DIRECTORY_PASSWORD_FILE a file of mode 0600 with the password.
  *  - A handle that was opened before the node was started again fails with MQ_ERROR_STALE_HANDLE: close it, open again.
  */
 #ifndef MQ_H
@@ -343,7 +345,7 @@ MQRT_API HRESULT MQMgmtGetInfo(LPCWSTR pComputerName, LPCWSTR pObjectName, MQMGM
 MQRT_API HRESULT MQMgmtAction(LPCWSTR pComputerName, LPCWSTR pObjectName, LPCWSTR pAction);
 MQRT_API HRESULT MQGetMachineProperties(LPCWSTR lpwcsMachineName, const GUID *pguidMachineId, MQQMPROPS *pQMProps);
 
-/* ---- The directory: public queues are found by the node; certificates are checked, and then MQ_ERROR_NO_DS ---- */
+/* ---- The directory: public queues are found by the node, certificates are registered with the user's login ---- */
 
 #define PRLT 0
 #define PRLE 1

@@ -649,6 +649,23 @@ HRESULT connection_method(Connection *connection, const char *what, uint32_t han
     return code;
 }
 
+HRESULT connection_publishing(Connection *connection, const char *name, json_t *arguments, json_t *keywords,
+                              json_t **result)
+{
+    json_t *login = NULL;
+    HRESULT code = login_of_environment(&login);
+    if (FAILED(code)) {
+        json_decref(arguments);
+        json_decref(keywords);
+        return code;
+    }
+    if (login != NULL) {
+        keywords = keywords == NULL ? json_object() : keywords;
+        json_object_set_new(keywords, LOGIN, login);
+    }
+    return connection_method(connection, "manager", 0, name, arguments, keywords, result);
+}
+
 HRESULT connection_messages(Connection *connection, const char *what, uint32_t handle, const char *name,
                             json_t *arguments, json_t *keywords, Answer *answer)
 {

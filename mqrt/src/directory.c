@@ -1,6 +1,6 @@
 /*
- * The directory: public queues of the enterprise are found by the node. It has no door for certificates: a user puts them in
- * with a password of the directory.
+ * The directory: the node finds public queues of the enterprise, and registers a user's certificate with the user's own
+ * login (login.c).
  */
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 #define MOST_SEARCHED 100
 #define DER_SEQUENCE 0x30
-#define NO_DIRECTORY(what) "the node has no door to the directory for programs: " what
+#define LARGEST_CERTIFICATE 0xFFFF
 
 /* ---- Searches ---- */
 
@@ -260,26 +260,27 @@ HRESULT MQLocateEnd(HANDLE handle)
 
 /* ---- Certificates ---- */
 
-static HRESULT no_directory(const char *sentence)
-{
-    Connection *connection;
-    HRESULT code = connection_get(&connection);
-    if (FAILED(code))
-        return code;
-    connection_release(connection);
-    set_sentence(sentence);
-    return MQ_ERROR_NO_DS;
-}
-
+/* A certificate that is registered already is left as it is, so both flags are the same for it. */
 HRESULT MQRegisterCertificate(DWORD flags, void *certificate, DWORD size)
 {
     if (flags != MQCERT_REGISTER_ALWAYS && flags != MQCERT_REGISTER_IF_NOT_EXIST)
         return MQ_ERROR_INVALID_PARAMETER;
     if (certificate == NULL && size > 0)
         return MQ_ERROR_INVALID_PARAMETER;
-    if (certificate != NULL && (size < 2 || *(const uint8_t *)certificate != DER_SEQUENCE))
+    if (certificate == NULL) {
+        set_sentence("there are no internal certificates: give one of your own");
+        return MQ_ERROR_NO_INTERNAL_USER_CERT;
+    }
+    if (size < 2 || size > LARGEST_CERTIFICATE || *(const uint8_t *)certificate != DER_SEQUENCE)
         return MQ_ERROR_INVALID_CERTIFICATE;
-    return no_directory(NO_DIRECTORY("'mqenterprise certificate register' registers a user's certificate"));
+    Connection *connection;
+    HRESULT code = connection_get(&connection);
+    if (FAILED(code))
+        return code;
+    code = connection_publishing(connection, "register_certificate", json_pack("[o]", json_bytes(certificate, size)), NULL,
+                                 NULL);
+    connection_release(connection);
+    return code;
 }
 
 /* A security context holds the keys with which Windows signs for a program. Here the node signs. */

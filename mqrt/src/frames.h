@@ -24,6 +24,7 @@
 #define MQF_RESPONSE 0x12Cu
 #define MQF_SIGNATURE 0x15Eu
 #define ADDED_FIELDS "added_fields"
+#define LOGIN "login"
 
 /* Kinds of frames. */
 #define KIND_HELLO 1

@@ -19,6 +19,11 @@
 /* Fields of SEND_HEAD, which begins a frame with messages. */
 enum { SEND_AT_TRANSACTION = 4, SEND_AT_TOGETHER = 8, SEND_AT_COUNT = 12 };
 
+/* ---- login.c: the user of the directory that the environment names ---- */
+
+/* A pair of account and password; NULL if there is none, which is no error. */
+HRESULT login_of_environment(json_t **login);
+
 /* ---- connection.c: calls to the node ---- */
 
 typedef struct Connection Connection;
@@ -46,6 +51,9 @@ void answer_free(Answer *answer);
 /* A call of any method: takes over `arguments` and `keywords`, which may be NULL. The result may be NULL as well. */
 HRESULT connection_method(Connection *connection, const char *what, uint32_t handle, const char *method,
                           json_t *arguments, json_t *keywords, json_t **result);
+/* The same for a method that writes to the directory: with the login of the environment, if that has one. */
+HRESULT connection_publishing(Connection *connection, const char *method, json_t *arguments, json_t *keywords,
+                              json_t **result);
 /* The same for a method that answers with messages. */
 HRESULT connection_messages(Connection *connection, const char *what, uint32_t handle, const char *method,
                             json_t *arguments, json_t *keywords, Answer *answer);

@@ -128,7 +128,7 @@ static HRESULT to_keywords(MQQUEUEPROPS *properties, uint8_t use, json_t *keywor
     return failed ? MQ_ERROR_PROPERTY : result;
 }
 
-/* A call about a queue, with the attributes of one as its result. */
+/* A call that changes a queue, with the attributes of one as its result. */
 static HRESULT call_manager(const char *method, json_t *arguments, json_t *keywords, json_t **information)
 {
     Connection *connection;
@@ -138,7 +138,7 @@ static HRESULT call_manager(const char *method, json_t *arguments, json_t *keywo
         json_decref(keywords);
         return code;
     }
-    code = connection_method(connection, "manager", 0, method, arguments, keywords, information);
+    code = connection_publishing(connection, method, arguments, keywords, information);
     connection_release(connection);
     return code;
 }
@@ -298,7 +298,14 @@ HRESULT MQGetQueueProperties(LPCWSTR name, MQQUEUEPROPS *properties)
         json_decref(text);
         return MQ_ERROR_PROPERTY;
     }
-    HRESULT code = call_manager("queue", json_pack("[o]", text), NULL, &information);
+    Connection *connection;
+    HRESULT code = connection_get(&connection);
+    if (FAILED(code)) {
+        json_decref(text);
+        return code;
+    }
+    code = connection_method(connection, "manager", 0, "queue", json_pack("[o]", text), NULL, &information);
+    connection_release(connection);
     if (FAILED(code))
         return code;
     const json_t *attributes = json_object_get(information, "$queue");

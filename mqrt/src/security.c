@@ -175,8 +175,8 @@ HRESULT MQSetQueueSecurity(LPCWSTR name, DWORD information, void *descriptor)
         code = merged == NULL ? E_OUTOFMEMORY : MQ_OK;
     }
     if (!FAILED(code))
-        code = connection_method(connection, "manager", 0, "set_queue", json_pack("[o]", json_text(name)),
-                                 json_pack("{s: o}", "security", json_bytes(merged, size)), NULL);
+        code = connection_publishing(connection, "set_queue", json_pack("[o]", json_text(name)),
+                                     json_pack("{s: o}", "security", json_bytes(merged, size)), NULL);
     free(merged);
     free(bytes);
     connection_release(connection);

@@ -24,6 +24,7 @@ from qmnode.model.api import (
     TransactionApi,
 )
 from qmnode.model.published import information_of
+from qmnode.security.certificates import parse_certificate
 from qmnode.security.queue_policy import parsed
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.error_codes import ErrorCode
@@ -267,6 +268,22 @@ class GuardedQueueManager(QueueManagerApi):
             if self._may_see_published(queue.security):
                 seen.append(information_of(queue))
         return seen
+
+    async def register_certificate(self, certificate: bytes) -> None:
+        """Register a certificate for the user of the directory whose credentials the caller has; no right is needed
+        here. Raises MQ_ERROR_INVALID_CERTIFICATE for one that no message could be verified with.
+        """
+        if not self.manager.published.has_directory:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_NO_DS, "this node has no directory to register it in: set directory.name"
+            )
+        try:
+            parse_certificate(certificate)
+        except ValueError as error:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INVALID_CERTIFICATE, f"this cannot be registered: {error}"
+            ) from None
+        await self.manager.published.register_certificate(certificate, self._login)
 
     def _may_see_published(self, security: bytes | None) -> bool:
         """Whether a descriptor in the directory lets the caller see its queue. Without one, which this node may be

@@ -280,11 +280,18 @@ class DirectoryWriting(Protocol):
     async def write_directory(self, directory_object: DirectoryObject) -> None: ...
 
 
+class UserWriting(DirectoryWriting, Protocol):
+    """The events that change objects, as a user who has logged in."""
+
+    async def register_certificate(self, certificate: bytes) -> None:
+        """Add a certificate (DER) to those that the user signs messages with, unless it is one of them already."""
+
+
 @runtime_checkable
 class UserAccess(Protocol):
     """An additional ability of a directory that users log in to: it writes with an application's credentials."""
 
-    def as_user(self, account: str, password: str) -> DirectoryWriting:
+    def as_user(self, account: str, password: str) -> UserWriting:
         """The directory as this user may change it. Each event logs in anew; ``refused`` is true of its errors if the
         directory does not let the user do it.
         """

@@ -14,6 +14,7 @@ CHANGES: Final = frozenset(
         "import_messages",
         "pause_queue",
         "purge",
+        "register_certificate",
         "resume_queue",
         "set_online",
         "set_queue",

@@ -68,8 +68,8 @@ _SMALLEST_ITEM: Final = 12
 
 LOGIN: Final = "login"
 """The keyword of a call with the application's credentials for the directory."""
-PUBLISHING: Final = frozenset({"create_queue", "delete_queue", "set_queue"})
-"""The methods that take it: those that write public queues to the directory."""
+PUBLISHING: Final = frozenset({"create_queue", "delete_queue", "register_certificate", "set_queue"})
+"""The methods that take it: those that write public queues, and a user's certificates, to the directory."""
 REQUESTS: Final = frozenset(
     {
         "allow_peek_when_locked",

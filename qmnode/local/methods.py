@@ -344,6 +344,11 @@ class Methods:
             await self._close_handle(handle)
         return page
 
+    async def _register_certificate(self, _: int, certificate: bytes) -> None:
+        if not isinstance(certificate, bytes):
+            raise FrameError("a certificate is bytes")
+        await self._guarded.register_certificate(certificate)
+
     async def _begin(self, _: int, number: int) -> bytes:
         if number in (NO_TRANSACTION, SINGLE_TRANSACTION) or number in self._transactions:
             raise FrameError(f"a transaction cannot have the number {number}")
@@ -383,6 +388,7 @@ _OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "open_queue": Methods._open_queue,
     "find_queues": Methods._find_queues,
     "next": Methods._next_found,
+    "register_certificate": Methods._register_certificate,
     "begin": Methods._begin,
     "end": Methods._end_transaction,
     "cursor": Methods._open_cursor,
@@ -402,7 +408,7 @@ def _methods(interface: type, *more: str, without: frozenset[str] = frozenset())
     return frozenset(own.union(more))
 
 
-_MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", without=frozenset({"close"}))
+_MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", "register_certificate", without=frozenset({"close"}))
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
 _SEARCH_METHODS: Final = frozenset({"next", "close"})

@@ -16,6 +16,7 @@ from qmnode.directory.port import (
     Queue,
     QueueManager,
     UserAccess,
+    UserWriting,
     equals,
     search,
 )
@@ -88,11 +89,28 @@ class PublishedQueues:
         """The directory, with the credentials of the caller that has some, unless security is weakened (3.1.1.6)."""
         if login is None or self.weakened_security:
             return self._connected()
-        if not isinstance(self._directory, UserAccess):
+        return self._as_user(login)
+
+    def _as_user(self, login: DirectoryLogin) -> UserWriting:
+        directory = self._connected()
+        if not isinstance(directory, UserAccess):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_DS_ERROR, "users do not log in to the directory of this node: name no user"
             )
-        return self._directory.as_user(login.account, login.password)
+        return directory.as_user(login.account, login.password)
+
+    async def register_certificate(self, certificate: bytes, login: DirectoryLogin | None) -> None:
+        """Register a certificate (DER) for the user who logs in. A node may not do that, with weakened security either.
+
+        Raises MQ_ERROR_ACCESS_DENIED without a login, or when the directory refuses it.
+        """
+        if login is None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ACCESS_DENIED,
+                "a user's certificate is registered with the user's own login to the directory: give one",
+            )
+        with _as_caller(login):
+            await self._as_user(login).register_certificate(certificate)
 
     def follow(self, queue: "model_queue.Queue", found: Queue) -> bool:
         """Apply the directory's attributes to a public queue of ours (3.1.7.1.25); return whether any differed.

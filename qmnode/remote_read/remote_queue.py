@@ -122,42 +122,6 @@ class RemoteReadQueue(QueueApi):
         ended = await self.node.answer(self.session.end(read.key, delete=delete))
         check_status(ended.status, self.format_name)
 
-    async def begin_many(self, limit: int) -> list[Message]:
-        """``receive_begin`` for up to ``limit`` available messages, in the order of the queue: all or none."""
-        self._check_open()
-        node, action = self.node, Action.MQ_ACTION_RECEIVE
-        calls = [(one, self.session.start(one, action, 0, 0)) for one in (node.next_request_id() for _ in range(limit))]
-        reads: list[Reading] = []
-        failure: MessageQueuingError | None = None
-        for request_id, call in calls:
-            response = await node.answer(call) if not call.done() else _answer(node.host, call)
-            try:
-                check_status(response.status, self.format_name)
-                reads.append(self.session.reading_of(request_id, action, response))
-            except MessageQueuingError as error:
-                if error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
-                    failure = failure or error
-        reads.sort(key=lambda read: read.message.lookup_identifier)
-        self._begun.update((read.message.lookup_identifier, read) for read in reads)
-        if failure is not None:
-            await self.end_many([read.message.lookup_identifier for read in reads], delete=False)
-            raise failure
-        return [read.message for read in reads]
-
-    async def end_many(self, lookup_identifiers: Iterable[int], *, delete: bool) -> list[MessageQueuingError | None]:
-        """``receive_end`` for several reads; why each has not ended, or not for certain."""
-        calls = [self.session.end(self._begun.pop(one).key, delete=delete) for one in lookup_identifiers]
-        outcomes: list[MessageQueuingError | None] = []
-        for call in calls:
-            try:
-                ended = await self.node.answer(call) if not call.done() else _answer(self.node.host, call)
-                check_status(ended.status, self.format_name)
-            except MessageQueuingError as error:
-                outcomes.append(error)
-            else:
-                outcomes.append(None)
-        return outcomes
-
     async def _acknowledge(self, read: Reading) -> Message:
         call = self.session.end(read.key, delete=True)
         try:
@@ -334,14 +298,6 @@ class RemoteReadCursor(CursorApi):
         self._closed = True
         if self._handle is not None:
             await self._queue.session.close_cursor(await self._handle)
-
-
-def _answer(host: str, call: asyncio.Future[Any]) -> Any:
-    """The response of a call that has ended; raises errors with MQ_ERROR codes."""
-    try:
-        return call.result()
-    except RpcError as error:
-        raise rpc_error(host, error) from error
 
 
 def _milliseconds(timeout: float | None) -> int:

@@ -38,8 +38,9 @@ FROM_ROOT: Final = {
     "contributing.md": "CONTRIBUTING.md",
     "security-policy.md": "SECURITY.md",
     "changelog.md": "CHANGELOG.md",
+    "system-messaging.md": "mqrt/README.md",
 }
-"""The pages that are files of the repository's first folder."""
+"""The pages that are files of other folders of the repository."""
 BOOSTS: Final = {"troubleshooting.md": 100, "How to": 8, "Explanations": 4, "Reference": 0.5, "Project": 0.25}
 """How much a page counts in the search, by its name or its part of the navigation: readers ask what to do."""
 _PAGES: Final = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]

@@ -127,6 +127,7 @@ def _frames() -> Iterator[str]:
     }
     yield from (f"#define {name} 0x{number:X}u" for name, number in numbers.items())
     yield f'#define ADDED_FIELDS "{frames.ADDED_FIELDS}"'
+    yield f'#define LOGIN "{frames.LOGIN}"'
     yield ""
     yield "/* Kinds of frames. */"
     yield from (f"#define KIND_{kind.name} {int(kind)}" for kind in frames.Kind)

@@ -1825,7 +1825,9 @@ SCENARIO(a_certificate_is_checked_and_needs_a_directory)
     static UCHAR certificate[] = {0x30, 0x00};
     HANDLE context = &context;
     RETURNS(MQ_ERROR_NO_DS, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, certificate, 2));
-    RETURNS(MQ_ERROR_NO_DS, MQRegisterCertificate(MQCERT_REGISTER_IF_NOT_EXIST, NULL, 0));
+    RETURNS(MQ_ERROR_NO_DS, MQRegisterCertificate(MQCERT_REGISTER_IF_NOT_EXIST, certificate, 2));
+    RETURNS(MQ_ERROR_NO_INTERNAL_USER_CERT, MQRegisterCertificate(MQCERT_REGISTER_IF_NOT_EXIST, NULL, 0));
+    RETURNS(MQ_ERROR_INVALID_CERTIFICATE, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, certificate, 65536));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQRegisterCertificate(4, certificate, 2));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, NULL, 2));
     RETURNS(MQ_ERROR_INVALID_CERTIFICATE, MQRegisterCertificate(MQCERT_REGISTER_ALWAYS, (void *)"no", 2));
