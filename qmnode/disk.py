@@ -53,9 +53,17 @@ class DiskWatch:
                     await self._failed.wait()
             except TimeoutError:
                 continue
-        self._manager.troubles[_TROUBLE] = "it is full or fails, and nothing can be stored"
+        failure = self._store.failure
+        damaged = failure is not None and failure.damaged
+        self._manager.troubles[_TROUBLE] = (
+            failure.sentence
+            if failure is not None and failure.damaged
+            else "it is full or fails, and nothing can be stored"
+        )
         # Others keep their messages, and come again when somebody listens.
         await self._manager.network.stop()
+        if damaged:
+            await asyncio.Event().wait()  # opened again, the store would come to the same place again
         works = False
         while not works:
             await asyncio.sleep(_PROBE_INTERVAL)
@@ -89,7 +97,7 @@ class DiskWatch:
     def _opens(self) -> bool:
         """Whether the store can be opened."""
         try:
-            Store.open(self._path, self._settings).close()
+            Store.open(self._path, self._settings, resumes=True).close()
         except StoreError as error:
             log.warning("the message store cannot be opened yet", reason=error.sentence)
             return False

@@ -1,4 +1,4 @@
-"""``qmnode init``, ``backup``, ``restore`` and ``verify``."""
+"""``qmnode init``, ``backup``, ``restore``, ``verify`` and ``salvage``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text
+from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text, write_json
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, ConfigOption, DataOption, JsonOption, Node, data_directory, run_async
 
@@ -16,6 +16,7 @@ disconnect_app = Commands()
 backup_app = Commands()
 restore_app = Commands()
 verify_app = Commands()
+salvage_app = Commands()
 
 _CONFIGURATION = """\
 # The settings of a qmnode node. What is left out has its default; `qmnode run --config` says what is wrong.
@@ -224,4 +225,68 @@ def verify(data: DataOption = None, config: ConfigOption = None, as_json: JsonOp
     found = counted(findings, "finding") if findings else "no findings"
     say(f"{counted(report.queues, 'queue')}, {counted(report.messages, 'message')}, {found}")
     if report.findings:
+        raise typer.Exit(1)
+
+
+@salvage_app.command(epilog="Example: qmnode salvage /var/lib/qmnode --to salvaged.ndjson")
+def salvage(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="Directory of the damaged store; its node is stopped.")
+    ],
+    target: Annotated[Path, typer.Option("--to", metavar="FILE", help="New file for the messages.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Bring every whole message out of a damaged store, and list the rest. Changes nothing in the store.
+
+    The file is as 'qmnode message export' writes it: 'qmnode message import FILE' sends the messages. It holds their
+    bodies, so only its owner can read it. Beside it there must be room for the store's logs.
+
+    Exit code 1: something was left behind; each is named.
+    """
+    import os
+
+    from qmnode.management.message_documents import exported
+    from qmnode.model.packet import received_message
+    from qmnode.storage.salvage import Salvage
+
+    _check_salvage(store, target)
+    found, count = Salvage(store), 0
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        say(f"{target} cannot be made: {error.strerror}; name a new file in a directory that is there")
+        raise typer.Exit(1) from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file, progress(f"reading {store}") as bar:
+            for one in found.messages(target.parent, bar):
+                write_json(exported(one.queue, received_message(one.lookup_identifier, one.value)), file)
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        say(f"{target} cannot be written: {error.strerror}; make room for the messages, or name a file elsewhere")
+        raise typer.Exit(1) from error
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    rest = [{"where": str(one.where), "sentence": one.sentence} for one in found.rest]
+    if as_json:
+        print_json({"file": str(target), "messages": count, "missing": found.missing, "rest": rest})
+    elif rest:
+        print_table(("where", "what is wrong"), [tuple(one.values()) for one in rest], whole=("where",))
+    say(
+        f"{counted(count, 'message')} in {target}, which holds their bodies; {found.missing:,} counted ones are missing"
+    )
+    if rest:
+        raise typer.Exit(1)
+
+
+def _check_salvage(store: Path, target: Path) -> None:
+    """Exit code 1 for a directory that was no store, or a file in it."""
+    if not any(store.glob("*.sst")) and not any(store.glob("*.log")):
+        say(f"{store} is no message store: there are no tables and no logs in it; name a node's data")
+        raise typer.Exit(1)
+    if target.absolute().resolve().is_relative_to(store.resolve()):
+        say(f"{target} is in the store, which is only read: name a file elsewhere")
         raise typer.Exit(1)

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "backup": Row("qmnode.commands.node:backup_app", "Copy the store of the running node."),
     "restore": Row("qmnode.commands.node:restore_app", "Put a backup where a node will start on it."),
     "verify": Row("qmnode.commands.node:verify_app", "Check the store of a stopped node, or a backup."),
+    "salvage": Row("qmnode.commands.node:salvage_app", "Bring every whole message out of a damaged store."),
     "decode": Row("qmnode.commands.decode:app", "Explain the packets in a capture, a hex dump or plain bytes."),
 }
 

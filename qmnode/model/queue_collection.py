@@ -55,6 +55,13 @@ _SYSTEM_QUEUES: Final = {
     "awaiting_final_ack": (12, "PRIVATE$\\awaiting_final_ack$", True),
     "delayed": (DELAYED_QUEUE, "PRIVATE$\\delayed$", False),
 }
+
+
+def system_queue_name(queue_id: int) -> str:
+    """Path name of a queue that every node has, by its number; empty for others."""
+    return next((f".\\{name}" for number, name, _ in _SYSTEM_QUEUES.values() if number == queue_id), "")
+
+
 NAMES_OF_NODES: Final = frozenset(
     name.upper().removeprefix("PRIVATE$\\") for _, name, _ in _SYSTEM_QUEUES.values() if "\\" in name
 )

@@ -5,16 +5,17 @@ First record the state of the directory (:func:`examine`), then open the store a
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from rocksdict import AccessType, Options, Rdict
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
-from qmnode.storage.errors import StoreError
+from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.layout import Family
+from qmnode.storage.log_ends import MAY_HAVE_HELD, damaged_ends, damaged_record
 from qmnode.storage.synced import Synced, read_synced
 from qmnode.storage.writer import logs_in
 
@@ -29,8 +30,6 @@ _KEPT: Final = 20
 _NAMED: Final = 100
 """Files of large messages that a loss names."""
 _MORE: Final = "files of more large messages:"
-_ALL: Final = 1 << 64
-"""Greater than any sequence number."""
 _ADVICE: Final = (
     "Messages of that time may be missing, and others may be received again: restore a backup, or have them sent again"
 )
@@ -54,13 +53,20 @@ class Loss:
     """When a start found the loss."""
 
     @property
+    def is_certain(self) -> bool:
+        """Whether synced writes are missing. A damaged end may also be a write that never completed."""
+        return bool(self.writes) or not all(log.endswith(MAY_HAVE_HELD) for log in self.logs)
+
+    @property
     def sentence(self) -> str:
         """An explanation for people: the missing data, and what to do."""
+        if not self.is_certain:
+            return f"{', '.join(self.logs)}. After a power cut that is a write that never completed. {_ADVICE}"
         parts = ["writes that were synced are gone"]
         if self.writes:
             count = f"{self.writes} records of about {self.messages} stored messages"
-            since = f"between {_moment(self.since)} and" if self.since else "until"
-            parts = [f"{count}, written {since} {_moment(self.until)}, were synced and are gone"]
+            since = f"between {moment(self.since)} and" if self.since else "until"
+            parts = [f"{count}, written {since} {moment(self.until)}, were synced and are gone"]
         if self.logs:
             parts.append(", ".join(self.logs))
         return f"{': '.join(parts)}. {_ADVICE}"
@@ -73,7 +79,8 @@ class Loss:
         return [cls(**one | {"logs": tuple(one["logs"])}) for one in json.loads(record)]
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, for people."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -83,29 +90,37 @@ class Before:
 
     synced: Synced | None
     logs: dict[int, int]
+    ends: dict[str, int]
+    """Damaged ends of logs and of the manifest, in bytes."""
 
 
 def examine(path: Path) -> Before:
     """Examine a store's directory before it is opened."""
-    return Before(read_synced(path), logs_in(path))
+    return Before(read_synced(path), logs_in(path), damaged_ends(path))
 
 
 def find_loss(before: Before, recovered: int, first_needed_log: Callable[[], int]) -> Loss | None:
     """Compare with the number that the store was recovered to. ``first_needed_log`` is called if a log is missing."""
     synced = before.synced
+    ends = sentences(before.ends)
     if synced is None:
-        return None
+        return Loss(0, 0, 0.0, time.time(), ends) if ends else None
     damaged = _damaged_logs(synced, before.logs)
     if damaged:
         first = first_needed_log()
         damaged = {number: what for number, what in damaged.items() if number >= first}
-    logs = tuple(f"{number:06}.log {what}" for number, what in sorted(damaged.items()))
+    logs = *(f"{number:06}.log {what}" for number, what in sorted(damaged.items())), *ends
     mark = synced.mark
     if recovered < mark.number:
         there = synced.at(recovered)
         messages = mark.messages - (there.messages if there is not None else 0)
         return Loss(mark.number - recovered, messages, there.time if there is not None else 0.0, mark.time, logs)
     return Loss(0, 0, 0.0, mark.time, logs) if logs else None
+
+
+def sentences(ends: Mapping[str, int]) -> tuple[str, ...]:
+    """Damaged ends of files, for people."""
+    return tuple(f"{name} has {size} damaged bytes at its end, which {MAY_HAVE_HELD}" for name, size in ends.items())
 
 
 def _damaged_logs(synced: Synced, there: dict[int, int]) -> dict[int, str]:
@@ -133,9 +148,44 @@ def check_files(path: Path, before: Before) -> None:
     missing = [family.value for family in (Family.META, Family.MESSAGES, Family.QUEUES) if family.value not in there]
     if missing:
         raise StoreError(
-            f"the message store {path} had messages, but its files no longer contain {', '.join(missing)}: "
-            "'qmnode verify' shows what is left, and 'qmnode restore' puts a backup in its place"
+            f"the message store {path} had messages, but its files no longer contain {', '.join(missing)}: {WHAT_TO_DO}"
         )
+
+
+def has_gap(before: Before) -> bool:
+    """Whether a log ends too early that a newer one follows: without its end, the newer one must not be read."""
+    return any(f"{number:06}.log" in before.ends for number in sorted(before.logs)[:-1])
+
+
+def up_to_damage(path: Path, before: Before) -> Before | None:
+    """The directory with all that is damaged at the ends of its logs, if all writes before the first damage are there
+    that were synced; None otherwise.
+
+    A disk that writes pages in any order leaves such an end of a write that never completed.
+    """
+    if before.synced is None:
+        return None
+    database = open_to_read(path, DBRecoveryMode.point_in_time())
+    try:
+        if database.latest_sequence_number() < before.synced.mark.number:
+            return None
+    finally:
+        database.close()
+    return replace(before, ends=before.ends | damaged_logs(path))
+
+
+def damaged_logs(path: Path) -> dict[str, int]:
+    """Bytes from the first damaged record of each log on."""
+    places = {log: damaged_record(log) for log in sorted(path.glob("*.log"))}
+    return {log.name: log.stat().st_size - place for log, place in places.items() if place is not None}
+
+
+def open_to_read(path: Path, recovery: DBRecoveryMode | None = None) -> Rdict:
+    """The store in this directory, which is not changed. Its exceptions are RocksDB's."""
+    options = Options(raw_mode=True)
+    options.set_wal_recovery_mode(recovery or DBRecoveryMode.tolerate_corrupted_tail_records())
+    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(str(path), options)}
+    return Rdict(str(path), options=options, column_families=families, access_type=AccessType.read_only())
 
 
 def first_needed_log(path: Path, before: Before) -> int:
@@ -143,12 +193,9 @@ def first_needed_log(path: Path, before: Before) -> int:
 
     Opening the store for writing destroys this information.
     """
-    if find_loss(before, _ALL, lambda: 0) is None:
+    if before.synced is None or not _damaged_logs(before.synced, before.logs):
         return 0
-    options = Options(raw_mode=True)
-    names = Rdict.list_cf(str(path), options)
-    families = {name: Options(raw_mode=True) for name in names}
-    database = Rdict(str(path), options=options, column_families=families, access_type=AccessType.read_only())
+    database = open_to_read(path)
     try:
         return needed_log(database)
     finally:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -23,7 +24,7 @@ from qmnode.model.administration import StorageCondition
 from qmnode.model.ports import Entry
 from qmnode.model.traffic import Histogram
 from qmnode.settings.node import StorageSettings
-from qmnode.storage.errors import StoreError
+from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.express import ExpressMemory
 from qmnode.storage.large import SMALLEST, LargeMessages
 from qmnode.storage.layout import (
@@ -49,11 +50,16 @@ from qmnode.storage.losses import (
     LOSSES,
     Loss,
     check_files,
+    damaged_logs,
     examine,
     find_loss,
     first_needed_log,
+    has_gap,
+    moment,
     recent,
     remember,
+    sentences,
+    up_to_damage,
     with_files,
 )
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
@@ -66,13 +72,11 @@ log = structlog.get_logger(__name__)
 _LAST_LOOKUP: Final = 0xFFFFFFFFFFFFFFFF
 
 
-def _options(settings: StorageSettings) -> Options:
+def _options(settings: StorageSettings, recovery: DBRecoveryMode) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    # A torn record at the end of the log is a write that was never confirmed. One in the middle is damage and is
-    # reported.
-    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_wal_recovery_mode(recovery)
     options.set_max_total_wal_size(settings.log_limit)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(4)
@@ -144,9 +148,9 @@ class Store:
         self.fail = self._writer.fail
 
     @classmethod
-    def open(cls, path: str | Path, settings: StorageSettings | None = None) -> "Store":
+    def open(cls, path: str | Path, settings: StorageSettings | None = None, *, resumes: bool = False) -> "Store":
         """Open the store in this directory, or create one. Raises StoreError if it is damaged, newer, or open
-        elsewhere.
+        elsewhere. ``resumes``: this process had it open, and knows that a write at the log's end failed.
         """
         settings = settings or StorageSettings()
         path = Path(path)
@@ -155,35 +159,58 @@ class Store:
         families = {family.value: _family_options(family, settings, cache) for family in Family}
         try:
             before = examine(path)
+            if resumes:
+                before = replace(before, ends={})
             check_files(path, before)
             first_log = first_needed_log(path, before)
-            database = Rdict(str(path), options=_options(settings), column_families=families)
+            try:
+                if has_gap(before):
+                    raise _GapError
+                recovery = DBRecoveryMode.tolerate_corrupted_tail_records()
+                database = Rdict(str(path), options=_options(settings, recovery), column_families=families)
+            except Exception as error:
+                if "Corrupt" not in str(error) or (after := up_to_damage(path, before)) is None:
+                    raise
+                before, recovery = after, DBRecoveryMode.point_in_time()
+                database = Rdict(str(path), options=_options(settings, recovery), column_families=families)
             loss = find_loss(before, database.latest_sequence_number(), lambda: first_log)
             database.drop_column_family(Family.EXPRESS)
             database.create_column_family(Family.EXPRESS, _family_options(Family.EXPRESS, settings, cache))
             messages = before.synced.mark.messages - (loss.messages if loss is not None else 0) if before.synced else 0
+            if before.synced is not None and not before.synced.closed and not resumes:
+                log.warning(
+                    "the node was not stopped: it was killed, or the machine lost power",
+                    last_synced=moment(before.synced.mark.time),
+                    what_may_be_missing="nothing, unless the disk lost writes that it had confirmed after this time",
+                )
             mark = SyncedMark(path, database.latest_sequence_number(), messages)
             store = cls(database, path, settings, mark)
         except StoreError:
             raise
         except Exception as error:
-            if "lock" in str(error).lower():
+            reason = str(error)
+            if "lock" in reason.lower() and "Corrupt" not in reason:
                 raise StoreError(
                     f"{path} is in use: stop the node that runs on it, or name another store (setting data)"
                 ) from error
-            reason = str(error)
             if _is_full(error):
                 reason = "No space left on device; make room, then start it again"
             elif any(word in reason for word in ("Corrupt", "No such file")):
-                reason += ": move its folder away, and put a backup in its place with 'qmnode restore'"
+                what = "; ".join([reason, *sentences(damaged_logs(path))])
+                raise StoreError(
+                    f"the message store {path} cannot be opened: {what}: {WHAT_TO_DO}", damaged=True
+                ) from error
             raise StoreError(f"the message store {path} cannot be opened: {reason}") from error
         try:
             store._check_version()
             loss = with_files(loss, store._large.take_up(), recent(store.get_meta(LOSSES)))
-            if loss is not None:
+            if loss is not None and loss.is_certain:
                 log.error("the message store has lost what was synced", reason=loss.sentence)
+            elif loss is not None:
+                log.warning("the end of the log is damaged", reason=loss.sentence)
+            if loss is not None:
                 remember(store, loss)
-            take_origin(store, lost=loss is not None)
+            take_origin(store, lost=loss is not None and loss.is_certain)
             store.losses = recent(store.get_meta(LOSSES))
         except BaseException:
             store.close()
@@ -233,7 +260,7 @@ class Store:
         """The condition of the store, and of the disk under it."""
         free, total = space(self.path)
         failure = self._writer.failure
-        lost = sum(max(1, loss.writes) for loss in self.losses)
+        lost = sum(max(1, loss.writes) for loss in self.losses if loss.is_certain)
         return StorageCondition(failure.sentence if failure is not None else "", free, total, lost)
 
     def put(self, family: Family, key: bytes, value: bytes) -> None:
@@ -636,10 +663,17 @@ class Store:
         self._families = self._handles = _Closed()
         self._messages = self._express = None
         del self._database
-        self._mark.close()
+        self._mark.close(complete=not failed and not errors)
         # A store that failed earlier has notified its users; one that fails only now has not.
         if errors and not failed:
             raise StoreError(f"the message store could not be closed: {errors[0]}") from errors[0]
+
+
+class _GapError(Exception):
+    """A log that ends too early is followed by another."""
+
+    def __init__(self) -> None:
+        super().__init__("Corruption: a log ends before the next one begins")
 
 
 class _Closed(dict[Family, Any]):

@@ -18,6 +18,8 @@ class Synced:
     """Sizes of the logs that were complete, and synced."""
     newest_log: int = 0
     """The log that was being written; 0 if unknown."""
+    closed: bool = True
+    """Whether the store was closed after that, as far as is known."""
 
     def at(self, number: int) -> Moment | None:
         """The approximate time when this number was written; None if it is older than the recorded history."""
@@ -57,6 +59,6 @@ def read_synced(path: Path) -> Synced | None:
         details = json.loads(text)
         history = tuple(Moment(*moment) for moment in details["history"])
         logs = {int(name): size for name, size in details["logs"].items()}
-        return Synced(mark, history, logs, details["newest_log"])
+        return Synced(mark, history, logs, details["newest_log"], details.get("closed", True))
     except (ValueError, TypeError, KeyError, AttributeError):
         return Synced(mark)

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
+from rocksdict import DBRecoveryMode, Options, Rdict
 
 from qmnode.model.expiry import group_of
 from qmnode.model.packet import BROKEN, message_from_packet, received_message
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.record import DELAYED, FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
-from qmnode.storage.errors import StoreError
+from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.large import DamagedError, number_of, size_of, whole_value
 from qmnode.storage.layout import (
     EXPIRY_KEY,
@@ -28,8 +28,9 @@ from qmnode.storage.layout import (
     QUEUE_KEY,
     Family,
 )
-from qmnode.storage.losses import LOSSES, Before, examine, find_loss, needed_log, recent
-from qmnode.storage.records import scan
+from qmnode.storage.log_ends import MAY_HAVE_HELD
+from qmnode.storage.losses import LOSSES, Before, damaged_logs, examine, find_loss, needed_log, open_to_read, recent
+from qmnode.storage.records import Gap, readable, scan
 
 MAXIMUM_FINDINGS: Final = 1000
 _PROGRESS_EVERY: Final = 1000
@@ -92,17 +93,19 @@ def verify(path: Path, progress: Callable[[int, int | None], None] = lambda done
     """
     if not (path / "CURRENT").is_file():
         raise StoreError(f"{path} is no message store: there is no file CURRENT in it; name a node's data, or a backup")
-    with _not_in_use(path):
+    with not_in_use(path):
         before = examine(path)
-        with _opened(path) as (database, families):
+        with _opened(path) as (database, families, damaged):
             check = _Check(path, families, progress)
+            for log, size in damaged.items():
+                check.report.add(log, f"its last {size} bytes begin with a damaged record, and {MAY_HAVE_HELD}")
             check.losses(database, before)
             check.run()
             return check.report
 
 
 @contextmanager
-def _not_in_use(path: Path) -> Iterator[None]:
+def not_in_use(path: Path) -> Iterator[None]:
     """Hold RocksDB's lock during the check, so that no process can open the store."""
     lock = path / "LOCK"
     if not lock.exists():  # a backup has none
@@ -122,29 +125,29 @@ def _not_in_use(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Rdict, dict[Family, Rdict]]]:
-    options = Options(raw_mode=True)
-    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())  # as the node opens it
+def _opened(path: Path) -> Iterator[tuple[Rdict, dict[Family, Rdict], dict[str, int]]]:
+    """The store, its families, and what is damaged at the ends of its logs if the node does not read it."""
+    damaged: dict[str, int] = {}
     try:
-        names = set(Rdict.list_cf(str(path), options))
+        names = set(Rdict.list_cf(str(path), Options(raw_mode=True)))
         # A start drops the family of express messages and recreates it: if killed in between, there is none.
         needed = set(Family) - {Family.EXPRESS}
         missing = [family.value for family in Family if family in needed and family.value not in names]
         if missing:
             raise StoreError(f"{path} has no {', '.join(missing)}: it is no message store, or was written only in part")
-        database = Rdict(
-            str(path),
-            options=options,
-            column_families={name: Options(raw_mode=True) for name in names},
-            access_type=AccessType.read_only(),
-        )
+        try:
+            database = open_to_read(path)
+        except Exception as error:  # RocksDB's exceptions have no common class
+            if not (damaged := damaged_logs(path) if "Corrupt" in str(error) else {}):
+                raise
+            database = open_to_read(path, DBRecoveryMode.point_in_time())
     except StoreError:
         raise
-    except Exception as error:  # RocksDB's exceptions have no common class
-        raise StoreError(f"the message store {path} cannot be opened: {error}") from error
+    except Exception as error:
+        raise StoreError(f"the message store {path} cannot be opened: {error}: {WHAT_TO_DO}", damaged=True) from error
     families = {family: database.get_column_family(family) for family in needed}
     try:
-        yield database, families
+        yield database, families, damaged
     finally:
         for one in families.values():
             one.close()
@@ -189,6 +192,7 @@ class _Check:
             self._messages,
             self._counters,
             self._transactions,
+            self._others,
         )
         for step in steps:
             try:
@@ -272,7 +276,11 @@ class _Check:
             self._large[key.removeprefix(LARGE)] = LARGE_FILE.unpack(value)
 
     def _messages(self) -> None:
-        for key, value in self._records(Family.MESSAGES):
+        for found in readable(self._families[Family.MESSAGES], MESSAGE_KEY.size):
+            if isinstance(found, Gap):
+                self.report.add(self._between(found), f"cannot be read: {found.reason}")
+                continue
+            key, value = found
             self.report.messages += 1
             if self.report.messages % _PROGRESS_EVERY == 0:
                 self._progress(self.report.messages, max(self._expected, self.report.messages))
@@ -298,6 +306,23 @@ class _Check:
         for key in self._large:
             self.report.add(f"large message {key.hex()}", "the index has it, and it is not there")
         self._progress(self.report.messages, self.report.messages)
+
+    def _between(self, gap: Gap) -> str:
+        ends = []
+        for word, key in (("behind", gap.after), ("before", gap.before)):
+            if len(key) == MESSAGE_KEY.size:
+                queue_id, lookup_identifier = MESSAGE_KEY.unpack(key)
+                ends.append(f"{word} {lookup_identifier:#x} in {self._name(queue_id) or f'queue {queue_id}'}")
+        return f"messages {', '.join(ends)}"
+
+    def _others(self) -> None:
+        """Read the families of which nothing else is checked, because their tables may be damaged."""
+        for family in (Family.META, Family.EXPIRY, Family.INCOMING, Family.OUTGOING, Family.HISTORY, Family.EVENTS):
+            try:
+                for _ in self._records(family):
+                    pass
+            except Exception as error:
+                self.report.add(family, f"cannot be read to the end: {error}")
 
     def _message(self, where: str, queue_id: int, lookup_identifier: int, value: bytes) -> None:
         if len(value) < PREFIX_SIZE or PREFIX.unpack_from(value)[0] not in (VERSION, DELAYED):

@@ -45,7 +45,7 @@ from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from qmnode.allocator import total_filled
 from qmnode.model.traffic import Histogram
-from qmnode.storage.errors import StoreError
+from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.large import SMALLEST, LargeMessages
 
 SYNCED_FILE: Final = "SYNCED"
@@ -94,10 +94,10 @@ def write_synced(path: Path, number: int, messages: int) -> None:
         os.fsync(file.fileno())
 
 
-def _pack_details(history: list[Moment], logs: dict[int, int], newest: int) -> bytes:
+def _pack_details(history: list[Moment], logs: dict[int, int], newest: int, *, closed: bool = True) -> bytes:
     kept = dict(sorted(logs.items())[-_LOGS:])
     moments = [(moment.number, moment.messages, round(moment.time, 1)) for moment in history]
-    document: dict[str, Any] = {"history": moments, "logs": kept, "newest_log": newest}
+    document: dict[str, Any] = {"history": moments, "logs": kept, "newest_log": newest, "closed": closed}
     text = json.dumps(document, separators=(",", ":")).encode()
     room = SYNCED_SIZE - DETAILS_AT - DETAILS.size
     if len(text) > room:
@@ -141,7 +141,7 @@ class SyncedMark:
             self._details_at = now
             self._write_details(Moment(number, self.messages, now))
 
-    def _write_details(self, moment: Moment) -> None:
+    def _write_details(self, moment: Moment, *, closed: bool = False) -> None:
         history = self._history
         if len(history) >= _HISTORY:
             del history[1 : _HISTORY // 2 : 2]  # older entries are thinned out
@@ -150,12 +150,14 @@ class SyncedMark:
             logs = logs_in(self._path)
             newest = max(logs, default=0)
             logs.pop(newest, None)
-            self._map[DETAILS_AT:] = _pack_details(history, logs, newest)
+            self._map[DETAILS_AT:] = _pack_details(history, logs, newest, closed=closed)
 
-    def close(self) -> None:
-        """Sync the file and close it."""
+    def close(self, *, complete: bool = True) -> None:
+        """Sync the file and close it. ``complete``: all writes are synced, which the file notes."""
         if self._map.closed:
             return
+        if complete:
+            self._write_details(Moment(self._number, self.messages, time.time()), closed=True)
         with contextlib.suppress(OSError):
             self._map.flush()
         self._map.close()
@@ -183,6 +185,18 @@ class _Written(asyncio.Future[None]):
 
     def cancel(self, msg: object = None) -> bool:
         return False
+
+
+def _failure(error: BaseException) -> StoreError:
+    if str(error).startswith("Corruption"):  # RocksDB's exceptions have no common class
+        return StoreError(
+            f"the message store is damaged ({error}); acknowledged messages in it may be missing: {WHAT_TO_DO}",
+            damaged=True,
+        )
+    return StoreError(
+        f"a write to the message store failed ({error}); nothing acknowledged is lost. "
+        "Make room or repair the disk: the node then goes on by itself"
+    )
 
 
 class _Leaving(NamedTuple):
@@ -490,10 +504,7 @@ class Writer:
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
         """Stop writing: memory is ahead of the disk, so the store has to be reopened. All who wait learn of it."""
         first = self._failure is None
-        self._failure = self._failure or StoreError(
-            f"a write to the message store failed ({error}); nothing acknowledged is lost. "
-            "Make room or repair the disk: the node then goes on by itself"
-        )
+        self._failure = self._failure or _failure(error)
         self.batch = WriteBatch(raw_mode=True)
         self.arrived = {}
         self._large.give_up()

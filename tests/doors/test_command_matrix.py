@@ -110,6 +110,7 @@ NO_DOOR = {
     "run": "is the node",
     "restore": "writes files as the user that calls it",
     "verify": "reads files as the user that calls it",
+    "salvage": "reads files as the user that calls it",
     "decode": "reads a file",
     "message import": "the engine's import, which the matrix over HTTP plays with each descriptor",
 }

@@ -48,12 +48,56 @@ def test_nothing_is_reported_of_a_node_that_was_killed(path: Path) -> None:
     assert verify(path).findings == []
 
 
-def test_a_torn_tail_that_was_never_synced_is_no_loss(path: Path) -> None:
+async def test_a_torn_end_is_reported_as_that_and_is_no_loss(path: Path) -> None:
     with newest_log(path).open("ab") as log:
         log.write(b"\x12\x34torn")
-    assert verify(path).findings == []
-    with Store.open(path) as store:
+    (finding,) = verify(path).findings
+    assert "6 damaged bytes at its end, which may have held acknowledged messages" in finding.sentence
+    async with QueueManager.open(path) as qm:
+        status = await qm.status()
+        assert status.warnings == (f"message store: {finding.sentence}",)
+        assert not status.lost_writes
+    assert [one.sentence for one in verify(path).findings] == [finding.sentence]  # for a week
+
+
+def test_a_write_that_failed_in_this_process_is_no_torn_end(path: Path) -> None:
+    with newest_log(path).open("ab") as log:
+        log.write(b"\x12\x34torn")
+    with Store.open(path, resumes=True) as store:
         assert store.losses == []
+
+
+async def test_a_damaged_record_at_the_end_that_was_never_synced_is_reported_and_the_rest_is_there(path: Path) -> None:
+    log = newest_log(path)
+    whole = log.read_bytes()
+    log.write_bytes(whole + b"sums\x32\0\1" + bytes(200))  # pages of a write that came in any order
+    sentences = " ".join(finding.sentence for finding in verify(path).findings)
+    assert "may have held acknowledged messages" in sentences
+    async with QueueManager.open(path) as qm, await qm.open_queue(FORMAT) as queue:
+        assert len(await queue.receive_many(2 * COUNT, timeout=0)) == COUNT
+        (loss,) = qm.store.losses
+        assert "may have held acknowledged messages" in loss.sentence
+
+
+def test_a_damaged_record_that_was_synced_keeps_the_node_from_starting_and_is_named(path: Path) -> None:
+    log = newest_log(path)
+    whole = log.read_bytes()
+    place = len(whole) - 20
+    log.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(StoreError, match=rf"{log.name} has \d+ damaged bytes at its end, which may have held"):
+        Store.open(path)
+    findings = {finding.where: finding.sentence for finding in verify(path).findings}
+    assert "begin with a damaged record" in findings[log.name]
+    assert "were synced and are gone" in findings["write-ahead log"]
+
+
+def test_a_kill_is_told_from_a_stop(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(path):
+        pass
+    assert "the node was not stopped" in capsys.readouterr().out
+    with Store.open(path):
+        pass
+    assert "the node was not stopped" not in capsys.readouterr().out
 
 
 async def test_a_log_whose_newest_half_is_missing_is_reported_with_what_may_be_missing(path: Path) -> None:
@@ -107,7 +151,7 @@ def test_with_an_older_log_that_was_cut_the_node_does_not_start_and_the_check_na
     path = _with_two_logs(tmp_path)
     older = min(path.glob("*.log"))
     os.truncate(older, older.stat().st_size // 2)
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match=rf"{older.name} has .* may have held acknowledged messages"):
         Store.open(path)
     assert older.name in " ".join(finding.sentence for finding in verify(path).findings)
 
