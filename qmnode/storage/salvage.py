@@ -37,7 +37,7 @@ _FIRST_DUMMY: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """A whole message."""
+    """A whole message of a damaged store."""
 
     queue: str
     """Path name, made up if the definition of the queue cannot be read."""
@@ -47,7 +47,7 @@ class Salvaged:
 
 @dataclass(slots=True)
 class Salvage:
-    """What is found in a damaged store. Iterate over ``messages`` to the end, then ``rest`` is complete."""
+    """The contents of a damaged store. ``rest`` is complete once ``messages`` has come to its end."""
 
     path: Path
     rest: list[Finding] = field(default_factory=list)
