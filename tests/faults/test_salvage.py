@@ -103,9 +103,7 @@ def test_messages_of_a_queue_whose_definition_is_lost_get_a_name(store: Path, tm
     assert sum("its name cannot be read" in one.sentence for one in found.rest) == 4
 
 
-def test_the_command_writes_a_private_file_that_import_takes(
-    store: Path, tmp_path: Path, command: Command
-) -> None:
+def test_the_command_writes_a_private_file_that_import_takes(store: Path, tmp_path: Path, command: Command) -> None:
     (name,) = files_of(store)["log"]
     target = tmp_path / "salvaged.ndjson"
     with flipped(store, tmp_path / "damaged", Flip(name, 30_000, 0)) as path:
