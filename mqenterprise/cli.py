@@ -14,6 +14,8 @@ COMMANDS: Final = {
         "mqenterprise.commands.message_files:app", "Messages of many nodes: find, move, return, export, and more."
     ),
     "job": Row("mqenterprise.commands.job:app", "Jobs over messages at many nodes: list, show, pause, undo."),
+    "carry": Row("mqenterprise.commands.carry:app", "Carry the messages of a queue of Windows to a node."),
+    "switch": Row("mqenterprise.commands.switch:app", "Switch public queues of Windows to a node; take it back."),
     "machine": Row("mqenterprise.commands.machine:app", "Access lists of queue managers: show, allow, deny, remove."),
     "keys": Row("mqenterprise.commands.keys:app", "Encryption keys: status, rotate, retire, rollback."),
     "certificate": Row("mqenterprise.commands.certificate:app", "Users' certificates: register, list, renew, revoke."),

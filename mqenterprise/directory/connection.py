@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
 from mqenterprise.directory.errors import DirectoryError, DirectoryUnavailable, ObjectNotFound, OutcomeUnknown
-from mqenterprise.directory.names import canonical, normalized
+from mqenterprise.directory.names import canonical, child, name_of, normalized
 from mqenterprise.directory.pool import Pool
 from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
 from mqenterprise.directory.session import Session, host_of
@@ -29,6 +29,7 @@ from mqenterprise.directory.wire import (
     header,
     integer,
     modify_request,
+    move_request,
     octets,
     search_request,
 )
@@ -291,6 +292,19 @@ class LdapConnection:
         self._delete_one(dn, controls)
         with self._lock:
             self._parents.clear()
+
+    def move(self, dn: str, parent: str) -> str:
+        """Give an entry another parent, and return its new name; its GUID stays. Raises ``ObjectAlreadyExists``."""
+        name = child(name_of(dn), parent)
+        self._writing(
+            move_request(dn, name.removesuffix(f",{parent}"), parent),
+            [],
+            lambda session: self._is_gone(session, dn) and not self._is_gone(session, name),
+            f"moving {dn}",
+        )
+        with self._lock:
+            self._parents.clear()
+        return name
 
     def set_password(self, dn: str, secret: str) -> None:
         """Set the password that an account binds with. The connection must be secured."""

@@ -344,6 +344,10 @@ class Gateway:
         secured = _with_list(named, lambda: self._descriptors.queue(computer))
         return writer.create(child(cn, configuration), ("top", "mSMQQueue"), secured)
 
+    def move_queue(self, dn: str, configuration: str) -> str:
+        """Give a public queue to the queue manager whose mSMQConfiguration object this is; return its new name."""
+        return self.connection.move(dn, configuration)
+
     def create_queue_manager(
         self,
         writer: Writer,

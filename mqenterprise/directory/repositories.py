@@ -335,6 +335,15 @@ class QueueRepository(WrittenRepository[Queue]):
         super().delete(entity)
         self._notify(ChangeEvent.QUEUE_DELETED, known)
 
+    def move(self, entity: Queue, computer: str) -> Queue:
+        """Give a queue to the queue manager of another computer: its PUBLIC= name stays. Return it as it is then.
+
+        Raises ``ObjectNotFound`` if there is none, ``ObjectAlreadyExists`` if it has a queue of that name.
+        """
+        moved = self.at(self._gateway.move_queue(self._located(entity), self._configuration_dn(computer)))
+        self._notify(ChangeEvent.QUEUE_CREATED, moved)
+        return moved
+
     def _notify(self, event: ChangeEvent, queue: Queue) -> None:
         if self._gateway.notices.wanted and queue.identifier is not None:
             owner = self._references.guid_of(parent_of(self._located(queue)), Refers.QUEUE_MANAGER)

@@ -21,7 +21,7 @@ from mqenterprise.directory.errors import ConstraintViolated
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes; a server that announces more is not believed."""
 
-BIND, ADD, MODIFY, DELETE, SEARCH = 0x60, 0x68, 0x66, 0x4A, 0x63
+BIND, ADD, MODIFY, MODIFY_DN, DELETE, SEARCH = 0x60, 0x68, 0x66, 0x6C, 0x4A, 0x63
 ENTRY, REFERENCE, DONE, INTERMEDIATE, EXTENDED = 0x64, 0x73, 0x65, 0x79, 0x78
 BOOLEAN, INTEGER, OCTETS, ENUMERATED, SEQUENCE, SET = 0x01, 0x02, 0x04, 0x0A, 0x30, 0x31
 CONTROLS: Final = 0xA0
@@ -30,6 +30,7 @@ FALSE: Final = b"\x01\x01\x00"
 
 _VERSION: Final = 3
 _SIMPLE: Final = 0x80
+_SUPERIOR: Final = 0x80
 SCOPES: Final = {"BASE": 0, "LEVEL": 1, "SUBTREE": 2}
 CHANGES: Final = {"MODIFY_ADD": 0, "MODIFY_DELETE": 1, "MODIFY_REPLACE": 2}
 
@@ -102,6 +103,11 @@ def modify_request(dn: str, changes: Iterable[Change]) -> bytes:
 def delete_request(dn: str) -> bytes:
     """Encode a DelRequest (RFC 4511 4.8)."""
     return element(DELETE, dn.encode())
+
+
+def move_request(dn: str, name: str, parent: str) -> bytes:
+    """Encode a ModifyDNRequest (RFC 4511 4.9) that keeps the relative ``name`` and gives the entry another parent."""
+    return element(MODIFY_DN, octets(dn) + octets(name) + TRUE + element(_SUPERIOR, parent.encode()))
 
 
 def search_request(base: str, scope: str, filter: str, attributes: Iterable[str], time_limit: int) -> bytes:

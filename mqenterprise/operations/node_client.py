@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.topology.names import fold
+from qmnode.management.carry_routes import BegunCarry, CarryDocument, CarryLedger, CarryList
+from qmnode.management.carry_routes import Exchanged as CarryStates
 from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument
 from qmnode.management.machine_document_routes import DocumentChanges, MachineDocument
 from qmnode.management.message_documents import MessageDocument
@@ -216,6 +218,25 @@ class NodeClient:
     async def control_job(self, number: int, action: str) -> JobDocument:
         """Pause, resume, cancel or undo a job; undo returns the job that does it."""
         return await self._ask(JobDocument, "POST", f"/v1/jobs/{number}", content={"action": action})
+
+    # Carries
+
+    async def begin_carry(self, source: str, target: str, *, dry_run: bool = False) -> BegunCarry:
+        """Begin or go on with the carry from a queue elsewhere into one of the node."""
+        wanted = {"source": source, "target": target, "dry_run": dry_run}
+        return await self._ask(BegunCarry, "POST", "/v1/carries", content=wanted)
+
+    async def carries(self) -> list[CarryDocument]:
+        """The carries into the node, the latest first."""
+        return (await self._ask(CarryList, "GET", "/v1/carries")).carries
+
+    async def carry_messages(self, number: int, exchange: Mapping[str, Any]) -> CarryStates:
+        """Confirm messages and hold more. See ``Exchange`` of the management API."""
+        return await self._ask(CarryStates, "PUT", f"/v1/carries/{number}/messages", content=exchange)
+
+    async def carry_ledger(self, number: int, after: str = "") -> CarryLedger:
+        """A page of the ledger of a carry."""
+        return await self._ask(CarryLedger, "GET", f"/v1/carries/{number}/ledger", parameters={"after": after})
 
     # HTTP
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from qmnode.administration.asker import Asker
+from qmnode.administration.carries import AT_ONCE as MOST_CARRIED
+from qmnode.administration.carries import Carries
 from qmnode.administration.criteria import Criteria
 from qmnode.administration.editing import edit
 from qmnode.administration.failures import groups
@@ -32,6 +34,7 @@ class Operations:
         self._manager = manager
         self._jobs = Jobs(manager, store)
         self._imports = Imports(manager, store)
+        self._carries = Carries(manager, store)
         self.local_settings = LocalSettings(manager)
         self._documents = MachineDocuments(manager, self.local_settings)
         self._history = History(manager, store.path / HISTORY_FILE)
@@ -40,6 +43,7 @@ class Operations:
     def start(self) -> None:
         """Go on with the jobs of the time before this start, and begin the history of counters."""
         self._jobs.start()
+        self._carries.start()
         self._history.load()
         self._sampling = asyncio.get_running_loop().create_task(self._sample(), name="history")
 
@@ -208,6 +212,39 @@ class Operations:
         return await self._documents.apply(
             document, prune=prune, with_messages=with_messages, dry_run=dry_run, declares=declares, asker=asker
         )
+
+    async def begin_carry(self, asker: Asker, source: str, target: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Begin or go on with the carry from a queue of another queue manager into one here. For administrators."""
+        _require_administrator(asker, "begin_carry")
+        (name, known) = checked_names([target, source])
+        return await self._carries.begin(known, name, dry_run=dry_run)
+
+    async def carry_messages(
+        self,
+        asker: Asker,
+        number: int,
+        epoch: int,
+        *,
+        confirm: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        hold: Sequence[Mapping[str, Any]] = (),
+    ) -> dict[str, Any]:
+        """Confirm messages that their source has let go of, drop others, and hold more. For administrators."""
+        _require_administrator(asker, "carry_messages")
+        if len(hold) > MOST_CARRIED:
+            raise _bad(f"at most {MOST_CARRIED} messages are held with one call")
+        return await self._carries.exchange(number, epoch, confirm=confirm, drop=drop, hold=hold)
+
+    async def list_carries(self, asker: Asker) -> list[dict[str, Any]]:
+        """The carries into this node, the latest first. For administrators."""
+        _require_administrator(asker, "list_carries")
+        return [carry.describe() for carry in self._carries.all()]
+
+    async def carry_ledger(self, asker: Asker, number: int, after: str = "") -> dict[str, Any]:
+        """A page of the ledger of a carry; ask again with ``next`` until that is empty. For administrators."""
+        _require_administrator(asker, "carry_ledger")
+        entries, following = self._carries.ledger(number, after)
+        return {"entries": entries, "next": following}
 
     async def show_document(self, asker: Asker, *, everything: bool = False) -> dict[str, Any]:
         """Return the document of the machine, with ``everything`` also what no document made. For administrators."""

@@ -15,6 +15,7 @@ from qmnode.administration.names import is_format_name, queue_name
 
 if TYPE_CHECKING:
     from qmnode.model.api import QueueApi
+    from qmnode.remote_read.remote_node import RemoteNode
 
 _PANEL = "A node elsewhere"
 _LARGEST_PORT = 0xFFFF
@@ -80,16 +81,21 @@ class RemoteTarget:
             protocol = "OS"
         return f"DIRECT={protocol}:{self.host}\\{full.removeprefix('.' + chr(92))}"
 
-    @asynccontextmanager
-    async def open(self, name: str) -> AsyncIterator[QueueApi]:
-        """The queue, opened to be received from."""
+    async def connect(self) -> RemoteNode:
+        """Connect to the computer, as the account."""
         from qmnode.dcerpc.authentication import initiator_authentication
         from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
         from qmnode.settings.remote_read import RemoteReadSettings
-        from qmnode.structures.names import parse_single_format_name
 
         mechanism: Literal["ntlm", "negotiate"] = "negotiate" if self.password_file is None else "ntlm"
         settings = RemoteReadSettings(account=self.user, password_file=self.password_file, mechanism=mechanism)
         options = RemoteReadOptions(endpoint_mapper_port=self.port, security=initiator_authentication(settings))
-        async with await RemoteNode.connect(self.host, options) as node:
+        return await RemoteNode.connect(self.host, options)
+
+    @asynccontextmanager
+    async def open(self, name: str) -> AsyncIterator[QueueApi]:
+        """The queue, opened to be received from."""
+        from qmnode.structures.names import parse_single_format_name
+
+        async with await self.connect() as node:
             yield await node.open_queue(parse_single_format_name(self.format_name(name)))

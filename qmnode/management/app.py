@@ -13,6 +13,7 @@ from starlette.types import Message
 from qmnode.bodies.choice import decode
 from qmnode.management import (
     access_routes,
+    carry_routes,
     console_routes,
     dead_letter_routes,
     machine_document_routes,
@@ -49,6 +50,7 @@ _TAGS: Final = [
     {"name": "queues", "description": "Create, find, change, delete and purge queues."},
     {"name": "messages", "description": "Send, receive, peek, move."},
     {"name": "jobs", "description": "Operations on many messages, which go on in the node."},
+    {"name": "carries", "description": "Messages of other queue managers, taken over."},
     {"name": "outgoing queues", "description": "Messages on their way to other machines."},
     {"name": "journals", "description": "Copies of messages that were received or sent."},
     {"name": "dead letters", "description": "What could not be delivered, or was not received."},
@@ -82,6 +84,7 @@ def build_app(context: Context) -> FastAPI:
         access_routes,
         message_routes,
         operation_routes,
+        carry_routes,
         dead_letter_routes,
         node_routes,
         rotation_routes,

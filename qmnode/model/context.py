@@ -66,6 +66,13 @@ class Ordinal:
         self.value += count
         return range(first, first + count)
 
+    def reserve(self, count: int) -> int:
+        """Set ``count`` numbers aside, below all that are issued later, and return the first."""
+        first = (self.value & self._mask) + 1
+        self.value += count
+        self._look_ahead()
+        return first
+
     def _look_ahead(self) -> None:
         """Reserve the next block ahead of need, along with other writes.
 

@@ -6,6 +6,7 @@ A node without a directory keeps its public queues to itself: they have identifi
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from qmnode.directory.port import (
@@ -137,6 +138,21 @@ class PublishedQueues:
         said = {name: value for name in _PUBLISHED if (value := getattr(found, name)) is not None}
         self._context.queues.adopt(name, said, found.identifier)
         return True
+
+    async def take_over(self, name: PublicFormatName) -> None:
+        """Create a public queue that the directory has at another computer, under its identifier: it is to move here.
+
+        Raises MQ_ERROR_QUEUE_EXISTS if another queue of this node has its name.
+        """
+        with _as_caller(None):
+            found = await self._read(name)
+        here = f"{self._context.computer_name}\\{found.pathname.partition(chr(92))[2]}"
+        if self._context.names.by_path(self._context.names.path(here)) is not None:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_QUEUE_EXISTS,
+                f"{here} exists, and is another queue than {found.pathname}: delete it or rename it first",
+            )
+        self.adopt(replace(found, pathname=here))
 
     async def of_outgoing(self, name: PublicFormatName) -> QueueProperties:
         """The properties of an outgoing queue that its destination decides: BasePriority of a public queue (3.1.7.1.5).

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.dcerpc.client import ConnectionLostError
@@ -20,11 +20,14 @@ from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, S
 from qmnode.model.message import Message
 from qmnode.remote_read.qm2qm import INFINITE, Action
 from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadSession
-from qmnode.remote_read.remote_errors import check_status, rpc_error
+from qmnode.remote_read.remote_errors import check_status, rpc_error, unavailable
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from qmnode.remote_read.remote_node import RemoteNode
+
+_ALL_TIMEOUT: Final = 60.0
+"""Seconds for several reads that do not wait for a message."""
 
 _LONGEST: Final = 0xFFFFFFFE
 _AT_ONCE: Final = 32
@@ -121,6 +124,53 @@ class RemoteReadQueue(QueueApi):
             return
         ended = await self.node.answer(self.session.end(read.key, delete=delete))
         check_status(ended.status, self.format_name)
+
+    async def begin_many(self, limit: int) -> list[Message]:
+        """``receive_begin`` for up to ``limit`` available messages, in the order of the queue: all or none."""
+        self._check_open()
+        node, action = self.node, Action.MQ_ACTION_RECEIVE
+        calls = {one: self.session.start(one, action, 0, 0) for one in (node.next_request_id() for _ in range(limit))}
+        reads: list[Reading] = []
+        failure: MessageQueuingError | None = None
+        for request_id, answer in zip(calls, await self._answers(calls.values()), strict=True):
+            try:
+                reads.append(self.session.reading_of(request_id, action, _checked(answer)))
+            except MessageQueuingError as error:
+                if error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                    failure = failure or error
+        reads.sort(key=lambda read: read.message.lookup_identifier)
+        self._begun.update((read.message.lookup_identifier, read) for read in reads)
+        if failure is not None:
+            await self.end_many([read.message.lookup_identifier for read in reads], delete=False)
+            raise failure
+        return [read.message for read in reads]
+
+    async def end_many(self, lookup_identifiers: Iterable[int], *, delete: bool) -> list[MessageQueuingError | None]:
+        """``receive_end`` for several reads; why each has not ended, or not for certain."""
+        calls = [self.session.end(self._begun.pop(one).key, delete=delete) for one in lookup_identifiers]
+        outcomes: list[MessageQueuingError | None] = []
+        for answer in await self._answers(calls):
+            try:
+                _checked(answer)
+            except MessageQueuingError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        return outcomes
+
+    async def _answers(self, calls: Collection[asyncio.Future[Any]]) -> list[Any]:
+        """The responses of calls, or the errors that some have instead."""
+        for call in calls:  # also of a caller that is cancelled meanwhile
+            call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        if calls:
+            await asyncio.wait(calls, timeout=_ALL_TIMEOUT)
+        answers: list[Any] = []
+        for call in calls:
+            try:
+                answers.append(call.result() if call.done() else unavailable(self.node.host, TimeoutError()))
+            except RpcError as error:
+                answers.append(rpc_error(self.node.host, error))
+        return answers
 
     async def _acknowledge(self, read: Reading) -> Message:
         call = self.session.end(read.key, delete=True)
@@ -298,6 +348,14 @@ class RemoteReadCursor(CursorApi):
         self._closed = True
         if self._handle is not None:
             await self._queue.session.close_cursor(await self._handle)
+
+
+def _checked(answer: Any) -> Any:
+    """A response whose status is MQ_OK; raises the error that is there instead."""
+    if isinstance(answer, MessageQueuingError):
+        raise answer
+    check_status(answer.status, "the queue")
+    return answer
 
 
 def _milliseconds(timeout: float | None) -> int:

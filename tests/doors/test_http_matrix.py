@@ -202,6 +202,14 @@ MACHINE: dict[str, tuple[frozenset[str], str, Callable[[], object]]] = {
     "POST /v1/keys/reload": (ADMINISTRATORS, "/v1/keys/reload", lambda: None),
     "GET /v1/document": (frozenset({"auditor", "root"}), "/v1/document", lambda: None),
     "PUT /v1/document": (frozenset({"auditor", "root"}), "/v1/document?dry_run=true", lambda: {"queues": []}),
+    "GET /v1/carries": (frozenset({"auditor", "root"}), "/v1/carries", lambda: None),
+    "POST /v1/carries": (
+        frozenset({"auditor", "root"}), "/v1/carries", lambda: {"source": "DIRECT=OS:old\\orders", "target": "q0"},
+    ),
+    "GET /v1/carries/{number}/ledger": (frozenset({"auditor", "root"}), "/v1/carries/1/ledger", lambda: None),
+    "PUT /v1/carries/{number}/messages": (
+        frozenset({"auditor", "root"}), "/v1/carries/1/messages", lambda: {"epoch": 1},
+    ),
     "GET /v1/keys/rotation": (frozenset({"auditor", "root"}), "/v1/keys/rotation", lambda: None),
     "POST /v1/keys/rotation": (
         frozenset({"auditor", "root"}), "/v1/keys/rotation", lambda: {"action": "rotate", "version": 0},

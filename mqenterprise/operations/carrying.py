@@ -1,0 +1,427 @@
+"""Carry a queue of another queue manager to a node: read it with two steps over RemoteRead, and confirm at the node.
+
+A message is read under an exclusive open, held at the node with its entry in the ledger, ended at the source, and then
+confirmed. A carrier that begins again compares the held messages with the source: one that is still there was not
+ended, and is read again; one that is gone was ended, if nobody else may receive there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from mqenterprise.operations.errors import NodeError, OperationsError
+from qmnode.administration.carries import key_of
+from qmnode.errors import MessageQueuingError
+from qmnode.management.carry_routes import BegunCarry, Unconfirmed
+from qmnode.management.documents import lookup_text
+from qmnode.model.api import Access, Share
+from qmnode.model.packet import stored_value
+from qmnode.model.record import ABORTS, FLAGS, MOVES, PREFIX_SIZE, TRANSACTIONAL, arrival
+from qmnode.remote_read.remoteread import REMOTE_READ
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import parse_single_format_name
+
+if TYPE_CHECKING:
+    from mqenterprise.operations.node_client import NodeClient
+    from qmnode.commands.remote import RemoteTarget
+    from qmnode.model.message import Message
+    from qmnode.remote_read.remote_node import RemoteNode
+    from qmnode.remote_read.remote_queue import RemoteReadQueue
+
+_BATCH: Final = 256
+_BATCH_BYTES: Final = 2 * 1024 * 1024
+_AHEAD: Final = 300
+"""Seconds by which a clock may differ."""
+_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOptions:
+    """The speed, the patience, and the decisions of a person."""
+
+    rate: float = 0.0
+    """Messages a second; 0 for as many as there are."""
+    follow: float = 0.0
+    """Seconds to wait for further messages before the carry ends."""
+    patience: float = 60.0
+    """Seconds without progress after which a side that does not answer ends the carry."""
+    sole_reader: bool = False
+    """Whether nobody else receives from the source: then a held message that is gone there was ended by a carrier."""
+    drop: frozenset[str] = frozenset()
+    """Keys of held messages that somebody else has received."""
+    until: str = ""
+    """The last step of a switch; empty for all."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """The outcome of a carry or of a rehearsal."""
+
+    source: str
+    target: str
+    carry: int = 0
+    messages: int = 0
+    """Carried now, or counted."""
+    bytes: int = 0
+    known: int = 0
+    """Messages at the source that the ledger has as carried before: ended there, and not carried again."""
+    interrupted: int = 0
+    """Times that a side did not answer, and the carry went on where it was."""
+    undecided: list[str] = field(default_factory=list)
+    """Keys of held messages of which it is unknown whether a carrier or somebody else took them from the source."""
+    seconds: float = 0.0
+
+
+class Carrier:
+    """Carries one queue to a node, or rehearses that."""
+
+    def __init__(self, client: NodeClient, source: RemoteTarget, queue: str, into: str, options: CarryOptions) -> None:
+        self._client = client
+        self._source = source
+        self._name = source.format_name(queue)
+        self._into = into
+        self._options = options
+        self._wave = 16
+        self._was_open = False
+        self._moved = 0
+        self._before: tuple[int, int] | None = None
+        """Messages and bytes that the ledger had as carried at the start."""
+        self.summary = Summary(self._name, f"{into} at {client.machine}")
+        self.report: Callable[[int], None] = lambda count: None
+        """Called with the messages that have been carried."""
+
+    # Rehearsal
+
+    async def rehearse(self) -> Summary:
+        """Read and count, and check what a carry would check: nothing changes. Raises OperationsError."""
+        began = time.monotonic()
+        begun = await self._ask(self._client.begin_carry(self._name, self._into, dry_run=True))
+        try:
+            async with await self._source.connect() as node:
+                queue = await node.open_queue(parse_single_format_name(self._name), Access.PEEK)
+                await self._count(queue, begun)
+        except MessageQueuingError as error:
+            raise self._of_source(error) from error
+        self.summary.undecided = [one.key for one in begun.unconfirmed]
+        self.summary.seconds = time.monotonic() - began
+        if self.summary.bytes > begun.room:
+            raise OperationsError(self._no_room(self.summary.bytes, begun))
+        return self.summary
+
+    async def _count(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
+        async with queue.cursor() as cursor:
+            peek = cursor.peek
+            while True:
+                try:
+                    message = await peek(0)
+                except MessageQueuingError as error:
+                    if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                        return
+                    raise
+                peek = cursor.peek_next
+                self._check(message, begun)
+                self.summary.messages += 1
+                self.summary.bytes += len(stored_value(message)) - PREFIX_SIZE
+                self.report(self.summary.messages)
+
+    def _no_room(self, size: int, begun: BegunCarry) -> str:
+        return (
+            f"{self._client.machine} has room for {begun.room:,} bytes in {begun.target}, and the messages have "
+            f"{size:,}: raise its quota, or that of all queues"
+        )
+
+    # Carrying
+
+    async def carry(self) -> Summary:
+        """Carry all messages, and go on whenever a side was unavailable for a while. Raises OperationsError."""
+        began = time.monotonic()
+        progress, pause = (began, self._moved), _PAUSE
+        while True:
+            try:
+                await self._go_on()
+                break
+            except _UnavailableError as error:
+                now = time.monotonic()
+                if self._moved != progress[1]:
+                    progress, pause = (now, self._moved), _PAUSE
+                if not self._was_open:
+                    raise OperationsError(error.sentence) from None
+                if now - progress[0] > self._options.patience:
+                    raise OperationsError(
+                        f"{error.sentence}. {self.summary.messages:,} messages are carried: correct it, and carry again"
+                    ) from None
+                self.summary.interrupted += 1
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        self.summary.seconds = time.monotonic() - began
+        return self.summary
+
+    async def _go_on(self) -> None:
+        try:
+            if not self._was_open:  # a mistake is found before anything changes
+                begun = await self._ask(self._client.begin_carry(self._name, self._into, dry_run=True))
+                await self._check_before(begun)
+            async with await self._source.connect() as node:
+                queue = await self._open(node)
+                begun = await self._ask(self._client.begin_carry(self._name, self._into))
+                self._was_open = True
+                self.summary.carry = begun.carry
+                self._count_carried(begun.carried, begun.carried_bytes)
+                if await self._settle(queue, begun):
+                    await self._work(queue, begun)
+        except MessageQueuingError as error:
+            raise self._of_source(error) from error
+
+    async def check_source(self) -> None:
+        """Look whether the queue can be carried: its readers have stopped, and the account may receive. Nothing
+        changes. Raises OperationsError.
+        """
+        try:
+            async with await self._source.connect() as node:
+                await self._open(node)
+        except MessageQueuingError as error:
+            raise OperationsError(self._of_source(error).sentence) from error
+
+    async def _check_before(self, begun: BegunCarry) -> None:
+        """Look at the clock of the node and at the first message: its kind and its time."""
+        if abs(begun.now - time.time()) > _AHEAD:
+            raise OperationsError(
+                f"the clock of {self._client.machine} differs from the one here by "
+                f"{abs(begun.now - time.time()):.0f} s, by which messages would expire: set it"
+            )
+        async with await self._source.connect() as node:
+            if node.interface is not REMOTE_READ:
+                raise OperationsError(
+                    f"{self._source.host} has no RemoteRead (MS-MQRR), which a carry needs: move the messages there "
+                    "with a program of its own"
+                )
+            queue = await node.open_queue(parse_single_format_name(self._name), Access.PEEK)
+            with suppress(_EmptyError):
+                message = await _first(queue)
+                self._check(message, begun)
+                size = len(stored_value(message)) - PREFIX_SIZE
+                if size > begun.room:
+                    raise OperationsError(self._no_room(size, begun))
+
+    def _check(self, message: Message, begun: BegunCarry) -> None:
+        value = stored_value(message)
+        ahead = arrival(value) - time.time()
+        if ahead > _AHEAD:
+            raise OperationsError(
+                f"the clock of {self._source.host} is {ahead:.0f} s ahead, by the arrival of a message: set it"
+            )
+        if begun.plain and bool(value[FLAGS] & TRANSACTIONAL) is not begun.transactional:
+            here, there = ("transactional", "not") if begun.transactional else ("not transactional", "transactional")
+            raise OperationsError(
+                f"{begun.target} at {self._client.machine} is {here}, and messages of {self._name} are {there}: create "
+                "the queue like its source, or name another with --into"
+            )
+
+    async def _open(self, node: RemoteNode) -> RemoteReadQueue:
+        try:
+            return await node.open_queue(parse_single_format_name(self._name), Access.RECEIVE, Share.DENY_RECEIVE)
+        except MessageQueuingError as error:
+            if error.code is ErrorCode.MQ_ERROR_SHARING_VIOLATION and self._was_open:
+                raise _UnavailableError(f"{self._name} is still open for the connection that broke") from error
+            raise
+
+    async def _settle(self, queue: RemoteReadQueue, begun: BegunCarry) -> bool:
+        """Find out about each message that an earlier carrier left: end what is still at the source, and confirm. False
+        if there are messages that only a person can decide about; then nothing is ended.
+        """
+        options, now = self._options, time.time()
+        left = [one for one in begun.unconfirmed if one.key not in options.drop]
+        there = [one for one in left if await self._is_there(queue, one)]
+        self.summary.undecided = [
+            one.key
+            for one in left
+            if one not in there and (not options.sole_reader or (one.expires and one.expires <= now + _AHEAD))
+        ]
+        drop = [one.key for one in begun.unconfirmed if one.key in options.drop]
+        if drop:
+            await self._exchange(begun, drop=drop)
+        if self.summary.undecided:  # later messages must not pass them
+            return False
+        for one in there:
+            await queue.receive_by_lookup_id(_lookup(one))
+        if left:
+            await self._exchange(begun, confirm=[one.key for one in left])
+        return True
+
+    async def _is_there(self, queue: RemoteReadQueue, held: Unconfirmed) -> bool:
+        """Whether a held message is still at the source."""
+        try:
+            message = await queue.peek_by_lookup_id(_lookup(held))
+        except MessageQueuingError as error:
+            if error.code is ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
+                return False
+            raise
+        packet = stored_value(message)[PREFIX_SIZE:]
+        # If not, the source was installed anew, and numbers its messages from the start.
+        return key_of(message.lookup_identifier, packet) == held.key and _digest(packet) == held.digest
+
+    async def _work(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
+        confirm: list[str] = []
+        reading = asyncio.ensure_future(self._read(queue, wait=False))
+        began, count = time.monotonic(), 0
+        try:
+            while True:
+                batch = await reading
+                if not batch:
+                    if confirm:
+                        await self._exchange(begun, confirm=confirm)
+                        confirm = []
+                    if not self._options.follow:
+                        return
+                    batch = await self._read(queue, wait=True)
+                    if not batch:
+                        return
+                for message in batch:
+                    self._check(message, begun)
+                reading = asyncio.ensure_future(self._read(queue, wait=False))
+                states = await self._exchange(begun, confirm=confirm, hold=batch)
+                keys = [_key(message) for message in batch]
+                ended, failure = await self._end(queue, batch)
+                # One that was carried before, and is at the source again, is ended there, and not carried again.
+                confirm = [key for key, state in zip(keys[:ended], states, strict=False) if state != "carried"]
+                self.summary.known += ended - len(confirm)
+                if failure is not None:
+                    await self._exchange(begun, confirm=confirm)
+                    raise failure
+                count += len(batch)
+                if self._options.rate:
+                    await asyncio.sleep(max(0.0, began + count / self._options.rate - time.monotonic()))
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read(self, queue: RemoteReadQueue, *, wait: bool) -> list[Message]:
+        """Begin to receive the next messages, without ending their reads; none if the queue is empty."""
+        if wait:
+            try:
+                return [await queue.receive_begin(self._options.follow)]
+            except MessageQueuingError as error:
+                if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                    return []
+                raise
+        try:
+            found = await queue.begin_many(self._wave)
+        except MessageQueuingError as error:
+            if error.code is not ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES or self._wave == 1:
+                raise
+            self._wave = 1  # the source holds only so many bytes for one reader
+            found = await queue.begin_many(1)
+        if found:
+            size = sum(len(stored_value(message)) for message in found)
+            self._wave = min(_BATCH, max(1, _BATCH_BYTES * len(found) // size), 4 * self._wave)
+        return found
+
+    async def _end(self, queue: RemoteReadQueue, batch: Sequence[Message]) -> tuple[int, MessageQueuingError | None]:
+        """End the reads; how many of the first have ended, and why the next one has not."""
+        outcomes = await queue.end_many([message.lookup_identifier for message in batch], delete=True)
+        for index, failure in enumerate(outcomes):
+            if failure is not None:
+                return index, failure
+        return len(batch), None
+
+    async def _exchange(
+        self,
+        begun: BegunCarry,
+        *,
+        confirm: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        hold: Sequence[Message] = (),
+    ) -> list[str]:
+        wanted = {
+            "epoch": begun.epoch,
+            "confirm": list(confirm),
+            "drop": list(drop),
+            "hold": [_plain(message) for message in hold],
+        }
+        done = await self._ask(self._client.carry_messages(begun.carry, wanted))
+        self._moved += len(confirm) + len(drop)
+        self._count_carried(done.carried, done.carried_bytes)
+        states: list[str] = done.states
+        return states
+
+    def _count_carried(self, messages: int, size: int) -> None:
+        if self._before is None:
+            self._before = messages, size
+        self.summary.messages, self.summary.bytes = messages - self._before[0], size - self._before[1]
+        self.report(self.summary.messages)
+
+    # Errors
+
+    async def _ask(self, question: Any) -> Any:
+        try:
+            return await question
+        except NodeError as error:
+            sentence = f"{self._client.machine}: {error.sentence}"
+            if error.unavailable:
+                raise _UnavailableError(sentence) from error
+            raise OperationsError(sentence) from error
+
+    def _of_source(self, error: MessageQueuingError) -> OperationsError | _UnavailableError:
+        host, name = self._source.host, self._name
+        match error.code:
+            case ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE:
+                return _UnavailableError(error.sentence)
+            case ErrorCode.MQ_ERROR_ACCESS_DENIED:
+                why = (
+                    "the account may not receive from it: allow it ReceiveMessage and PeekMessage there, or use --user"
+                )
+            case ErrorCode.MQ_ERROR_SHARING_VIOLATION:
+                why = "a program has it open to receive, perhaps another carry: stop that, and carry again"
+            case ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+                why = "there is no such queue there: correct the name; a public queue is '.\\NAME'"
+            case _:
+                why = error.sentence
+        return OperationsError(f"{name} at {host}: {why} ({error.code.name})")
+
+
+class _UnavailableError(OperationsError):
+    """A side that does not answer, and may do so later."""
+
+
+class _EmptyError(Exception):
+    """The queue is empty."""
+
+
+async def _first(queue: RemoteReadQueue) -> Message:
+    try:
+        return await queue.peek(0)
+    except MessageQueuingError as error:
+        if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
+            raise _EmptyError from None
+        raise
+
+
+def _key(message: Message) -> str:
+    return key_of(message.lookup_identifier, stored_value(message)[PREFIX_SIZE:])
+
+
+def _lookup(held: Unconfirmed) -> int:
+    return int(held.key.partition("-")[0], 16)
+
+
+def _digest(packet: bytes) -> str:
+    return hashlib.sha256(packet).hexdigest()
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    value = stored_value(message)
+    return {
+        "lookup": lookup_text(message.lookup_identifier),
+        "packet": base64.b64encode(value[PREFIX_SIZE:]).decode(),
+        "arrival": int(arrival(value)),
+        "aborts": value[ABORTS],
+        "moves": value[MOVES],
+    }

@@ -1,0 +1,164 @@
+"""The node's half of a carry: messages are held in no queue, confirmed in their order, and known for good."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qmnode import Access, Message, MessageQueuingError, QueueManager
+from qmnode.administration.asker import Asker
+from qmnode.administration.carries import key_of
+from qmnode.administration.operations import Operations
+from qmnode.model.packet import stored_value
+from qmnode.model.record import PREFIX_SIZE
+from qmnode.settings.node import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from qmnode.model.api import QueueApi
+
+ROOT = Asker("uid:0")
+SOURCE = r"DIRECT=OS:old\private$\orders"
+
+
+class Node:
+    """A queue manager with its operations."""
+
+    def __init__(self, manager: QueueManager, operations: Operations) -> None:
+        self.manager, self.operations = manager, operations
+
+    async def begin(self, source: str = SOURCE, target: str = "orders") -> dict[str, Any]:
+        return await self.operations.begin_carry(ROOT, source, target)
+
+    async def exchange(self, begun: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return await self.operations.carry_messages(ROOT, begun["carry"], begun["epoch"], **more)
+
+    async def bodies(self, name: str = "orders") -> list[bytes]:
+        return [message.body for message in await messages(self.manager, name)]
+
+
+@asynccontextmanager
+async def node(folder: Path, name: str = "NEW", **properties: Any) -> AsyncIterator[Node]:
+    async with QueueManager.open(folder / name, Settings(computer_name=name)) as manager:
+        if not manager.names.by_path(manager.names.path(r".\private$\orders")):
+            await manager.create_queue(r".\private$\orders", **properties)
+        operations = Operations(manager, manager.store)
+        operations._carries.start()
+        yield Node(manager, operations)
+
+
+async def messages(manager: QueueManager, name: str = "orders") -> list[Message]:
+    async with (
+        await manager.open_queue(rf"DIRECT=OS:.\private$\{name}", Access.PEEK) as queue,
+        queue.cursor() as cursor,
+    ):
+        count = (await manager.queue(rf".\private$\{name}")).message_count
+        return [await (cursor.peek_next if index else cursor.peek)(0) for index in range(count)]
+
+
+async def sender(manager: QueueManager) -> QueueApi:
+    return await manager.open_queue(r"DIRECT=OS:.\private$\orders", Access.SEND)
+
+
+async def read_elsewhere(folder: Path, *sent: Message, transactional: bool = False) -> list[dict[str, Any]]:
+    """Messages as a carrier has read them from the queue of another queue manager."""
+    async with node(folder, "OLD", transactional=transactional) as old:
+        await (await sender(old.manager)).send_many(sent, "single" if transactional else None)
+        return [item_of(message) for message in await messages(old.manager)]
+
+
+def item_of(message: Message) -> dict[str, Any]:
+    packet = stored_value(message)[PREFIX_SIZE:]
+    return {"lookup": message.lookup_identifier, "packet": packet, "arrival": 1_700_000_000, "aborts": 2, "moves": 1}
+
+
+def keys(items: Sequence[dict[str, Any]]) -> list[str]:
+    return [key_of(item["lookup"], item["packet"]) for item in items]
+
+
+async def test_a_held_message_is_in_no_queue_until_it_is_confirmed_also_after_a_restart(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, *(Message(b"%d" % number, priority=3) for number in range(3)))
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        assert (await new.exchange(begun, hold=items))["states"] == ["held"] * 3
+        assert await new.bodies() == []
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        assert [one["key"] for one in begun["unconfirmed"]] == keys(items)
+        assert await new.bodies() == []
+        await new.exchange(begun, confirm=keys(items)[:2], drop=keys(items)[2:])
+        assert await new.bodies() == [b"0", b"1"]
+        assert (await new.begin())["unconfirmed"] == []
+    async with node(tmp_path) as new:  # express messages, too
+        assert await new.bodies() == [b"0", b"1"]
+        assert [one["state"] for one in (await new.operations.carry_ledger(ROOT, 1))["entries"]] == [
+            "carried", "carried", "dropped",
+        ]  # fmt: skip
+
+
+async def test_a_carried_message_has_all_its_properties_and_no_second_copy_comes(tmp_path: Path) -> None:
+    sent = Message(
+        b"body", label="L", extension=b"e", correlation_identifier=b"c" * 20, app_specific=7, body_type=8,
+        response_queue_format_name=r"DIRECT=OS:x\private$\answers", time_to_be_received=900, priority=6,
+    )  # fmt: skip
+    (item,) = await read_elsewhere(tmp_path, sent)
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await new.exchange(begun, hold=[item])
+        await new.exchange(begun, hold=[item], confirm=keys([item]))
+        assert (await new.exchange(begun, hold=[item], confirm=keys([item])))["states"] == ["carried"]
+        (found,) = await messages(new.manager)
+        assert found.packet == item["packet"]
+        assert (found.aborted_receives, found.move_count, int(found.arrival_time)) == (2, 1, 1_700_000_000)
+
+
+async def test_messages_sent_since_the_carry_began_wait_behind_the_carried_ones(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, *(Message(b"old %d" % number) for number in range(4)))
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        queue = await sender(new.manager)
+        await queue.send(Message(b"new 0"))
+        await new.exchange(begun, hold=items[:2])
+        await queue.send(Message(b"new 1", recoverable=True))
+        await new.exchange(begun, hold=items[2:], confirm=keys(items[:2]))
+        assert await new.bodies() == [b"old 0", b"old 1", b"new 0", b"new 1"]
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await (await sender(new.manager)).send(Message(b"new 2"))
+        await new.exchange(begun, confirm=keys(items[2:]))
+        assert await new.bodies() == [b"old 0", b"old 1", b"old 2", b"old 3", b"new 1", b"new 2"]
+
+
+async def test_a_carrier_that_was_replaced_does_nothing_more(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"1"))
+    async with node(tmp_path) as new:
+        first, _ = await new.begin(), await new.begin()
+        with pytest.raises(MessageQueuingError, match="another carrier"):
+            await new.exchange(first, hold=items)
+
+
+async def test_what_does_not_fit_the_queue_is_refused_and_nothing_is_held(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"x" * 5000), Message(b"y" * 5000), transactional=True)
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        with pytest.raises(MessageQueuingError, match="is not transactional"):
+            await new.exchange(begun, hold=items)
+        await new.manager.create_queue(r".\private$\small", quota=6, transactional=True)
+        small = await new.begin(target="small")
+        with pytest.raises(MessageQueuingError, match="quota"):
+            await new.exchange(small, hold=items)
+        assert (await new.exchange(small, hold=items[:1]))["held"] == 1
+        with pytest.raises(MessageQueuingError, match="quota"):
+            await new.exchange(small, hold=items[1:])
+        with pytest.raises(MessageQueuingError, match="unconfirmed"):
+            await new.begin(r"DIRECT=OS:other\private$\orders", "small")
+
+
+async def test_carries_are_for_administrators(tmp_path: Path) -> None:
+    async with node(tmp_path) as new:
+        with pytest.raises(MessageQueuingError, match="for administrators"):
+            await new.operations.begin_carry(Asker("uid:7", principal=object()), SOURCE, "orders")

@@ -1,0 +1,178 @@
+"""``mqenterprise carry`` between two nodes that run, the old one read over RemoteRead alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qmnode
+from qmnode import Access, Message
+from qmnode.commands.remote import RemoteTarget
+from qmnode.management.documents import lookup_text
+from tests.lab.nodes import PROJECT
+from tests.lab.waiting import wait_until
+from tests.operations.carried import Estate, at, create, messages_of, send
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.servers]
+
+
+@pytest.fixture(scope="module")
+def estate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
+    one = Estate(tmp_path_factory.mktemp("carry"))
+    try:
+        one.start()
+        yield one
+    finally:
+        one.stop()
+
+
+def both(estate: Estate, name: str, **properties: object) -> None:
+    """The same queue on both sides."""
+    for node in (estate.old, estate.new):
+        at(create(node, name, **properties))
+
+
+def test_a_queue_is_carried_with_everything_and_the_ledger_proves_it(estate: Estate) -> None:
+    both(estate, "orders", transactional=True)
+    sent = [
+        Message(b"%d" % number * 40, label=f"order {number}", extension=b"e", correlation_identifier=b"c" * 20)
+        for number in range(700)
+    ]
+    at(send(estate.old, "orders", sent))
+    before = at(messages_of(estate.old, "orders"))
+    rehearsed = estate.carry("orders", "--rehearse")
+    assert (rehearsed["messages"], rehearsed["carry"]) == (700, 0)
+    assert at(messages_of(estate.new, "orders")) == []
+    ledger = estate.ledger("orders")
+    after = at(messages_of(estate.new, "orders"))
+    assert [one.packet for one in after] == [one.packet for one in before]
+    assert [int(one.arrival_time) for one in after] == [int(one.arrival_time) for one in before]
+    assert at(messages_of(estate.old, "orders")) == []
+    counted = [(hashlib.sha256(one.packet).hexdigest(), lookup_text(one.lookup_identifier)) for one in before]
+    assert [(one["digest"], one["source_lookup"]) for one in ledger] == counted
+    assert {one["state"] for one in ledger} == {"carried"}
+    assert estate.carry("orders")["messages"] == 0
+
+
+def test_a_killed_carrier_goes_on_where_it_was_and_no_copy_shows_before_that(estate: Estate) -> None:
+    both(estate, "killed")
+    at(send(estate.old, "killed", [Message(b"%d" % number, recoverable=True) for number in range(900)]))
+    carrier = subprocess.Popen(estate.words("killed", "--rate", "300"), cwd=PROJECT, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(at(messages_of(estate.new, "killed"))) > 0, 120, "some are carried")
+    carrier.kill()
+    carrier.wait()
+    visible = [one.body for one in at(messages_of(estate.new, "killed"))]
+    assert visible == [b"%d" % number for number in range(len(visible))] and len(visible) < 900
+    left = len(at(messages_of(estate.old, "killed")))
+    summary = estate.carry("killed", "--sole-reader")
+    assert summary["messages"] == 900 - len(visible) >= left
+    assert [one.body for one in at(messages_of(estate.new, "killed"))] == [b"%d" % number for number in range(900)]
+
+
+def test_a_held_message_that_is_gone_from_the_source_is_for_a_person_to_decide(estate: Estate) -> None:
+    both(estate, "gone")
+    at(send(estate.old, "gone", [Message(b"%d" % number, recoverable=True) for number in range(3)]))
+    hold(estate, "gone", 2)
+    at(receive(estate, "gone"))
+    code, output, errors = estate.run("gone")
+    assert code == 1 and len(output.splitlines()) == 1 and "--sole-reader" in errors
+    assert at(messages_of(estate.new, "gone")) == []
+    assert len(at(messages_of(estate.old, "gone"))) == 2, "nothing passes it"
+    assert estate.carry("gone", "--drop", output.strip())["messages"] == 2
+    assert [one.body for one in at(messages_of(estate.new, "gone"))] == [b"1", b"2"]
+
+
+def hold(estate: Estate, name: str, count: int) -> None:
+    """Leave the first messages as a carrier does that dies before it ends their reads."""
+    from mqenterprise.operations.carrying import _plain
+    from mqenterprise.operations.nodes import chosen_nodes, connected
+    from mqenterprise.operations.settings import load_settings
+
+    source = RemoteTarget(estate.old_address, estate.mapper, "", None).format_name(name)
+
+    async def work() -> None:
+        settings = load_settings(estate.folder / "nodes.yaml")
+        nodes = chosen_nodes(settings, lambda: pytest.fail("no directory"), machines=["new"], site=None)
+        found = await messages_of(estate.old, name)
+        async with connected(settings, nodes) as (client,):
+            begun = await client.begin_carry(source, name)
+            held = [_plain(message) for message in found[:count]]
+            await client.carry_messages(begun.carry, {"epoch": begun.epoch, "hold": held})
+
+    at(work())
+
+
+async def receive(estate: Estate, name: str) -> None:
+    async with (
+        qmnode.connect(estate.old.socket) as manager,
+        await manager.open_queue(rf"DIRECT=OS:.\private$\{name}", Access.RECEIVE) as queue,
+    ):
+        await queue.receive(0)
+
+
+def test_mistakes_are_one_line_each_and_change_nothing(estate: Estate) -> None:
+    both(estate, "m")
+    at(send(estate.old, "m", [Message(b"x" * 3000, recoverable=True) for _ in range(3)]))
+    at(create(estate.new, "clash", transactional=True))
+    at(create(estate.new, "small", quota=2))
+    at(create(estate.old, "closed", security=b""))
+    at(create(estate.new, "closed"))
+    nodes = estate.folder / "nodes.yaml"
+    lines = {
+        "no such queue there": estate.refused("nothing", "--into", "m"),
+        "no queue": estate.refused("m", "--into", "absent"),
+        "is transactional": estate.refused("m", "--into", "clash"),
+        "room for": estate.refused("m", "--into", "small"),
+        "ReceiveMessage": estate.refused("closed"),
+        "Remote read has to be enabled": estate.refused("m", port=9),
+        "is no computer": estate.refused("m", port=99999),
+        "--user and --password-file": estate.refused("m", "--user", "A\\b"),
+        "invalid value for '--rate'": estate.refused("m", "--rate", "-1"),
+        "cannot be read": estate.refused("m", nodes="/nowhere.yaml"),
+        "there is no token": estate.refused("m", nodes=str(without(nodes, "token_file"))),
+        "is unavailable": estate.refused("m", nodes=str(away(nodes))),
+        "there is no queue": estate.refused("m", "--into", r"DIRECT=OS:other\private$\m"),
+    }
+    assert {part: line for part, line in lines.items() if part not in line} == {}
+    assert len(at(messages_of(estate.old, "m"))) == 3
+    assert [at(messages_of(estate.new, name)) for name in ("m", "clash", "small")] == [[], [], []]
+
+
+def without(nodes: Path, name: str) -> Path:
+    settings = json.loads(nodes.read_text())
+    del settings[name]
+    return written(nodes.with_name("without.yaml"), settings)
+
+
+def away(nodes: Path) -> Path:
+    settings = json.loads(nodes.read_text()) | {"machines": {"new": {"address": "127.0.0.1:9"}}}
+    return written(nodes.with_name("away.yaml"), settings)
+
+
+def written(path: Path, settings: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def test_a_reader_at_the_source_is_noticed(estate: Estate) -> None:
+    both(estate, "read")
+    at(send(estate.old, "read", [Message(b"1")]))
+
+    async def refused() -> str:
+        async with (
+            qmnode.connect(estate.old.socket) as manager,
+            await manager.open_queue(r"DIRECT=OS:.\private$\read", Access.RECEIVE),
+        ):
+            return await asyncio.to_thread(estate.refused, "read")
+
+    assert "a program has it open to receive" in at(refused())
+    assert len(at(messages_of(estate.old, "read"))) == 1

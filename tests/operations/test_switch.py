@@ -1,0 +1,106 @@
+"""``mqenterprise switch`` and back: a queue moves between two nodes of a directory while a third goes on to send."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mqenterprise.operations.nodes import chosen_nodes, connected
+from mqenterprise.operations.settings import load_settings
+from tests.lab.waiting import holds
+from tests.operations.switched import Enterprise, Sender, bodies, outcome
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from mqenterprise.directory.embedded import EmbeddedDirectory
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.one_server(reason="how a queue moves does not depend on the directory's product"),
+]
+
+
+@pytest.fixture
+async def enterprise(slapd: EmbeddedDirectory, tmp_path: Path) -> AsyncIterator[Enterprise]:
+    one = Enterprise(tmp_path, slapd)
+    try:
+        await one.start()
+        yield one
+    finally:
+        one.stop()
+
+
+async def there_and_back(enterprise: Enterprise, names: Sequence[str], *, enough: int, kill: bool = False) -> None:
+    """Switch queues under traffic and take them back: nothing is lost, doubled, or out of order."""
+    publics = {
+        name: await enterprise.publish(name, transactional=bool(number % 2 == 0)) for number, name in enumerate(names)
+    }
+    senders = {
+        name: Sender(enterprise.sender, public, transactional=number % 2 == 0)
+        for number, (name, public) in enumerate(publics.items())
+    }
+    sending = [asyncio.ensure_future(sender.run()) for sender in senders.values()]
+    for name, public in publics.items():
+        await holds(lambda public=public: has(enterprise, "old", public, enough), 120, f"{name} has messages")
+    queues = [f"SWOLD\\{name}" for name in names]
+    await asyncio.to_thread(enterprise.switch, *queues, "--sole-reader", "--follow", "2", "--until", "redirect")
+    for name in names:
+        found = enterprise.directory.queues.find(f"SWNEW\\{name}")
+        assert found is not None
+    if kill:  # so that the sender connects anew, now to the new node
+        enterprise.old.kill()
+        await enterprise.old.start_again()
+    going_on = {name: sender.sent for name, sender in senders.items()}
+    await holds(lambda: progressed(senders, going_on, enough), 120, "senders go on")
+    for sender in senders.values():
+        sender.ends.set()
+    await asyncio.gather(*sending)
+    await asyncio.to_thread(enterprise.switch, *queues, "--sole-reader", "--follow", "2")
+    for name, public in publics.items():
+        sender = senders[name]
+        await holds(lambda public=public, sender=sender: has(enterprise, "new", public, sender.sent), 120, name)
+        numbers = await bodies(enterprise.new, public)
+        direct = await sent_directly(enterprise, name, len(numbers))
+        print(f"{name}: {sender.sent} sent, lost, doubled, out of order: {outcome(numbers, sender.sent)}, "
+              f"longest pause {sender.longest:.2f} s, {direct} sent directly to the new node")  # fmt: skip
+        assert outcome(numbers, sender.sent) == (0, 0, 0)
+    await asyncio.to_thread(enterprise.switch, *queues, "--back", "--follow", "2")
+    for name, public in publics.items():
+        assert enterprise.directory.queues.find(f"SWOLD\\{name}") is not None
+        sent = senders[name].sent
+        await holds(lambda public=public, sent=sent: has(enterprise, "old", public, sent), 120, f"{name} is back")
+        assert outcome(await bodies(enterprise.old, public), sent) == (0, 0, 0)
+    shown, _ = await asyncio.to_thread(enterprise.switch, queues[0], "--show")
+    assert "taken back" in shown and "done  return the rest" in shown
+
+
+async def sent_directly(enterprise: Enterprise, name: str, count: int) -> int:
+    """Messages at the new node that were not carried."""
+    settings = load_settings(enterprise.folder / "nodes.yaml")
+    nodes = chosen_nodes(settings, lambda: pytest.fail("no directory"), machines=["SWNEW"], site=None)
+    async with connected(settings, nodes) as (client,):
+        carries = await client.carries()
+    return count - sum(one.carried for one in carries if one.source.endswith(f"\\{name}"))
+
+
+async def has(enterprise: Enterprise, which: str, public: str, count: int) -> bool:
+    return len(await bodies(getattr(enterprise, which), public)) >= count
+
+
+async def progressed(senders: dict[str, Sender], since: dict[str, int], count: int) -> bool:
+    return all(sender.sent >= since[name] + count for name, sender in senders.items())
+
+
+async def test_queues_are_switched_and_taken_back_while_a_sender_goes_on(enterprise: Enterprise) -> None:
+    await there_and_back(enterprise, ["orders", "bills"], enough=40)
+
+
+@pytest.mark.soak
+@pytest.mark.timed
+@pytest.mark.timeout(0)
+async def test_ten_queues_are_switched_and_taken_back(enterprise: Enterprise) -> None:
+    await there_and_back(enterprise, [f"queue{number}" for number in range(10)], enough=200, kill=True)

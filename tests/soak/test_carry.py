@@ -1,0 +1,137 @@
+"""A carry under traffic, while either side and the carrier are killed and their connections are cut."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import random
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qmnode
+from qmnode import Access, Message, MessageQueuingError
+from tests.lab.addresses import free_alias
+from tests.lab.nodes import PROJECT
+from tests.operations.carried import Estate, create, messages_of
+from tests.soak.proxy import Faults, Proxy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.lab.nodes import NodeProcess
+
+KILLS = int(os.environ.get("QMNODE_CARRY_KILLS", "50"))
+CUTS = int(os.environ.get("QMNODE_CARRY_CUTS", "200"))
+SOURCE = r"DIRECT=OS:OLD\private$\orders"
+
+
+class Traffic:
+    """A sender that never stops: it knows which messages the old node has, and of which it cannot know."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.node = node
+        self.sure: list[int] = []
+        self.unsure: set[int] = set()
+        self.digests: dict[int, str] = {}
+        self.ends = asyncio.Event()
+
+    async def run(self) -> None:
+        number = 0
+        while not self.ends.is_set():
+            with contextlib.suppress(OSError, MessageQueuingError):
+                async with (
+                    qmnode.connect(self.node.socket) as manager,
+                    await manager.open_queue(r"DIRECT=OS:.\private$\orders", Access.SEND) as queue,
+                ):
+                    while not self.ends.is_set():
+                        batch = range(number, number + 20)
+                        number += 20
+                        self.unsure.update(batch)
+                        await queue.send_many([Message(b"%d" % one, label=f"order {one}") for one in batch], "single")
+                        self.unsure.difference_update(batch)
+                        self.sure += batch
+                        await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.soak
+@pytest.mark.timed
+@pytest.mark.servers
+@pytest.mark.timeout(0)
+async def test_a_carry_loses_and_doubles_nothing_whatever_is_killed_or_cut(tmp_path: Path) -> None:
+    estate, dice = Estate(tmp_path, proxied=True), random.Random(7)
+    entrance = free_alias([estate.mapper, estate.port], [estate.old_address, estate.new_address])
+    faults = Faults(cut=0.02, delay=0.0, again=0.0)
+    proxies = [
+        Proxy(entrance, estate.old_address, estate.mapper, 1, Faults(calm=True)),
+        Proxy(entrance, estate.old_address, estate.port, 2, faults),
+        Proxy("127.0.0.1", estate.new_address, estate.management_port, 3, faults),
+    ]
+    words = estate.words(
+        SOURCE, "--into", "orders", "--sole-reader", "--follow", "2", "--patience", "600", host=entrance
+    )
+    carriers = 0
+    log = (tmp_path / "carrier.log").open("ab")
+
+    def carrier() -> subprocess.Popen[bytes]:
+        nonlocal carriers
+        carriers += 1
+        return subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=log)
+
+    await asyncio.to_thread(estate.start)
+    traffic = Traffic(estate.old)
+    try:
+        for node in (estate.old, estate.new):
+            await create(node, "orders", transactional=True)
+        for proxy in proxies:
+            await proxy.start()
+        sending = asyncio.ensure_future(traffic.run())
+        running = carrier()
+        kills = {"old": 0, "new": 0, "carrier": 0}
+        while sum(kills.values()) < KILLS or sum(proxy.cuts for proxy in proxies) < CUTS:
+            await asyncio.sleep(dice.uniform(0.3, 2.0))
+            victim = dice.choice(list(kills)) if sum(kills.values()) < KILLS else ""
+            if victim == "carrier":
+                running.kill()
+                await asyncio.to_thread(running.wait)
+            elif victim:
+                node = estate.old if victim == "old" else estate.new
+                node.kill()
+                await asyncio.to_thread(node.start)
+            if victim:
+                kills[victim] += 1
+            if running.poll() is not None:
+                running = carrier()
+            print(f"{kills}, cuts {[proxy.cuts for proxy in proxies]}, {len(traffic.sure)} sent", flush=True)
+        faults.calm = True
+        traffic.ends.set()
+        await sending
+        while await asyncio.to_thread(running.wait):
+            running = carrier()
+        ledger = tmp_path / "ledger"
+        for _ in range(2):
+            last = subprocess.Popen(
+                [*words, "--ledger", str(ledger)], cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=log
+            )
+            assert not await asyncio.to_thread(last.wait)
+        found = await messages_of(estate.new, "orders")
+        left = await messages_of(estate.old, "orders")
+    finally:
+        for proxy in proxies:
+            await proxy.stop()
+        await asyncio.to_thread(estate.stop)
+    numbers = [int(message.body) for message in found]
+    entries = [json.loads(line) for line in ledger.read_text().splitlines()]
+    lost, doubled = set(traffic.sure) - set(numbers), len(numbers) - len(set(numbers))
+    print(f"{len(numbers)} carried, {kills}, cuts {[proxy.cuts for proxy in proxies]}, {carriers} carriers, "
+          f"{len(lost)} lost, {doubled} doubled, {len(traffic.unsure)} unsure, {len(left)} left")  # fmt: skip
+    assert (lost, doubled, left) == (set(), 0, [])
+    assert set(numbers) <= set(traffic.sure) | traffic.unsure
+    assert numbers == sorted(numbers), "order"
+    assert [one["digest"] for one in entries] == [hashlib.sha256(one.packet).hexdigest() for one in found]
+    assert {one["state"] for one in entries} == {"carried"}
