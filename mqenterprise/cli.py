@@ -38,6 +38,9 @@ COMMANDS: Final = {
         "Show what has changed in the directory since the last apply. Exit code 2: something has.",
     ),
     "export": Row("mqenterprise.commands.topology:app/export", "Write the contents of a directory as a declaration."),
+    "survey": Row(
+        "mqenterprise.commands.survey:app", "Read an estate of Windows Message Queuing before it moves: report, order."
+    ),
     "explain": Row(
         "mqenterprise.commands.explain:app",
         "Show the source of a declared value, the losers, and the value of the node.",

@@ -44,12 +44,17 @@ def export(table: Table, name: str, documents: Mapping[str, Item] | None = None,
         for item in sections.get("machines", ()):
             if fold(item["name"]) == fold(machine) and (addresses := [*filter(machine_address, document["addresses"])]):
                 item["addresses"] = addresses
-    left_out = [_printable(f"# left out: the document of {sentence}") + "\n" for sentence in unasked]
+    left_out = [printable(f"# left out: the document of {sentence}") + "\n" for sentence in unasked]
     for item in sections.get("distribution_lists", ()):
         for member in [one for one in item.get("members", ()) if not _stands_for(one, table)]:
             item["members"].remove(member)
             sentence = f"distribution_lists {item['name']}: its member {member}, which is gone"
-            left_out.append(_printable(f"# left out: {sentence}") + "\n")
+            left_out.append(printable(f"# left out: {sentence}") + "\n")
+    return written(sections, left_out)
+
+
+def written(sections: dict[str, Any], left_out: list[str]) -> str:
+    """Return sections as YAML that is valid. Comments at the top list what cannot be declared."""
     while True:
         text = yaml.dump(sections, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=120)
         wrong = _refused(text)
@@ -57,12 +62,12 @@ def export(table: Table, name: str, documents: Mapping[str, Item] | None = None,
             break
         for section, position, sentence in sorted(wrong, reverse=True):
             item = sections[section].pop(position)
-            left_out.append(f"# left out: {_printable(f'{section} {_named(item)}: {sentence}')}\n")
+            left_out.append(f"# left out: {printable(f'{section} {_named(item)}: {sentence}')}\n")
     return "".join(sorted(left_out)) + text
 
 
-def _printable(text: str) -> str:
-    """The text in one line: names in a directory are other people's, and a comment ends with its line."""
+def printable(text: str) -> str:
+    """Return the text in one line: names in a directory are other people's, and a comment ends with its line."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 

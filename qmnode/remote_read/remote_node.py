@@ -103,8 +103,8 @@ class RemoteNode:
         options = options or RemoteReadOptions()
         try:
             try:
-                port = await _find_port(host, REMOTE_READ, options)
-                client = await _connect(host, port, (REMOTE_READ,), options)
+                port = await find_port(host, REMOTE_READ, options)
+                client = await connected(host, port, (REMOTE_READ,), options)
             except BindRefusedError:
                 return await cls._connect_old(host, options)
             return cls(host, options, client, client, REMOTE_READ)
@@ -118,8 +118,8 @@ class RemoteNode:
     @classmethod
     async def _connect_old(cls, host: str, options: RemoteReadOptions) -> Self:
         """Connect to a queue manager that does not have RemoteRead."""
-        port = await _find_port(host, QMCOMM, options)
-        client = await _connect(host, port, (QMCOMM, QM2QM), options)
+        port = await find_port(host, QMCOMM, options)
+        client = await connected(host, port, (QMCOMM, QM2QM), options)
         try:
             reader = await cls._reader(host, port, client, options)
             node = cls(host, options, client, reader, QM2QM)
@@ -136,7 +136,7 @@ class RemoteNode:
         read_port = (await client.call(QMCOMM, qmcomm.GET_SERVER_PORT, request)).status
         if read_port in (0, port):
             return client
-        return await _connect(host, read_port, (QM2QM,), options)
+        return await connected(host, read_port, (QM2QM,), options)
 
     async def _ask_version(self) -> None:
         try:
@@ -284,8 +284,8 @@ async def _close_when_open(opening: asyncio.Future[RemoteReadQueue]) -> None:
         await (await opening).close()
 
 
-async def _find_port(host: str, interface: Interface, options: RemoteReadOptions) -> int:
-    """The port of an interface. Raises BindRefusedError if the endpoint mapper does not know the interface."""
+async def find_port(host: str, interface: Interface, options: RemoteReadOptions) -> int:
+    """Return the port of an interface. Raises BindRefusedError if the endpoint mapper does not know the interface."""
     if not options.endpoint_mapper_port:
         return options.port
     mapper = await RpcClient.connect(
@@ -305,7 +305,17 @@ async def _find_port(host: str, interface: Interface, options: RemoteReadOptions
     return port_of(towers[0])
 
 
-async def _connect(host: str, port: int, interfaces: Sequence[Interface], options: RemoteReadOptions) -> RpcClient:
+async def connected(
+    host: str,
+    port: int,
+    interfaces: Sequence[Interface],
+    options: RemoteReadOptions,
+    representations: Sequence[Representation] = (),
+) -> RpcClient:
+    """Connect to interfaces with the options' identity. Without ``representations`` it offers those of the options.
+
+    Raises RpcError, AuthenticationError, OSError, TimeoutError.
+    """
     security = None
     if options.security is not None:
         # A domain controller that issues tickets slowly must not delay other work.
@@ -315,7 +325,7 @@ async def _connect(host: str, port: int, interfaces: Sequence[Interface], option
         host,
         port,
         interfaces,
-        representations=options.representations,
+        representations=representations or options.representations,
         security=security,
         own_address=options.own_address,
     )

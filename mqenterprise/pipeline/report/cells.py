@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pandas as pd
-
 from mqenterprise.markup import Content, Element, append, element
 
 FEW: Final = 12
@@ -61,11 +59,16 @@ def size(value: float | None) -> Cell:
 
 def moment(value: Any, css: str = "") -> Cell:
     """Return a cell with a time (UTC), to the minute."""
-    return text(None) if pd.isna(value) else text(f"{value:%Y-%m-%d %H:%M}", css)
+    return text(None) if _is_missing(value) else text(f"{value:%Y-%m-%d %H:%M}", css)
 
 
 def day(value: Any, css: str = "") -> Cell:
-    return text(None) if pd.isna(value) else text(f"{value:%Y-%m-%d}", css)
+    return text(None) if _is_missing(value) else text(f"{value:%Y-%m-%d}", css)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, or a missing value of pandas, which equals nothing."""
+    return value is None or value != value
 
 
 def table(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from mqenterprise.markup import Content, Element, element, html
+from mqenterprise.markup import Element, element
 from mqenterprise.pipeline.report import lives, plots
 from mqenterprise.pipeline.report.cells import (
     Cell,
@@ -26,6 +23,7 @@ from mqenterprise.pipeline.report.cells import (
     time,
 )
 from mqenterprise.pipeline.report.heat import heat_map
+from mqenterprise.pipeline.report.shell import framed, section, tiled
 
 if TYPE_CHECKING:
     from mqenterprise.pipeline.report.figures import Figures
@@ -34,40 +32,12 @@ MOST_ROWS: Final = 1_000
 """The greatest number of rows in a table of the page, which refers to the stored tables for the rest."""
 _SOON: Final = 30
 """A certificate that expires within this number of days is shown in red."""
-_HERE: Final = Path(__file__).parent
-_STYLE: Final = (_HERE / "report.css").read_text(encoding="utf-8")
-_SCRIPT: Final = (_HERE / "report.js").read_text(encoding="utf-8")
 
 
 def page(figures: Figures, title: str = "Message Queuing") -> str:
     """The whole report. The same figures give the same text."""
-    shown = [(name, short, content) for name, short, section in _SECTIONS if (content := section(figures))]
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy()),
-        element("meta", name="viewport", content="width=device-width,initial-scale=1"),
-        element("title", title),
-        element("style", _STYLE),
-    )
-    main = element(
-        "main",
-        element("header", element("h1", f"{title}: where messages went"), element("p", _window(figures))),
-        element("nav", *(element("a", short, href=f"#{name}") for name, short, _ in shown), aria_label="Sections"),
-        _tiles(figures),
-        *(part for _, _, content in shown for part in content),
-    )
-    return html(element("html", head, element("body", main, element("script", _SCRIPT)), lang="en"))
-
-
-def _policy() -> str:
-    """Return the content security policy: nothing is loaded or sent, and only the page's own script runs.
-
-    A policy cannot forbid a refresh to another page. The script refuses it.
-    """
-    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-    only = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return f"{only}; base-uri 'none'; form-action 'none'"
+    shown = [(name, short, content) for name, short, drawn in _SECTIONS if (content := drawn(figures))]
+    return framed(title, f"{title}: where messages went", _window(figures), _tiles(figures), shown)
 
 
 def _window(figures: Figures) -> str:
@@ -97,15 +67,7 @@ def _tiles(figures: Figures) -> Element:
         tiles.append((f"{figures.detours:,}", "took a detour", False))
     if figures.aside:
         tiles.append((f"{len(figures.aside):,}", "segments set aside", True))
-    parts = (
-        element("div", element("b", value), element("span", what), class_="tile alarm" if alarm else "tile")
-        for value, what, alarm in tiles
-    )
-    return element("div", *parts, class_="tiles")
-
-
-def _section(name: str, title: str, explanation: str, *content: Content) -> list[Element]:
-    return [element("section", element("h2", title), element("p", explanation), *content, id=name)]
+    return tiled(tiles)
 
 
 def _legend() -> Element:
@@ -166,7 +128,7 @@ def _map(figures: Figures) -> list[Element]:
             " Costs are suggested from the delays that were seen: with them, least-cost routing takes the routes that "
             "are fastest. A link that no message used has no suggestion."
         )
-    return _section(
+    return section(
         "sites",
         "Sites and links",
         explanation,
@@ -181,7 +143,7 @@ def _traffic(figures: Figures) -> list[Element]:
     if hours.empty:
         return []
     unit = "day" if len(hours) > 1 and hours.index[1] - hours.index[0] >= pd.Timedelta(days=1) else "hour"
-    return _section(
+    return section(
         "traffic", "Traffic", f"Messages by the {unit} in which they were sent (UTC).", *plots.traffic(hours)
     )
 
@@ -208,7 +170,7 @@ def _latency(figures: Figures) -> list[Element]:
         for row in pairs.head(MOST_ROWS).to_dict("records")
     ]
     columns = (Column("From"), Column("To"), Column("Messages"), *_LATENCY)
-    return _section(
+    return section(
         "latency",
         "Latency",
         "Time from being sent to being in the destination queue. The map has the mean by pair of sites and hour of "
@@ -221,7 +183,7 @@ def _latency(figures: Figures) -> list[Element]:
 def _deaths(figures: Figures) -> list[Element]:
     deaths = figures.deaths()
     if deaths.empty:
-        return _section("dead-letters", "Dead letters", "No message died.") if figures.messages else []
+        return section("dead-letters", "Dead letters", "No message died.") if figures.messages else []
     rows = [
         [
             text(row["cause"]),
@@ -243,7 +205,7 @@ def _deaths(figures: Figures) -> list[Element]:
         Column("Last"),
         Column("Example", "The first of them: where it was, and when"),
     )
-    return _section(
+    return section(
         "dead-letters",
         "Dead letters",
         "Why messages died, and when (UTC). An example leads to its message's life.",
@@ -275,7 +237,7 @@ def _queues(figures: Figures) -> list[Element]:
         Column("Died"),
         *_LATENCY,
     )
-    return _section(
+    return section(
         "queues",
         "Service levels by queue",
         "Busiest first. Mean, p50 (median), p95 and the slowest are times from being sent to being in the queue.",
@@ -308,7 +270,7 @@ def _capacity(figures: Figures) -> list[Element]:
         Column("Of its quota"),
         Column("Full on", "If it goes on to grow as it did"),
     )
-    return _section(
+    return section(
         "capacity",
         "Capacity",
         "How fast queues fill up, and the day they will be full if they go on so.",
@@ -362,7 +324,7 @@ def _keys(figures: Figures) -> list[Element]:
         content += [element("h3", "Certificates"), *table(titles, rows, "certificates", len(certificates))]
     if not content:
         return []
-    return _section(
+    return section(
         "keys",
         "Keys and certificates",
         f"What ends soon, and who encrypts to keys that were retired; as of {figures.as_of:%Y-%m-%d}.",
@@ -380,9 +342,9 @@ def _left(days: float) -> Cell:
 
 def _aside(figures: Figures) -> list[Element]:
     if not figures.aside:
-        return _section("set-aside", "Set aside", "Every segment could be read.")
+        return section("set-aside", "Set aside", "Every segment could be read.")
     rows = [[text(one.path), text(one.reason), text(one.sentence)] for one in figures.aside[:MOST_ROWS]]
-    return _section(
+    return section(
         "set-aside",
         "Set aside",
         "Segments that could not be used. Their messages are missing above until the files are repaired or come again.",
