@@ -63,6 +63,11 @@ static HRESULT read_restriction(const MQRESTRICTION *restriction, Condition *con
         condition->value = queue_property_to_node(one->prop, &one->prval);
         if (condition->value == NULL)
             return MQ_ERROR_ILLEGAL_PROPERTY_VALUE;
+        if (one->prop == PROPID_Q_PATHNAME && one->rel == PREQ) { /* the node looks at the queues of its computer alone */
+            const char *path = json_string_value(condition->value), *end = strchr(path, '\\');
+            if (end != NULL)
+                json_object_set_new(keywords, "computer", json_stringn(path, (size_t)(end - path)));
+        }
         const char *name = one->prop == PROPID_Q_LABEL ? "label" : one->prop == PROPID_Q_TYPE ? "type" : NULL;
         if (name != NULL && one->rel == PREQ && json_object_get(keywords, name) == NULL) {
             json_object_set_new(keywords, name, condition->value);
@@ -112,6 +117,8 @@ static HRESULT fill(Search *search, json_t *keywords, const Condition *condition
     code = connection_method(connection, "manager", 0, "find_queues", NULL, keywords, &handle);
     uint32_t number = (uint32_t)json_integer_value(handle);
     bool is_open = !FAILED(code);
+    if (code == MQ_ERROR_MACHINE_NOT_FOUND) /* it has no queues either */
+        code = MQ_OK;
     json_decref(handle);
     while (!FAILED(code) && is_open) {
         json_t *page = NULL, *one;

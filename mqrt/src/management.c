@@ -189,18 +189,21 @@ static void set_status(Properties *properties, DWORD at, HRESULT status, HRESULT
         *result = MQ_INFORMATION_PROPERTY;
 }
 
+static bool is_own(const Connection *connection, LPCWSTR name)
+{
+    char *text = name == NULL || *name == 0 ? NULL : to_utf8(name);
+    bool own = text == NULL ? name == NULL || *name == 0
+                            : strcmp(text, ".") == 0 || strcasecmp(text, connection_computer_name(connection)) == 0;
+    free(text);
+    return own;
+}
+
 /* The connection, if a name means its computer. */
 static HRESULT own_computer(LPCWSTR name, Connection **connection)
 {
     HRESULT code = connection_get(connection);
-    if (FAILED(code) || name == NULL || *name == 0)
+    if (FAILED(code) || is_own(*connection, name))
         return code;
-    char *text = to_utf8(name);
-    const char *own = connection_computer_name(*connection);
-    bool same = text != NULL && (strcmp(text, ".") == 0 || strcasecmp(text, own) == 0);
-    free(text);
-    if (same)
-        return MQ_OK;
     connection_release(*connection);
     set_sentence("a node answers for its own computer alone: run the program beside the other node");
     return MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE;
@@ -276,6 +279,28 @@ HRESULT MQMgmtAction(LPCWSTR computer, LPCWSTR object, LPCWSTR action)
     return code;
 }
 
+/* A machine of the enterprise, as the directory has it: by its name, or else by its identifier. */
+static HRESULT find_machine(Connection *connection, LPCWSTR name, const GUID *identifier, json_t **found)
+{
+    json_t *wanted = identifier == NULL ? json_text(name) : json_bytes(identifier, GUID_SIZE);
+    if (wanted == NULL)
+        return MQ_ERROR_INVALID_PARAMETER;
+    return connection_method(connection, "manager", 0, "find_machine", json_pack("[o]", wanted), NULL, found);
+}
+
+static HRESULT give_identifier(MQPROPVARIANT *value, const uint8_t *identifier)
+{
+    if (value->vt != VT_NULL && value->vt != VT_CLSID)
+        return MQ_ERROR_ILLEGAL_PROPERTY_VT;
+    if (value->vt == VT_NULL)
+        value->puuid = malloc(GUID_SIZE);
+    if (value->puuid == NULL)
+        return MQ_ERROR_ILLEGAL_PROPERTY_VALUE;
+    memcpy(value->puuid, identifier, GUID_SIZE);
+    value->vt = VT_CLSID;
+    return MQ_OK;
+}
+
 HRESULT MQGetMachineProperties(LPCWSTR name, const GUID *identifier, MQQMPROPS *given)
 {
     Properties *properties = (Properties *)given;
@@ -287,32 +312,32 @@ HRESULT MQGetMachineProperties(LPCWSTR name, const GUID *identifier, MQQMPROPS *
         result = MQ_ERROR_INVALID_PARAMETER;
     Connection *connection;
     if (!FAILED(result))
-        result = own_computer(name, &connection);
+        result = connection_get(&connection);
     if (FAILED(result))
         return result;
-    if (identifier != NULL && memcmp(identifier, connection_identifier(connection), GUID_SIZE) != 0)
-        result = MQ_ERROR_MACHINE_NOT_FOUND;
+    const uint8_t *own = connection_identifier(connection);
+    const char *computer = connection_computer_name(connection);
+    json_t *found = NULL;
+    uint8_t *other = NULL;
+    size_t size = 0;
+    if (identifier != NULL ? memcmp(identifier, own, GUID_SIZE) != 0 : !is_own(connection, name)) {
+        result = find_machine(connection, name, identifier, &found);
+        computer = json_string_value(json_object_get(found, "computer_name"));
+        own = other = bytes_of_json(json_object_get(found, "identifier"), &size);
+        if (!FAILED(result) && (computer == NULL || other == NULL || size != GUID_SIZE))
+            result = MQ_ERROR;
+    }
     for (DWORD at = 0; !FAILED(result) && at < properties->count; at++) {
         MQPROPVARIANT *value = &properties->values[at];
         HRESULT status = MQ_INFORMATION_UNSUPPORTED_PROPERTY;
-        if (properties->ids[at] == PROPID_QM_PATHNAME) {
-            status = value->vt != VT_NULL ? MQ_ERROR_ILLEGAL_PROPERTY_VT
-                                          : give_text(value, connection_computer_name(connection));
-        } else if (properties->ids[at] == PROPID_QM_MACHINE_ID) {
-            status = MQ_OK;
-            if (value->vt == VT_NULL)
-                value->puuid = malloc(GUID_SIZE);
-            else if (value->vt != VT_CLSID)
-                status = MQ_ERROR_ILLEGAL_PROPERTY_VT;
-            if (status == MQ_OK && value->puuid == NULL)
-                status = MQ_ERROR_ILLEGAL_PROPERTY_VALUE;
-            if (status == MQ_OK) {
-                memcpy(value->puuid, connection_identifier(connection), GUID_SIZE);
-                value->vt = VT_CLSID;
-            }
-        }
+        if (properties->ids[at] == PROPID_QM_PATHNAME)
+            status = value->vt != VT_NULL ? MQ_ERROR_ILLEGAL_PROPERTY_VT : give_text(value, computer);
+        else if (properties->ids[at] == PROPID_QM_MACHINE_ID)
+            status = give_identifier(value, own);
         set_status(properties, at, status, &result);
     }
+    free(other);
+    json_decref(found);
     connection_release(connection);
     return result;
 }

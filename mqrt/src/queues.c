@@ -335,6 +335,28 @@ static bool equal_names(const char *one, size_t length, const char *other)
     return true;
 }
 
+/* A public queue elsewhere, by its path name. */
+static HRESULT find_public(LPCWSTR path, LPWSTR name, DWORD *length)
+{
+    MQPROPERTYRESTRICTION part = {PREQ, PROPID_Q_PATHNAME, {.vt = VT_LPWSTR, .pwszVal = (LPWSTR)path}};
+    MQRESTRICTION restriction = {1, &part};
+    PROPID identifier = PROPID_Q_INSTANCE;
+    MQCOLUMNSET columns = {1, &identifier};
+    MQPROPVARIANT found;
+    DWORD count = 1;
+    HANDLE search;
+    HRESULT code = MQLocateBegin(NULL, &restriction, &columns, NULL, &search);
+    if (FAILED(code))
+        return code;
+    code = MQLocateNext(search, &count, &found);
+    MQLocateEnd(search);
+    if (FAILED(code) || count == 0)
+        return FAILED(code) ? code : MQ_ERROR_QUEUE_NOT_FOUND;
+    code = MQInstanceToFormatName(found.puuid, name, length);
+    MQFreeMemory(found.puuid);
+    return code;
+}
+
 HRESULT MQPathNameToFormatName(LPCWSTR path, LPWSTR name, DWORD *length)
 {
     if (path == NULL || length == NULL || (name == NULL && *length > 0))
@@ -355,7 +377,9 @@ HRESULT MQPathNameToFormatName(LPCWSTR path, LPWSTR name, DWORD *length)
     bool here = equal_names(text, computer, ".") ||
                 equal_names(text, computer, connection_computer_name(connection));
     bool private = begins_with(path + (size_t)(length16(path) > computer ? computer + 1 : 0), "PRIVATE$\\");
-    if (here || !private) {
+    if (!here && !private) {
+        code = find_public(path, name, length);
+    } else if (here) {
         json_t *information = NULL;
         code = connection_method(connection, "manager", 0, "queue", json_pack("[s]", text), NULL, &information);
         const char *found = json_string_value(json_object_get(json_object_get(information, "$queue"), "format_name"));

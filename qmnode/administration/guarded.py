@@ -31,6 +31,7 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueKind
 
 if TYPE_CHECKING:
+    from qmnode.directory.port import QueueManager as Machine
     from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation
     from qmnode.model.api import TransportSecurity
     from qmnode.model.outgoing import OutgoingQueue
@@ -268,6 +269,10 @@ class GuardedQueueManager(QueueManagerApi):
             if self._may_see_published(queue.security):
                 seen.append(information_of(queue))
         return seen
+
+    async def find_machine(self, wanted: str | Guid) -> Machine:
+        """A queue manager of the enterprise, which everybody in it may see."""
+        return await self.manager.published.find_machine(wanted)
 
     async def register_certificate(self, certificate: bytes) -> None:
         """Register a certificate for the user of the directory whose credentials the caller has; no right is needed

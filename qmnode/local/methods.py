@@ -344,6 +344,12 @@ class Methods:
             await self._close_handle(handle)
         return page
 
+    async def _find_machine(self, _: int, wanted: str | bytes) -> dict[str, Any]:
+        if not isinstance(wanted, str) and (not isinstance(wanted, bytes) or len(wanted) != GUID_SIZE):
+            raise FrameError("a machine has a name, or a GUID")
+        found = await self._guarded.find_machine(wanted if isinstance(wanted, str) else Guid(wanted))
+        return {"computer_name": found.computer_name, "identifier": found.identifier}
+
     async def _register_certificate(self, _: int, certificate: bytes) -> None:
         if not isinstance(certificate, bytes):
             raise FrameError("a certificate is bytes")
@@ -386,6 +392,7 @@ WORK: Final[dict[int, Work]] = {
 
 _OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "open_queue": Methods._open_queue,
+    "find_machine": Methods._find_machine,
     "find_queues": Methods._find_queues,
     "next": Methods._next_found,
     "register_certificate": Methods._register_certificate,
@@ -408,7 +415,9 @@ def _methods(interface: type, *more: str, without: frozenset[str] = frozenset())
     return frozenset(own.union(more))
 
 
-_MANAGER_METHODS: Final = _methods(QueueManagerApi, "begin", "register_certificate", without=frozenset({"close"}))
+_MANAGER_METHODS: Final = _methods(
+    QueueManagerApi, "begin", "find_machine", "register_certificate", without=frozenset({"close"})
+)
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
 _SEARCH_METHODS: Final = frozenset({"next", "close"})

@@ -195,11 +195,23 @@ class PublishedQueues:
 
     async def find(self, label: str | None, type: Guid | None, computer: str | None) -> list[Queue]:
         """The public queues in the directory with this label and type, on this computer, in the order of path names."""
-        wanted = {"label": label, "type": type, "computer": computer}
+        # LDAP has no attribute without a value: queues of no type are found among all.
+        wanted = {"label": label, "type": None if type == ZERO_GUID else type, "computer": computer}
         filters = [equals(name, value) for name, value in wanted.items() if value is not None]
         try:
             found = search(self._connected(), Queue, filters)
-            return sorted([queue async for queue in found], key=lambda queue: queue.pathname.upper())
+            rows = [queue async for queue in found if type != ZERO_GUID or queue.type in (None, ZERO_GUID)]
+            return sorted(rows, key=lambda queue: queue.pathname.upper())
+        except DirectoryOperationError as error:
+            if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:
+                raise MessageQueuingError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND, error.sentence) from None
+            raise as_message_queuing_error(error) from None
+
+    async def find_machine(self, wanted: str | Guid) -> QueueManager:
+        """The queue manager in the directory with a computer name or an identifier; MQ_ERROR_MACHINE_NOT_FOUND."""
+        name = "computer_name" if isinstance(wanted, str) else "identifier"
+        try:
+            return await self._connected().read_directory(QueueManager, [equals(name, wanted)])
         except DirectoryOperationError as error:
             if error.result is DirectoryOperationResult.OBJECT_NOT_FOUND:
                 raise MessageQueuingError(ErrorCode.MQ_ERROR_MACHINE_NOT_FOUND, error.sentence) from None

@@ -1780,6 +1780,7 @@ SCENARIO(path_names_of_nothing)
     DWORD length = 256;
     RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQPathNameToFormatName(u".\\private$\\none", name, &length));
     RETURNS(MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, MQPathNameToFormatName(u"nothing", name, &length));
+    RETURNS(MQ_ERROR_NO_DS, MQPathNameToFormatName(u"elsewhere\\public", name, &length));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQPathNameToFormatName(NULL, name, &length));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQPathNameToFormatName(u".\\private$\\none", name, NULL));
 }
@@ -1991,10 +1992,10 @@ SCENARIO(the_machine_has_properties)
     MQFreeMemory(got->values[0].pwszVal);
     CHECK(same && got->guids[1].Data1 != 0);
     RETURNS(MQ_ERROR_ILLEGAL_MQQMPROPS, MQGetMachineProperties(NULL, NULL, &none));
-    RETURNS(MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE, MQGetMachineProperties(u"elsewhere", NULL, &properties));
+    RETURNS(MQ_ERROR_NO_DS, MQGetMachineProperties(u"elsewhere", NULL, &properties));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQGetMachineProperties(u"ALPHA", &got->guids[1], &properties));
     GUID other = {1, 2, 3, {4}};
-    RETURNS(MQ_ERROR_MACHINE_NOT_FOUND, MQGetMachineProperties(NULL, &other, &properties));
+    RETURNS(MQ_ERROR_NO_DS, MQGetMachineProperties(NULL, &other, &properties));
     got->values[0].vt = VT_NULL;
     OK(MQGetMachineProperties(NULL, &got->guids[1], &properties));
     MQFreeMemory(got->values[0].pwszVal);

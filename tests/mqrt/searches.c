@@ -75,6 +75,9 @@ static void searches(void)
           .keys = {{PROPID_Q_LABEL, QUERY_SORTASCEND}, {PROPID_Q_PATHNAME, QUERY_SORTDESCEND}}, .key_count = 2);
     CLSID service = {.Data1 = 0x04030201, 0x0605, 0x0807, {9, 10, 11, 12, 13, 14, 15, 16}};
     FINDS("beta\\b ", 2, .parts = {{PREQ, PROPID_Q_TYPE, {.vt = VT_CLSID, .puuid = &service}}}, .part_count = 1);
+    CLSID none = {0};
+    FINDS("alpha\\own beta\\a beta\\c ", 2, .parts = {{PREQ, PROPID_Q_TYPE, {.vt = VT_CLSID, .puuid = &none}}},
+          .part_count = 1);
     FINDS("alpha\\own beta\\a beta\\c ", 2, .parts = {{PRNE, PROPID_Q_TYPE, {.vt = VT_CLSID, .puuid = &service}}},
           .part_count = 1);
 
@@ -91,6 +94,38 @@ static void searches(void)
     FINDS("beta\\b ", 2, .parts = {{PREQ, PROPID_Q_INSTANCE, instance}}, .part_count = 1);
     FINDS("alpha\\own beta\\a beta\\c ", 2, .parts = {{PRNE, PROPID_Q_INSTANCE, instance}}, .part_count = 1);
     MQFreeMemory(instance.puuid);
+}
+
+/* Public queues and machines elsewhere, by their names. */
+static void names(void)
+{
+    WCHAR name[64];
+    DWORD length = 64;
+    OK(MQPathNameToFormatName(u"BETA\\C", name, &length));
+    CHECK(length == 44 && contains(name, u"PUBLIC="));
+    length = 43;
+    RETURNS(MQ_ERROR_FORMATNAME_BUFFER_TOO_SMALL, MQPathNameToFormatName(u"beta\\c", name, &length));
+    CHECK(length == 44);
+    RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQPathNameToFormatName(u"beta\\d", name, &length));
+    RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQPathNameToFormatName(u"gamma\\c", name, &length));
+    FINDS("beta\\c ", 2, .parts = {text_is(PREQ, PROPID_Q_PATHNAME, u"beta\\c")}, .part_count = 1);
+
+    CLSID identifier;
+    PROPID ids[] = {PROPID_QM_MACHINE_ID, PROPID_QM_PATHNAME};
+    MQPROPVARIANT values[2] = {{.vt = VT_CLSID, .puuid = &identifier}, {.vt = VT_NULL}};
+    MQQMPROPS properties = {2, ids, values, NULL};
+    OK(MQGetMachineProperties(u"beta", NULL, &properties));
+    CHECK(equal(values[1].pwszVal, u"BETA"));
+    MQFreeMemory(values[1].pwszVal);
+    values[1].vt = VT_NULL;
+    CLSID asked = identifier;
+    OK(MQGetMachineProperties(NULL, &asked, &properties));
+    CHECK(equal(values[1].pwszVal, u"BETA") && memcmp(&asked, &identifier, sizeof asked) == 0);
+    MQFreeMemory(values[1].pwszVal);
+    values[1].vt = VT_NULL;
+    asked.Data1++;
+    RETURNS(MQ_ERROR_MACHINE_NOT_FOUND, MQGetMachineProperties(u"gamma", NULL, &properties));
+    RETURNS(MQ_ERROR_MACHINE_NOT_FOUND, MQGetMachineProperties(NULL, &asked, &properties));
 }
 
 static void mistakes(void)
@@ -129,6 +164,7 @@ int main(void)
 {
     if (setjmp(stop_here) == 0) {
         searches();
+        names();
         mistakes();
     }
     puts(problem);

@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.nodes import NodeProcess, running_node
 from tests.mqrt.conftest import LIBRARY, OWN, Library, at
+from tests.mqrt.test_searches import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,22 +55,38 @@ def test_scenarios_in_csharp_hold(library: Library, node: NodeProcess, tmp_path:
     assert len(set(outcomes(program, library, node, VECTORS))) >= 60
 
 
-@pytest.mark.soak
-def test_msmq_messaging_runs_unmodified(library: Library, node: NodeProcess, tmp_path: Path) -> None:
-    """Its public source is in the folder that MSMQ_MESSAGING_SOURCE names; it is no part of this project."""
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MSMQ.Messaging, from its public source, which MSMQ_MESSAGING_SOURCE names; it is no part of this project."""
+    tmp_path = tmp_path_factory.mktemp("assembly")
     source = Path(os.environ.get(SOURCE, ""), "src")
     if SOURCE not in os.environ or not (source / "Messaging").is_dir():
         pytest.skip(f"{SOURCE} names no clone of github.com/weloytty/MSMQ.Messaging")
     writer = compile_to(tmp_path / "Resources.exe", OWN / "Resources.cs")
     subprocess.run(["mono", writer, source / "Properties/Resources.resx", tmp_path / RESOURCES], check=True)
     references = [f"-r:System.{name}" for name in ASSEMBLIES]
-    assembly = compile_to(
+    return compile_to(
         tmp_path / "MSMQ.Messaging.dll", "-langversion:latest", "-unsafe", "-target:library",
         f"-resource:{tmp_path / RESOURCES}", *references, *sorted(source.rglob("*.cs")),
     )  # fmt: skip
-    words = ["-langversion:latest", f"-r:{assembly}", OWN / "Messaging.cs", OWN / "Check.cs"]
-    program = compile_to(tmp_path / "Messaging.exe", *words)
-    assert len(set(outcomes(program, library, node))) >= 100
+
+
+def beside(assembly: Path, source: str) -> Path:
+    """A program that uses MSMQ.Messaging."""
+    words = ["-langversion:latest", f"-r:{assembly}", OWN / source, OWN / "Check.cs"]
+    return compile_to(assembly.with_name(source).with_suffix(".exe"), *words)
+
+
+@pytest.mark.soak
+def test_msmq_messaging_runs_unmodified(library: Library, node: NodeProcess, assembly: Path) -> None:
+    assert len(set(outcomes(beside(assembly, "Messaging.cs"), library, node))) >= 100
+
+
+@pytest.mark.soak
+def test_msmq_messaging_finds_public_queues(library: Library, assembly: Path, tmp_path: Path) -> None:
+    directory = {"name": "file", "settings": {"file": str(written(tmp_path / "directory.yaml"))}}
+    with running_node(tmp_path / "node", directory=directory) as node:
+        assert len(outcomes(beside(assembly, "PublicQueues.cs"), library, node)) == 9
 
 
 def test_what_stands_for_windows_is_no_more_than_it_says(library: Library) -> None:
