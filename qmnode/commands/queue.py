@@ -12,7 +12,7 @@ from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import queue_name
 from qmnode.commands import queue_acl
 from qmnode.commands.groups import Commands
-from qmnode.commands.output import print_facts, print_json, say, size_text
+from qmnode.commands.output import age_text, print_facts, print_json, say, size_text
 from qmnode.commands.row_options import options
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NOBODY, NODE, JsonOption, Login, Node, QueueName, WideOption, YesOption, confirm
@@ -143,12 +143,13 @@ def list_queues(
         print_json(QueueList(queues=[QueueDocument.of(queue) for queue in queues]))
         return
     print_table(
-        ("queue", "type", "messages", "size", "journal", "transactional", "label"),
+        ("queue", "type", "messages", "oldest", "size", "journal", "transactional", "label"),
         [
             (
                 queue.pathname,
                 f"{queue.queue_type} ({queue.state})" if queue.state else queue.queue_type,
                 queue.message_count,
+                age_text(queue.oldest_arrival),
                 size_text(queue.total_bytes),
                 queue.journal_message_count,
                 _transactional(queue),
@@ -156,9 +157,9 @@ def list_queues(
             )
             for queue in queues
         ],
-        right=("messages", "size", "journal"),
+        right=("messages", "oldest", "size", "journal"),
         whole=("queue",),
-        drop=("transactional", "label", "type", "journal", "size"),
+        drop=("transactional", "label", "type", "journal", "size", "oldest"),
         wide=wide,
     )
 

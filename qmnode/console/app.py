@@ -56,7 +56,7 @@ _PASSED: Final = re.compile(
 """The parts of a node's management API that the console passes on."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MEDIA_TYPES: Final = frozenset({"application/json", "application/problem+json", "application/x-ndjson", "text/plain"})
-_SORTS: Final = ("pathname", "machine", "label", "message_count", "total_bytes", "arrived_rate", "left_rate")
+_SORTS: Final = ("pathname", "machine", "label", "message_count", "total_bytes", "age", "arrived_rate", "left_rate")
 
 
 class Console:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -30,10 +31,13 @@ _COLUMNS: Final[dict[str, tuple[type, ...]]] = {
     "transactional": (bool,),
     "message_count": (int,),
     "total_bytes": (int,),
+    "oldest_arrival": (float, type(None)),
     "arrived": (int,),
     "left": (int,),
     "state": (str, type(None)),
 }
+_ADDED: Final = frozenset({"oldest_arrival"})
+"""Columns that earlier releases of the node do not have."""
 _KEPT: Final = ("pathname", "queue_type", "label", "transactional")
 _NAMES: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 
@@ -195,6 +199,8 @@ class Seen:
         if name in ("arrived_rate", "left_rate"):
             rates = self.rates[name == "left_rate"]
             return rates or [0.0] * len(self.columns["pathname"])
+        if name == "age":
+            return [-math.inf if at is None else -at for at in self.columns["oldest_arrival"]]
         if name == "label":
             return [label.casefold() for label in self.columns["label"]]
         return self.columns[name] if name in _COLUMNS and name != "pathname" else self.shown_names
@@ -203,6 +209,7 @@ class Seen:
         """A queue of the node."""
         arrived, left = self.rates
         row = {name: self.columns[name][number] for name in _COLUMNS if name not in ("arrived", "left")}
+        row["oldest_arrival"] = timestamp(row["oldest_arrival"])
         row["machine"], row["site"], row["as_of"] = self.machine.name, self.machine.site, timestamp(self.as_of)
         row["arrived_rate"] = arrived[number] if arrived else None
         row["left_rate"] = left[number] if left else None
@@ -267,9 +274,12 @@ def _columns(document: dict[str, Any]) -> Columns:
     columns: Columns = {}
     for name, types in _COLUMNS.items():
         column = document.get(name)
+        if column is None and name in _ADDED and isinstance(names := document.get("pathname"), list):
+            column = [None] * len(names)
         if not isinstance(column, list) or not set(map(type, column)) <= set(types):
             raise LyingError(f"its list of queues has no column {name}: is it another release?")
         columns[name] = column
+    columns["oldest_arrival"] = [at if at and 0 < at < _LATEST else None for at in columns["oldest_arrival"]]
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1 or max(lengths) > _MOST_QUEUES:
         raise LyingError("its list of queues has columns of different lengths, or too many queues")

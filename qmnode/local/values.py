@@ -45,7 +45,8 @@ def _is_required(field: Field[Any]) -> bool:
 _ADDED: Final[dict[type, frozenset[str]]] = {
     IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
     NodeStatus: frozenset(field.name for field in fields(NodeStatus) if not _is_required(field)) - {"warnings"},
-    QueueInformation: frozenset({"reason", *(row.name for row in QUEUE.values() if row.added)}),
+    QueueInformation: frozenset(field.name for field in fields(QueueInformation) if field.kw_only)
+    | {row.name for row in QUEUE.values() if row.added},
 }
 """Fields that came after the first release, by type. Each has a default, for the answers of older nodes."""
 

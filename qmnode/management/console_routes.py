@@ -26,7 +26,7 @@ router = APIRouter(route_class=InSteps)
 
 _QUEUES_AT_ONCE: Final = 1000
 _NAMES: Final = ("pathname", "queue_type", "label", "transactional")
-_COUNTS: Final = ("message_count", "total_bytes", "arrived", "left", "state")
+_COUNTS: Final = ("message_count", "total_bytes", "oldest_arrival", "arrived", "left", "state")
 _HASH: Final = (1 << 64) - 1
 _READ_AT_ONCE: Final = 1 << 20
 """Bytes of the audit log that are looked at, from its end."""
@@ -54,6 +54,9 @@ class QueueSummary(Document):
     transactional: list[bool]
     message_count: list[int]
     total_bytes: list[int]
+    oldest_arrival: list[float | None] = Field(
+        description="When the message that has waited longest arrived: seconds since 1970 (UTC)"
+    )
     arrived: list[int] = Field(description="Messages that arrived since the node started")
     left: list[int] = Field(description="Messages that were received or acknowledged since the node started")
     state: list[str | None] = Field(description="Of outgoing queues (MS-MQDMPR 3.1.1.3)")
@@ -115,6 +118,7 @@ def _columns(queues: Sequence[Queue]) -> Iterator[tuple[str, list[Any]]]:
     yield "transactional", [queue.transactional for queue in queues]
     yield "message_count", [queue.message_count for queue in queues]
     yield "total_bytes", [queue.total_bytes for queue in queues]
+    yield "oldest_arrival", [queue.oldest_arrival for queue in queues]
     moved = [queue.tally.moved for queue in queues]
     yield "arrived", [arrived for arrived, _ in moved]
     yield "left", [left for _, left in moved]

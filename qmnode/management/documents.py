@@ -168,6 +168,10 @@ class QueueDocument(NamedQueue):
     state: str | None = Field(description="Of an outgoing queue (MS-MQDMPR 3.1.1.3)")
     next_hops: list[str]
     reason: str | None = Field(default=None, description="Why an outgoing queue is not connected, in words, if known")
+    oldest_arrival: datetime | None = Field(
+        default=None, description="When the message that has waited longest arrived at the node"
+    )
+    journal_oldest_arrival: datetime | None = Field(default=None, description="The same of its journal")
 
     @classmethod
     def of(cls, queue: QueueInformation) -> Self:
@@ -177,6 +181,8 @@ class QueueDocument(NamedQueue):
             identifier=guid_or_none(queue.identifier),
             create_time=time_or_none(queue.create_time),
             modify_time=time_or_none(queue.modify_time),
+            oldest_arrival=time_or_none(queue.oldest_arrival or 0),
+            journal_oldest_arrival=time_or_none(queue.journal_oldest_arrival or 0),
             state=queue.state or None,
             reason=queue.reason or None,
             **{row.name: shown(row, getattr(queue, row.name)) for row in _ROWS},

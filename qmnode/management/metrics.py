@@ -49,12 +49,20 @@ _TOTALS: Final[dict[str, tuple[str, Callable[[NodeStatus], float]]]] = {
     ),
     "qmnode_throttled": ("Whether no queue takes messages", lambda status: status.throttled),
 }
-_QUEUES: Final[dict[str, tuple[str, Callable[[Queue], float]]]] = {
+_QUEUES: Final[dict[str, tuple[str, Callable[[Queue], float | None]]]] = {
     "qmnode_queue_messages": ("Messages in a queue", lambda queue: queue.message_count),
     "qmnode_queue_bytes": ("Bytes of the messages in a queue", lambda queue: queue.total_bytes),
     "qmnode_queue_journal_messages": (
         "Messages in a queue's journal",
         lambda queue: queue.journal_queue.message_count if queue.journal_queue is not None else 0,
+    ),
+    "qmnode_queue_oldest_message_timestamp_seconds": (
+        "When the message that has waited longest arrived, since 1970 (UTC)",
+        lambda queue: queue.oldest_arrival,
+    ),
+    "qmnode_queue_journal_oldest_message_timestamp_seconds": (
+        "When the oldest message in a queue's journal arrived, since 1970 (UTC)",
+        lambda queue: queue.journal_queue.oldest_arrival if queue.journal_queue is not None else None,
     ),
     "qmnode_queue_open_handles": ("How often a queue is open", lambda queue: len(queue.descriptors)),
     "qmnode_queue_locked_messages": ("Messages that transactions hold", lambda queue: len(queue.locked)),
@@ -225,7 +233,8 @@ class _Snapshot(Collector):
         for name, (text, value) in _QUEUES.items():
             family = GaugeMetricFamily(name, text, labels=("queue", "kind"))
             for queue in shown:
-                family.add_metric((queue.pathname, queue.queue_type.value), value(queue))
+                if (figure := value(queue)) is not None:
+                    family.add_metric((queue.pathname, queue.queue_type.value), figure)
             yield family
 
 

@@ -148,6 +148,9 @@ class QueueInformation(AddedAttributes):
     next_hops: tuple[str, ...] = ()
     reason: str = field(default="", kw_only=True)
     """Why an outgoing queue has no session, in words, if it failed to get one."""
+    oldest_arrival: float | None = field(default=None, kw_only=True)
+    """When the message that has waited longest arrived at the node, in seconds since 1970 (UTC)."""
+    journal_oldest_arrival: float | None = field(default=None, kw_only=True)
 
 
 class TransactionApi(ABC):

@@ -18,7 +18,6 @@ from qmnode.model.record import (
     SOURCE,
     TRANSACTIONAL,
     RecordFlag,
-    arrival,
     expiry,
     with_prefix,
 )
@@ -112,19 +111,6 @@ class OutgoingQueue(Queue):
         """Why the last attempt to connect failed; None if it did not."""
         status = self.connection_history[-1].status if self.connection_history else ConnectionStatus.IN_PROCESS
         return status if status >= ConnectionStatus.UNKNOWN_FAILURE else None
-
-    @property
-    def oldest_arrival(self) -> float | None:
-        """When the message that has waited longest arrived, in seconds since 1970 (UTC); None if the queue is empty.
-
-        Among messages under way, only the first by order of delivery is considered: it is as good as the oldest.
-        """
-        waiting = [self.locked[min(self.locked)].value] if self.locked else []
-        for lane in self.lanes:
-            first = lane.first(self.locked) if lane is not None else None
-            if first is not None:
-                waiting.append(first[1])
-        return min(map(arrival, waiting), default=None)
 
     # Messages
 

@@ -85,6 +85,9 @@ class MessageStore(Protocol):
     def read_messages(self, queue_id: int, first: int, last: int, limit: int, size: int, express: bool) -> list[Entry]:
         """Recoverable (and express) messages from ``first`` to ``last``, until ``limit`` messages or ``size`` bytes."""
 
+    def first_beginning(self, queue_id: int, first: int, last: int, size: int, express: bool) -> bytes | None:
+        """The first ``size`` bytes of the first message from ``first`` to ``last`` that is written; None if none is."""
+
     def end_of_run(self, queue_id: int, first: int, last: int, members: Container[int]) -> int:
         """The last of the recoverable messages from ``first`` on that follow each other and are all ``members``;
         ``first - 1`` if the next one is none.

@@ -35,6 +35,7 @@ from qmnode.model.record import (
     PEEK_WHEN_LOCKED,
     PREFIX_SIZE,
     REPORT,
+    arrival,
     read_arrival,
 )
 from qmnode.settings.node import ReadAheadSettings
@@ -101,6 +102,7 @@ class Lane:
         "index",
         "last",
         "locked_floor",
+        "oldest",
         "queue_id",
         "read_ahead",
         "size",
@@ -124,6 +126,8 @@ class Lane:
         self.size = 0
         self.locked_floor = NOWHERE
         """At most the lowest locked lookup identifier; NOWHERE when none is locked."""
+        self.oldest: float | None = None
+        """The time that ``oldest_arrival`` read from the store, until a message goes or comes before others."""
 
     def restore(self, count: int, head: int) -> None:
         """Begin at the head that the store has recorded."""
@@ -143,6 +147,20 @@ class Lane:
         first = self.window[0][0] if self.window else self.window_end + 1
         return min(first, self.locked_floor)
 
+    def oldest_arrival(self) -> float | None:
+        """When its first message arrived, in seconds since 1970 (UTC), locked ones included; None if it is empty.
+
+        It is found in the window or with one read, and the window stays as it is.
+        """
+        if not self.count:
+            return None
+        if self.window and self.window[0][0] < self.locked_floor:
+            return arrival(self.window[0][1])
+        if self.oldest is None:
+            value = self.store.first_beginning(self.queue_id, self.head, self.last, PREFIX_SIZE, self.express_count > 0)
+            self.oldest = None if value is None else arrival(value)
+        return self.oldest
+
     def insert(self, lookup_identifier: int, value: bytes, keep: bool) -> None:
         """Insert an available message. ``keep`` it in the window, if it belongs there, as the queue has a reader."""
         if lookup_identifier > self.window_end:
@@ -154,10 +172,12 @@ class Lane:
                 else:
                     self.complete = False
         elif len(self.window) < self.read_ahead.messages:
+            self.oldest = None
             window = self.window
             window.insert(bisect_left(window, (lookup_identifier,)), (lookup_identifier, value))
             self._grow(len(value))
         else:  # the last one of the window makes room: it is read again when its turn comes
+            self.oldest = None
             window = self.window
             window.insert(bisect_left(window, (lookup_identifier,)), (lookup_identifier, value))
             self._grow(len(value) - len(window.pop()[1]))
@@ -291,6 +311,7 @@ class Lane:
     def clear(self, sequence: int) -> None:
         """Mark all messages up to ``sequence`` as unavailable."""
         self.forget()
+        self.oldest = None
         self.complete = True
         self.window_end = self.index << LANE_SHIFT | sequence
 
@@ -530,6 +551,7 @@ def _remove_many(queue: "Queue", entries: Sequence[Entry]) -> tuple[list[int], i
         size = sum([len(value) for _, value in run]) - len(run) * PREFIX_SIZE
         total += size
         lane.count -= len(run)
+        lane.oldest = None
         if flags & EXPRESS:
             for lookup_identifier, _ in run:
                 store.delete_express(queue_id, lookup_identifier)

@@ -1,5 +1,6 @@
 """Queue, MS-MQDMPR 3.1.1.2: its attributes, its messages, and the life of a message position."""
 
+import contextlib
 import json
 import struct
 from collections import Counter, OrderedDict
@@ -137,6 +138,15 @@ class Queue(QueueAttributes):
             if lane is not None:
                 count += lane.count
         return count
+
+    @property
+    def oldest_arrival(self) -> float | None:
+        """When the message that has waited longest arrived at this queue manager, in seconds since 1970 (UTC); None if
+        the queue is empty, or that message is damaged. Of each priority the first by order of delivery is considered.
+        """
+        with contextlib.suppress(MessageQueuingError):
+            return min((at for lane in self.lanes if lane is not None and (at := lane.oldest_arrival())), default=None)
+        return None
 
     @property
     def is_temporary(self) -> bool:
@@ -461,6 +471,7 @@ class Queue(QueueAttributes):
             if not self.touched:
                 self.touch()
         lane.count -= 1
+        lane.oldest = None
         self.count_bytes(-size)
         if flags & ON_LOSS and self.loss_reports:
             self.loss_reports -= 1
@@ -540,6 +551,8 @@ class Queue(QueueAttributes):
             "total_bytes": self.total_bytes,
             "journal_message_count": journal.message_count if journal else 0,
             "journal_total_bytes": journal.total_bytes if journal else 0,
+            "oldest_arrival": self.oldest_arrival,
+            "journal_oldest_arrival": journal.oldest_arrival if journal else None,
             "active": bool(self.descriptors),
             "subqueues": tuple(sorted(queue.pathname.rpartition(";")[2] for queue in self.subqueues.values())),
         }

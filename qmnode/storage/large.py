@@ -235,6 +235,20 @@ class LargeMessages:
                 return value
         return read_value(self._path, key, record)
 
+    def beginning(self, key: bytes, record: bytes, size: int) -> bytes:
+        """The first ``size`` bytes of a value, unchecked if they are read from a file. Raises StoreError."""
+        found = _reference(record)
+        if found is None:
+            return record[:size]
+        if (recent := self._recent.get(found[1])) is not None and recent[1] == key:
+            return recent[2][:size]
+        file = file_of(self._path, found[1])
+        try:
+            with file.open("rb", buffering=0) as opened:
+                return opened.read(_HEAD.size + size)[_HEAD.size :]
+        except OSError as error:
+            raise unreadable(f"{FOLDER}/{file.name}: {error.strerror}, in {self._path}") from error
+
     # Changes of the current batch
 
     def replace(self, batch: WriteBatch, key: bytes, value: bytes) -> None:

@@ -543,6 +543,23 @@ class Store:
             check_end(iterator)
         return entries
 
+    def first_beginning(self, queue_id: int, first: int, last: int, size: int, express: bool) -> bytes | None:
+        """The first ``size`` bytes of the value of the first message from ``first`` to ``last`` that is written."""
+        found: list[tuple[bytes, bytes]] = []
+        for family in (Family.MESSAGES, Family.EXPRESS) if express and self._spilled else (Family.MESSAGES,):
+            bound = ReadOptions()
+            bound.set_iterate_upper_bound(MESSAGE_KEY.pack(queue_id, last) + b"\0")
+            iterator = self._families[family].iter(bound)
+            iterator.seek(MESSAGE_KEY.pack(queue_id, first))
+            if iterator.valid():
+                found.append((iterator.key(), iterator.value()))
+        if express:
+            found += [
+                (MESSAGE_KEY.pack(queue_id, place), value)
+                for place, value in self._memory.read(queue_id, first, last, 1, 1)
+            ]
+        return self._large.beginning(*min(found), size) if found else None
+
     def end_of_run(self, queue_id: int, first: int, last: int, members: Container[int]) -> int:
         """The last of the recoverable messages from ``first`` on that follow each other and are all ``members``;
         ``first - 1`` if the next one is none. No value is read.

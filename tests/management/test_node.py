@@ -55,6 +55,11 @@ async def test_metrics_have_totals_and_the_fullest_queues(client: httpx.AsyncCli
     assert families["qmnode_messages"].samples[0].value == 3
     shown = {sample.labels["queue"][-2:]: sample.value for sample in families["qmnode_queue_messages"].samples}
     assert shown == {"q2": 2, "q1": 1}
+    (oldest, _) = families["qmnode_queue_oldest_message_timestamp_seconds"].samples
+    assert oldest.labels["queue"].endswith("q2")
+    assert 0 <= families["qmnode_time_seconds"].samples[0].value - oldest.value < 3600
+    document = (await client.get("/v1/queues/q2")).json()
+    assert datetime.fromisoformat(document["oldest_arrival"]).timestamp() == pytest.approx(oldest.value)
     assert families["qmnode_quota_bytes"].samples[0].value == 2**30
     assert "process_resident_memory_bytes" in families
 

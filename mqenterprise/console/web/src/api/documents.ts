@@ -233,6 +233,8 @@ export interface Queue {
   readonly state: string | null;
   readonly next_hops: readonly string[];
   readonly reason: string | null;
+  readonly oldest_arrival: string | null;
+  readonly journal_oldest_arrival: string | null;
 }
 
 export interface QueueHistory {

@@ -99,6 +99,8 @@ export interface QueueRow {
   readonly transactional: boolean;
   readonly message_count: number;
   readonly total_bytes: number;
+  /** When the message that has waited longest arrived. */
+  readonly oldest_arrival: string | null;
   readonly arrived_rate: number | null;
   readonly left_rate: number | null;
   readonly state: string | null;

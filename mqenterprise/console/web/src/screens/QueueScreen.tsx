@@ -7,7 +7,7 @@ import { useMay } from "../api/session";
 import { count, size } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age } from "../parts/Stale";
-import { Foreign } from "../parts/Texts";
+import { Foreign, Moment } from "../parts/Texts";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH } from "./enterprise";
@@ -124,6 +124,9 @@ export function QueueScreen(): ReactNode {
         <dl className="figures panel">
           <Figure name={s.messages} value={count(queue.data.message_count)} />
           <Figure name={s.bytes} value={size(queue.data.total_bytes)} />
+          {queue.data.oldest_arrival && (
+            <Figure name={s.oldest} value={<Moment at={queue.data.oldest_arrival} ago />} />
+          )}
           {!isOutgoing && <Figure name={s.journal} value={count(queue.data.journal_message_count)} />}
           {queue.data.state && <Figure name={s.state} value={<Foreign text={queue.data.state} />} />}
           {queue.data.next_hops.length > 0 && (

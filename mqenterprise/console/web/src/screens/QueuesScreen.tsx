@@ -10,7 +10,7 @@ import { count, rate, size } from "../parts/format";
 import { Failure } from "../parts/Notices";
 import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, type Sort, Table } from "../parts/Table";
-import { Foreign, None } from "../parts/Texts";
+import { Foreign, Moment, None } from "../parts/Texts";
 import { visible } from "../parts/text";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
@@ -90,6 +90,15 @@ const COLUMNS: readonly Column<Row>[] = [
     numeric: true,
     sorts: true,
     cell: (row) => size(row.total_bytes),
+  },
+  {
+    id: "age",
+    title: s.age,
+    least: 112,
+    rank: 7,
+    numeric: true,
+    sorts: true,
+    cell: (row) => (row.oldest_arrival ? <Moment at={row.oldest_arrival} ago /> : <None />),
   },
   {
     id: "arrived_rate",

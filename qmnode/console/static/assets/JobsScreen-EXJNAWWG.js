@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-3KDWNQWT.js";import"./chunk-U4HI55DZ.js";import"./chunk-K57QGP5C.js";import"./chunk-D3DUW5MQ.js";import"./chunk-WMEBFPR4.js";import"./chunk-4HTXHHSC.js";import"./chunk-UYSBI5YC.js";export{a as JobTitle,b as JobsScreen};
