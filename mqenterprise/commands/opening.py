@@ -12,7 +12,6 @@ import structlog
 import typer
 
 from mqenterprise.directory.configuration import ENVIRONMENT, default_state, load_settings
-from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
@@ -43,8 +42,11 @@ def failing_clearly() -> Iterator[None]:
 def directory_settings(file: Path | None) -> DirectorySettings:
     """The settings of the directory that the command line names. DirectoryError if it is the private one, stopped."""
     settings = load_settings(file)
-    private = EmbeddedDirectory(default_state())
-    if file is None and not os.environ.get(ENVIRONMENT) and private.pid() is None:
+    if file is not None or os.environ.get(ENVIRONMENT):
+        return settings
+    from mqenterprise.directory.embedded import EmbeddedDirectory
+
+    if EmbeddedDirectory(default_state()).pid() is None:
         raise DirectoryError(
             f"the private directory in {default_state()} is stopped: start it with 'mqenterprise directory up'"
         )

@@ -5,19 +5,21 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import FAILED, DirectoryFile, opened
 from mqenterprise.operations.errors import NodeError, OperationsError
-from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings
 from qmnode.administration.where import parse_where
 from qmnode.commands.complaint import complain
 from qmnode.errors import MessageQueuingError
+
+if TYPE_CHECKING:
+    from mqenterprise.operations.node_client import NodeClient
 
 T = TypeVar("T")
 
@@ -64,7 +66,7 @@ class Access:
 
     def run(
         self,
-        work: Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]],
+        work: "Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]]",
         machines: Sequence[str] = (),
         site: str | None = None,
     ) -> T:
@@ -79,10 +81,10 @@ class Access:
 
             return asyncio.run(run())
 
-    def at_one(self, machine: str, work: Callable[[NodeClient], Awaitable[T]]) -> T:
+    def at_one(self, machine: str, work: "Callable[[NodeClient], Awaitable[T]]") -> T:
         """Do something at one node; why it fails, with exit code 1."""
 
-        async def at_it(settings: OperationsSettings, clients: list[NodeClient]) -> T | NodeError:
+        async def at_it(settings: OperationsSettings, clients: "list[NodeClient]") -> T | NodeError:
             try:
                 return await work(clients[0])
             except NodeError as error:
@@ -110,7 +112,7 @@ class Nodes:
         if self.take_all and (self.machine or self.site):
             raise typer.BadParameter("--all are all machines of the directory: leave out --machine and --site")
 
-    def run(self, access: Access, work: Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]]) -> T:
+    def run(self, access: Access, work: "Callable[[OperationsSettings, list[NodeClient]], Awaitable[T]]") -> T:
         """Do something with them."""
         return access.run(work, self.machine or (), self.site)
 

@@ -71,7 +71,7 @@ class ChangeNotices:
             )  # fmt: skip
 
 
-def _send_to(node: qmnode.sync.QueueManager, owner: Guid, notifications: list[Notification]) -> None:
+def _send_to(node: "qmnode.sync.QueueManager", owner: Guid, notifications: list[Notification]) -> None:
     """Send messages to one queue manager (3.3.5.3), unsigned: notifications of queue managers may be (3.2.5.2)."""
     name = f"PRIVATE={guid_to_text(owner)}\\{NOTIFICATION_QUEUE_NUMBER:x}"
     with node.open_queue(name, qmnode.Access.SEND) as queue:

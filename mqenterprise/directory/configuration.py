@@ -8,7 +8,6 @@ from typing import Any, Final
 import yaml
 from pydantic import ValidationError
 
-from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.errors import INSTEAD, DirectoryError
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
 from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
@@ -33,6 +32,8 @@ def load_settings(file: Path | None = None) -> DirectorySettings:
     if file is None and os.environ.get(ENVIRONMENT):
         file = Path(os.environ[ENVIRONMENT])
     if file is None:
+        from mqenterprise.directory.embedded import EmbeddedDirectory  # loads what makes certificates
+
         embedded = EmbeddedDirectory(default_state())
         try:
             return embedded.client_settings()

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.operations.errors import OperationsError
-from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.settings import OperationsSettings, split_address
 from mqenterprise.topology.problems import did_you_mean
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.operations.node_client import NodeClient
     from mqenterprise.topology.declaration import Declaration
 
 _FIELDS: Final = ("computer_name", "qualified_computer_name", "site_identifier_list", "foreign_system")
@@ -111,6 +111,8 @@ def _node(settings: OperationsSettings, machine: str, dns_name: str | None) -> N
 @asynccontextmanager
 async def connected(settings: OperationsSettings, nodes: Sequence[Node]) -> AsyncIterator[list[NodeClient]]:
     """The clients of nodes; no connection is made before the first question. Raises :class:`OperationsError`."""
+    from mqenterprise.operations.node_client import NodeClient  # loads the documents of the whole management API
+
     trust = settings.trust()
     async with AsyncExitStack() as stack:
         yield [

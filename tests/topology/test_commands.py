@@ -80,3 +80,12 @@ def test_help_imports_no_command():
 
     assert done.stdout.splitlines()[-1] == "['mqenterprise.cli']"
     assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_a_declaration_is_checked_without_loading_what_speaks_with_nodes():
+    code = f"import sys; sys.argv[1:] = ['validate', {str(SAMPLE)!r}]; from mqenterprise.cli import app\n"
+    code += "try: app()\nexcept SystemExit: pass\nprint({'fastapi', 'httpx'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "set()"
