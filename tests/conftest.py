@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +52,8 @@ TOGETHER = {
         "certificates", "collection", "directory", "discovery", "keys", "routes", "topology",
         "docs/test_beside_windows.py", "docs/test_moved_queue.py", "forwarding/test_topology.py",
         "remote_read/test_authentication.py", "remote_read/test_kerberos.py", "amqp/test_directory_users.py",
-        "operations/test_nodes.py",
+        "operations/test_nodes.py", "effects/test_access_lists.py", "effects/test_weakened_security.py",
+        "pipeline/test_directory_source.py",
     ),
 }  # fmt: skip
 """Folders and files whose tests one process runs: they share hosts, a Spark session, two directories.
@@ -79,8 +82,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
+MEMORY, MEMORY_NEEDED = Path("/dev/shm"), 4 << 30
+"""A file system in memory, and the free bytes from which on the tests' folders are there: each of their thousands of
+stores would else wait for a disk several times."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What a process of several starts can be interrupted; it would inherit that the process itself ignores it."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get(LOOP_VARIABLE) == "uvloop":  # else what runs in this process has asyncio's own loop
