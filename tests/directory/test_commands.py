@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from mqenterprise.cli import app
 from mqenterprise.directory.admission import admit
 from mqenterprise.directory.configuration import load_settings
 from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
@@ -33,14 +34,20 @@ if TYPE_CHECKING:
     from tests.lab.servers import DirectoryServer
 
 
-def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in this process: another would load the same libraries again."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+def run_beside(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which slapd outlives."""
     return subprocess.run(
         [sys.executable, "-m", "mqenterprise", *(str(argument) for argument in arguments)],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
-        env=os.environ | environment,
     )
 
 
@@ -62,27 +69,27 @@ class TestPrivateDirectory:
     def test_up_creates_starts_and_keeps(self, private: list[object], open_folder: Path) -> None:
         host = free_alias([6360])
 
-        first = run("directory", "up", *private, "--host", host, "--root", "dc=acme,dc=internal")
+        first = run_beside("directory", "up", *private, "--host", host, "--root", "dc=acme,dc=internal")
 
         assert first.returncode == 0, first.stderr
         assert f"dc=acme,dc=internal answers on ldaps://{host}:6360" in first.stdout
         embedded = EmbeddedDirectory(open_folder / "state")
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             create(directory, Site(name="Hamburg"))
-        again = run("directory", "up", *private)  # running already
+        again = run_beside("directory", "up", *private)  # running already
         assert again.returncode == 0
         settings = again.stdout.partition("other commands name it with --directory ")[2].strip()
         assert run("queue", "list", "--directory", settings).returncode == 0
         assert run("directory", "down", *private).stdout == "stopped\n"
         assert run("directory", "down", *private).stdout == "it was not running\n"
-        assert run("directory", "up", *private).returncode == 0
+        assert run_beside("directory", "up", *private).returncode == 0
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             assert directory.sites.find("Hamburg") is not None
 
     def test_it_runs_without_privileges_and_keeps_secrets_to_itself(
         self, private: list[object], open_folder: Path
     ) -> None:
-        run("directory", "up", *private, "--host", free_alias([6360]))
+        run_beside("directory", "up", *private, "--host", free_alias([6360]))
 
         embedded = EmbeddedDirectory(open_folder / "state")
         pid = embedded.pid()
@@ -97,7 +104,7 @@ class TestPrivateDirectory:
         none = run("directory", "status", *private)
         assert (none.returncode, "create one" in none.stdout) == (2, True)
 
-        run("directory", "up", *private, "--host", free_alias([6360]))
+        run_beside("directory", "up", *private, "--host", free_alias([6360]))
         running = run("directory", "status", *private, "--json")
         assert running.returncode == 0
         assert json.loads(running.stdout)["answering"] is True
@@ -107,7 +114,7 @@ class TestPrivateDirectory:
         assert (stopped.returncode, "is stopped" in stopped.stdout) == (2, True)
 
     def test_a_backup_comes_back_under_the_same_identity(self, private: list[object], open_folder: Path) -> None:
-        run("directory", "up", *private, "--host", free_alias([6360]))
+        run_beside("directory", "up", *private, "--host", free_alias([6360]))
         embedded = EmbeddedDirectory(open_folder / "state")
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             before = create(directory, Site(name="Grüne Straße, Süd+West"))
@@ -125,7 +132,7 @@ class TestPrivateDirectory:
         refused = run("directory", "restore", archive, *private)
         assert (refused.returncode, "--force" in refused.stderr) == (1, True)
         assert run("directory", "restore", archive, *private, "--force").returncode == 0
-        assert run("directory", "up", *private).returncode == 0
+        assert run_beside("directory", "up", *private).returncode == 0
         with EnterpriseDirectory(embedded.client_settings()) as directory:
             after = directory.sites.find(before.name)
             assert after is not None and after.identifier == before.identifier
@@ -154,7 +161,7 @@ class TestPrivateDirectory:
         self, private: list[object], open_folder: Path
     ) -> None:
         host = free_alias([6360])
-        assert run("directory", "up", *private, "--host", host).returncode == 0
+        assert run_beside("directory", "up", *private, "--host", host).returncode == 0
         readable = open_folder / "b.tgz.partial"
         readable.write_text("")
         readable.chmod(0o666)
@@ -173,9 +180,9 @@ class TestPrivateDirectory:
 
     def test_a_port_that_is_taken_is_named(self, private: list[object], open_folder: Path) -> None:
         host = free_alias([6360])
-        run("directory", "up", *private, "--host", host)
+        run_beside("directory", "up", *private, "--host", host)
 
-        second = run("directory", "up", "--state", open_folder / "second", "--host", host)
+        second = run_beside("directory", "up", "--state", open_folder / "second", "--host", host)
 
         assert second.returncode == 1
         assert "slapd stopped at once" in second.stderr

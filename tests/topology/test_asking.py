@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from mqenterprise.cli import app
 from mqenterprise.directory.service import EnterpriseDirectory
 from tests.lab.nodes import PROJECT
 from tests.lab.terminal import at_a_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
     from mqenterprise.directory.embedded import EmbeddedDirectory
 
@@ -43,16 +45,9 @@ class Desk:
     def typed(self, answer: str, *arguments: str) -> tuple[int, str]:
         return at_a_terminal([*COMMAND, *arguments], f"{answer}\n", self.environment)
 
-    def piped(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            input="n\n",
-            capture_output=True,
-            text=True,
-            env={**os.environ, **self.environment},
-            timeout=240,
-            check=False,
-        )
+    def piped(self, *arguments: str) -> Result:
+        """In this process, whose standard input is no terminal then."""
+        return CliRunner().invoke(app, arguments, input="n\n", env=self.environment)
 
     @property
     def is_applied(self) -> bool:
@@ -82,19 +77,19 @@ def test_a_person_sees_the_plan_and_is_asked_and_a_pipe_is_not(desk: Desk) -> No
     code, seen = desk.typed("", "rollback", "--yes")
     assert (code, "Carry this out?" in seen, desk.is_applied) == (0, False, False)
     answer = desk.piped("apply", declared)
-    assert (answer.returncode, "Carry this out?" in answer.stderr + answer.stdout, desk.is_applied) == (0, False, True)
-    assert desk.piped("rollback").returncode == 0
+    assert (answer.exit_code, "Carry this out?" in answer.stderr + answer.stdout, desk.is_applied) == (0, False, True)
+    assert desk.piped("rollback").exit_code == 0
     assert not desk.is_applied
 
 
 def test_rolling_keys_back_shows_which_and_asks(desk: Desk) -> None:
     declared = ONE_SITE + "machines: [{name: asked-machine, sites: [Asked]}]\n"
     desk.declared.write_text(declared, "utf-8")
-    assert desk.piped("apply", str(desk.declared)).returncode == 0
+    assert desk.piped("apply", str(desk.declared)).exit_code == 0
     (desk.declared.parent / "asked-machine").mkdir()
     for _ in range(2):
         rotated = desk.piped("keys", "rotate", "asked-machine")
-        assert rotated.returncode in (0, 2), rotated.stderr
+        assert rotated.exit_code in (0, 2), rotated.stderr
     before = desk.piped("keys", "status", "asked-machine", "--json").stdout
     code, seen = desk.typed("n", "keys", "rollback", "asked-machine")
     assert (code, "Publish these keys again?" in seen) == (1, True)

@@ -21,7 +21,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from typer.testing import CliRunner
 
+from mqenterprise.cli import app
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ObjectNotFound
 from mqenterprise.directory.gateway import MARK, mark
@@ -86,7 +88,13 @@ def everything(checked, bench):
 
 
 def command(bench, *arguments):
-    """Run the command as an operator would."""
+    """Run the command as an operator would, in this process: another would load the same libraries again."""
+    environment = {"MQENTERPRISE_DIRECTORY": str(bench.file)}
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=environment)
+
+
+def command_beside(bench, *arguments):
+    """Run the command in a process of its own, to which others may be beside."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MQENTERPRISE_DIRECTORY": str(bench.file)}
     return subprocess.run(
         [sys.executable, "-c", "from mqenterprise.cli import main; main()", *map(str, arguments)],
@@ -193,15 +201,15 @@ def test_changes_by_hand_show_in_drift_and_are_repaired(bench):
 
     drift = command(bench, "drift", "--json", SAMPLE)
 
-    assert drift.returncode == 2, drift.stderr
+    assert drift.exit_code == 2, drift.stderr
     assert {(step["action"], *step["name"]) for step in json.loads(drift.stdout)["steps"]} == {
         ("update", "ams-shop", "orders"),
         ("update", "Amsterdam", "Bremen"),
         ("create", "cor-warehouse", "picking"),
     }
-    assert command(bench, "apply", SAMPLE).returncode == 0
+    assert command(bench, "apply", SAMPLE).exit_code == 0
     after = command(bench, "drift", SAMPLE)
-    assert (after.returncode, after.stdout.splitlines()[-1]) == (0, "Nothing to do: the directory is as declared.")
+    assert (after.exit_code, after.stdout.splitlines()[-1]) == (0, "Nothing to do: the directory is as declared.")
 
 
 def test_what_others_made_is_left_alone_by_prune(bench):
@@ -303,11 +311,11 @@ def test_a_plan_is_rolled_back(bench):
 def test_rollback_by_command_undoes_the_last_apply(bench):
     bench.apply(bench.declare({"enterprise": {"name": "E"}, "sites": [{"name": "A"}]}))
     before = bench.ours()
-    assert command(bench, "apply", SAMPLE).returncode == 0
+    assert command(bench, "apply", SAMPLE).exit_code == 0
 
     done = command(bench, "rollback")
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert bench.ours() == before
 
 
@@ -320,8 +328,8 @@ def test_a_saved_plan_is_refused_when_the_directory_has_moved_on(bench, tmp_path
     finally:
         bench.directory.connection.delete(site)
 
-    assert planned.returncode == 2
-    assert applied.returncode == 1
+    assert planned.exit_code == 2
+    assert applied.exit_code == 1
     assert "the directory has moved on since the plan was made: site Bremen; plan anew" in applied.stderr
 
 
@@ -330,7 +338,7 @@ def test_of_two_applies_at_once_one_waits_and_both_succeed(bench):
     results = []
 
     def run():
-        results.append(command(bench, "apply", SAMPLE, "--wait", "60"))
+        results.append(command_beside(bench, "apply", SAMPLE, "--wait", "60"))
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -344,7 +352,7 @@ def test_of_two_applies_at_once_one_waits_and_both_succeed(bench):
 
 def test_who_does_not_wait_is_told_who_applies(bench):
     with acquire(bench.target.lease_entry()):
-        result = command(bench, "apply", SAMPLE, "--wait", "0")
+        result = command_beside(bench, "apply", SAMPLE, "--wait", "0")
 
     assert result.returncode == 1
     assert f"process {os.getpid()} is applying a plan; wait for it" in result.stderr
@@ -473,7 +481,7 @@ def test_two_different_declarations_applied_at_once_are_both_brought_about(bench
     files = [declared(letter) for letter in "xyz"]
     results = []
     threads = [
-        threading.Thread(target=lambda file=file: results.append(command(bench, "apply", file, "--wait", "90")))
+        threading.Thread(target=lambda file=file: results.append(command_beside(bench, "apply", file, "--wait", "90")))
         for file in files
     ]
     for thread in threads:
@@ -560,12 +568,12 @@ def test_the_lease_is_refused_while_it_is_held(bench):
 def test_export_by_command_can_be_validated(bench, tmp_path):
     bench.apply(load(SAMPLE))
 
-    assert command(bench, "export", "--name", "Back", "--output", tmp_path / "back.yaml").returncode == 0
+    assert command(bench, "export", "--name", "Back", "--output", tmp_path / "back.yaml").exit_code == 0
 
     assert yaml.safe_load((tmp_path / "back.yaml").read_text())["enterprise"]["name"] == "Back"
-    assert command(bench, "validate", tmp_path / "back.yaml").returncode == 0
-    assert command(bench, "plan", tmp_path / "back.yaml").returncode == 0
-    assert command(bench, "show", "--svg", tmp_path / "x.svg").returncode == 0
+    assert command(bench, "validate", tmp_path / "back.yaml").exit_code == 0
+    assert command(bench, "plan", tmp_path / "back.yaml").exit_code == 0
+    assert command(bench, "show", "--svg", tmp_path / "x.svg").exit_code == 0
     assert "Córdoba" in (tmp_path / "x.svg").read_text("utf-8")
 
 
@@ -574,6 +582,6 @@ def test_an_unknown_directory_is_told_without_a_traceback(bench, tmp_path):
 
     result = command(bench, "plan", SAMPLE)
 
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert "cannot be reached" in result.stderr
     assert "Traceback" not in result.stderr
