@@ -88,7 +88,7 @@ def timed(bench, checked, *, prune):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("cuts", [6, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("cuts", [2, pytest.param(50, marks=pytest.mark.soak)])
 def test_cut_by_sigkill_at_random_points_and_run_again_equals_one_clean_apply(bench, cuts):
     size = (3, 6, 12) if bench.server.is_active_directory else (5, 20, 100)
     full, nothing = bench.declare(enterprise(*size), "full.yaml"), bench.declare(NOTHING, "nothing.yaml")
