@@ -94,6 +94,31 @@ class TestEnterprise:
         assert (step["name"], step["before"]) == ([machine], {"quota": 17})
 
 
+class TestSurvey:
+    def test_an_estate_is_read_with_what_windows_exported(
+        self, modules: Modules, fresh_name: Names, tmp_path: Path
+    ) -> None:
+        site, machine = fresh_name("Site"), fresh_name("host")
+        modules.run("site", name=site)
+        modules.run("queue_manager", name=machine, sites=[site], dns_name="127.0.0.1")
+        modules.run("queue", machine=machine, name="open")
+        file = tmp_path / "export.json"
+        queue = {"QueueName": "private$\\hidden", "MachineName": machine, "Label": "Hidden", "Transactional": True}
+        file.write_text(json.dumps(queue), "utf-16")
+
+        found = modules.run("survey_info", exports=[str(file)], port=9, timeout=2.0)
+
+        assert found["changed"] is False
+        shown = next(one for one in found["report"]["machines"] if one["name"].casefold() == machine.casefold())
+        assert (shown["answer"], shown["sites"]) == ("unavailable", [site])
+        paths = {one["path"].casefold() for one in found["report"]["queues"]}
+        assert paths >= {f"{machine}\\open".casefold(), f"{machine}\\private$\\hidden".casefold()}
+        (hidden,) = (one for one in yaml.safe_load(found["declaration"])["queues"] if one["name"] == "hidden")
+        assert (hidden["label"], hidden["transactional"], hidden["private"]) == ("Hidden", True, True)
+        with pytest.raises(ModuleFailed, match="cannot be read: No such file"):
+            modules.run("survey_info", exports=[str(tmp_path / "none.json")])
+
+
 class TestUserCertificate:
     @pytest.fixture
     def user(self, modules: Modules, fresh_name: Names) -> str:

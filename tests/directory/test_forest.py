@@ -22,10 +22,13 @@ from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
+from mqenterprise.survey.machines import Asking
+from mqenterprise.survey.run import Survey, survey
 from qmnode import Access, Message
 from qmnode.directory.membership import Membership
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, equals
 from qmnode.node import QueueManager as Node
+from qmnode.remote_read.remote_node import RemoteReadOptions
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import guid_to_text, new_guid
 from tests.lab.directory_objects import create
@@ -117,6 +120,23 @@ def test_a_gate_of_the_other_domain_is_a_site_gate_of_a_link(
     )
     links = [one for one in forest.root.routing_links.list() if one.site1_identifier == sites[0]]
     assert [one.site_gate_identifier_list for one in links] == [(gate.identifier,)]
+
+
+def test_a_survey_reads_both_domains_and_says_which_object_is_in_which(forest: Forest, fresh_name: Named) -> None:
+    there, here = fresh_name("THERE"), fresh_name("HERE")
+    forest.child.queue_managers.add(QueueManager(computer_name=there, qualified_computer_name="127.0.0.1"))
+    forest.child.queues.add(Queue(pathname=f"{there}\\orders", label="far"))
+    forest.root.queue_managers.add(QueueManager(computer_name=here, qualified_computer_name="127.0.0.1"))
+    nobody = Asking(RemoteReadOptions(endpoint_mapper_port=9), timeout=2.0)
+
+    report = survey(Survey(directories=[forest.settings], asking=nobody)).report
+
+    domains = {one["name"]: one["domain"].lower() for one in report["machines"]}
+    assert (domains[there], domains[here]) == (NAME, "lab.test")
+    assert {one["domain"].lower() for one in report["queues"] if one["path"] == f"{there}\\orders"} == {NAME}
+    assert report["domains_not_surveyed"] == []
+    alone = survey(Survey(directories=[forest.settings.model_copy(update={"catalogue": None})], asking=nobody)).report
+    assert alone["domains_not_surveyed"] == [NAME]
 
 
 @asynccontextmanager

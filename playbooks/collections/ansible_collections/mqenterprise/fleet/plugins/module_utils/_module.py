@@ -19,6 +19,7 @@ try:
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.keys.errors import KeyRotationError
     from mqenterprise.operations.errors import NodeError, OperationsError
+    from mqenterprise.survey.estate import SurveyError
     from mqenterprise.topology.apply import ApplyError
     from mqenterprise.topology.ldap_target import LdapTarget
     from mqenterprise.topology.plan import FixedError
@@ -40,6 +41,7 @@ try:
         NodeError,
         NotPossible,
         OperationsError,
+        SurveyError,
         TargetError,
         OSError,
     )
