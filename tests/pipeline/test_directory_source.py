@@ -1,4 +1,4 @@
-"""The directory's tables as Spark reads them, from both directory servers."""
+"""The directory's tables as Spark's source reads them, from both directory servers; test_directory_tables has Spark."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from mqenterprise.certificates.files import make_internal
@@ -53,7 +52,7 @@ def only(rows: list[dict[str, Any]], **facts: object) -> dict[str, Any]:
 
 @pytest.mark.servers
 def test_every_table_tells_what_the_directory_holds(
-    directory: EnterpriseDirectory, options: dict[str, str], fresh_name: Named, tmp_path: Path, spark: SparkSession
+    directory: EnterpriseDirectory, options: dict[str, str], fresh_name: Named
 ) -> None:
     one = create(directory, Site(name=fresh_name("Spark")))
     two = create(directory, Site(name=fresh_name("Spark"), foreign_site=True))
@@ -87,12 +86,6 @@ def test_every_table_tells_what_the_directory_holds(
     assert queue["pathname"] == f"{node.computer_name}\\orders".lower()
     assert (queue["node"], queue["quota"], queue["journal_quota"]) == (node.computer_name.upper(), 10240, None)
     assert queue["is_transactional"]
-    # And once through Spark, from the file that mqenterprise uses too.
-    file = tmp_path / "directory.yaml"
-    file.write_text(yaml.safe_dump({name: yaml.safe_load(value) for name, value in options.items()}))
-    frame = spark.read.format("mqdirectory").option("directory", str(file)).load("links")
-    found = frame.where("cost = 7").select("site1", "site2").collect()
-    assert (one.name, two.name) in [tuple(row) for row in found]
 
 
 @pytest.mark.servers

@@ -8,13 +8,20 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
+from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.pipeline.directory import SCHEMAS, ask, tables_of
 from mqenterprise.pipeline.sources.directory_source import TABLES
+from qmnode.directory.port import Site
+from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+
+    from mqenterprise.directory.embedded import EmbeddedDirectory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS: dict[str, list[dict[str, Any]]] = {
@@ -85,3 +92,15 @@ def test_a_digest_tells_whether_a_table_changed() -> None:
     assert one.digest(["links", "keys"]) == same.digest(["links", "keys"])
     assert one.digest(["links"]) != other.digest(["links"])
     assert one.digest(["keys"]) == other.digest(["keys"])
+
+
+@pytest.mark.servers
+def test_spark_reads_the_directory_of_the_file_that_mqenterprise_uses(
+    slapd: EmbeddedDirectory, fresh_name: Callable[[str], str], spark: SparkSession
+) -> None:
+    with EnterpriseDirectory(slapd.client_settings()) as directory:
+        site = create(directory, Site(name=fresh_name("Spark"), foreign_site=True))
+
+    frame = spark.read.format("mqdirectory").option("directory", str(slapd.write_client_settings())).load("sites")
+
+    assert (site.name,) in [tuple(row) for row in frame.where("is_foreign").select("site").collect()]

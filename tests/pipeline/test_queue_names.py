@@ -83,7 +83,7 @@ def test_a_direct_name_is_that_of_the_queue_in_the_spelling_that_is_known() -> N
     assert names["direct=os:b\\stock"] == "B\\Stock"
 
 
-@pytest.mark.parametrize("most", [0, 1], ids=["batch", "stream"])
+@pytest.mark.parametrize("most", [0, pytest.param(1, marks=pytest.mark.soak)], ids=["batch", "stream"])
 def test_tables_of_the_version_before_go_on_and_get_their_names(spark: SparkSession, tmp_path: Path, most: int) -> None:
     source, target = str(tmp_path / "segments"), str(tmp_path / "tables")
     with tarfile.open(TABLES) as packed:
