@@ -77,6 +77,7 @@ class Besieged:
             at = self.at[name] = Target(machine.listens, free_port(), free_port())
             merged: dict[str, Any] = {
                 "transport": {"address": at.address},
+                "management": {"socket": str(folder / name.lower() / "management.sock")},
                 "security": {"tls": tls.model_dump(mode="json", exclude_defaults=True)},
                 "amqp": {"enabled": True, "address": at.address, "port": at.amqp, "anonymous": True},
                 "remote_read": {"enabled": True, "address": at.address, "port": at.rpc, "endpoint_mapper_port": 0},

@@ -41,7 +41,7 @@ def stale(node: NodeProcess) -> list[str]:
 
 
 def test_settings_that_a_reload_took_need_no_restart(tmp_path: Path) -> None:
-    with running_node(tmp_path, **NAME) as node:
+    with running_node(tmp_path, managed=True, **NAME) as node:
         assert stale(node) == []
         assert look(node)["identifier"] == identifier(node), "in a workgroup, its certificate names it"
         node.configure(**NAME, quotas={"queue_manager_quota": 1})

@@ -56,7 +56,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node of its own for the tests of a module."""
-    with running_node(tmp_path_factory.mktemp("node")) as node:
+    with running_node(tmp_path_factory.mktemp("node"), managed=True) as node:
         yield node
 
 

@@ -56,7 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch, daemon: NodeProcess) -> Callable[..., A
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    with running_node(tmp_path_factory.mktemp("node")) as node:
+    with running_node(tmp_path_factory.mktemp("node"), managed=True) as node:
         yield node
 
 

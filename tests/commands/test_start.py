@@ -156,7 +156,7 @@ def test_status_prints_the_documents_of_the_management_api(command: Command, dae
 
 async def test_status_shows_what_strangers_take_of_the_shares(command: Command, tmp_path: Path) -> None:
     address, size = loopback_address(), 300_000
-    with running_node(tmp_path / "met", transport={"address": address}) as node:
+    with running_node(tmp_path / "met", managed=True, transport={"address": address}) as node:
         async with session(loopback_address(), address, wire.identifier()) as peer:
             peer.send(letter(address, body=bytes(size))[:-1])
 

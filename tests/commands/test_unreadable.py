@@ -24,7 +24,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(STORE) as archive:
         archive.extractall(folder, filter="data")
-    with running_node(folder) as daemon:
+    with running_node(folder, managed=True) as daemon:
         yield daemon
 
 

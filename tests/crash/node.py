@@ -7,7 +7,7 @@ from tests.lab.nodes import NodeProcess
 class Daemon(NodeProcess):
     """``qmnode run``, started and killed many times on one disk."""
 
-    def __init__(self, disk: Disk, **settings: object) -> None:
+    def __init__(self, disk: Disk, *, managed: bool = False, **settings: object) -> None:
         self.disk = disk
         given = {"data": str(disk.store), "computer_name": "ALPHA", **settings}
-        super().__init__(disk.store.parent, environment=disk.environment, **given)
+        super().__init__(disk.store.parent, environment=disk.environment, managed=managed, **given)

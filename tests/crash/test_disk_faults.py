@@ -84,7 +84,7 @@ async def test_damage_in_a_record_is_said_and_costs_nothing(torn: tuple[Path, Pa
 
 @pytest.fixture(params=["inline", "thread"])
 def daemon(request: pytest.FixtureRequest, tmp_path: Path, shim: Path) -> Iterator[Daemon]:
-    daemon = Daemon(Disk(tmp_path / "disk", shim), storage={"sync": request.param})
+    daemon = Daemon(Disk(tmp_path / "disk", shim), managed=True, storage={"sync": request.param})
     yield daemon
     daemon.kill()
 

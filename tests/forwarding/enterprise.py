@@ -122,7 +122,7 @@ class Node:
             "computer_name": machine.name,
             "data": str(data or folder / "store"),
             "local": {"socket": str(self.socket)},
-            "management": {"socket": str(folder / "management.sock")},
+            "management": {"socket": None},
             "transport": {"address": machine.listens},
             "transfer": HURRIED,
             "directory": {"name": "file", "settings": {"file": str(directory)}},

@@ -79,9 +79,12 @@ class NodeProcess:
 
     def __init__(
         self, folder: Path, *, environment: Mapping[str, str] | None = None, tree: Path | None = None,
-        **settings: object,
+        managed: bool = False, **settings: object,
     ) -> None:  # fmt: skip
-        """Without a network, unless the settings say otherwise. ``tree``: other sources to run, without the watch."""
+        """Without a network, unless the settings say otherwise. ``tree``: other sources to run, without the watch.
+
+        ``managed``: with a management API on ``management_socket``; what serves it is half of what a start costs.
+        """
         self.folder = folder
         self._tree = tree or PROJECT
         self._command = COMMAND if tree is None else (COMMAND[0], "-P", *COMMAND[1:])  # none of the present folder
@@ -97,6 +100,7 @@ class NodeProcess:
         }  # fmt: skip
         self._launched: subprocess.Popen[bytes] | None = None
         self._looked_at = 0
+        self._managed = managed
         folder.mkdir(exist_ok=True)
         self.configure(**settings)
 
@@ -106,7 +110,7 @@ class NodeProcess:
             "data": str(self.folder / "store"),
             "transport": {"enabled": False},
             "local": {"socket": str(self.socket)},
-            "management": {"socket": str(self.management_socket)},
+            "management": {"socket": str(self.management_socket) if self._managed else None},
         }
         self.config.write_text(json.dumps(values | settings))
 
@@ -197,9 +201,9 @@ class NodeProcess:
 
 
 @contextmanager
-def running_node(folder: Path, **settings: object) -> Iterator[NodeProcess]:
+def running_node(folder: Path, *, managed: bool = False, **settings: object) -> Iterator[NodeProcess]:
     """A node named ALPHA that is ready; stopped at the end."""
-    node = NodeProcess(folder, **({"computer_name": "ALPHA"} | settings))
+    node = NodeProcess(folder, managed=managed, **({"computer_name": "ALPHA"} | settings))
     try:
         node.start()
         yield node
