@@ -5,7 +5,7 @@ hexadecimal text, since their 64 bits do not fit the numbers of every JSON reade
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core.core_schema import no_info_after_validator_function
@@ -14,11 +14,13 @@ from qmnode.management.row_fields import answers, settings, shown, with_fields
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
-from qmnode.model.outgoing import ConnectionAttempt
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.names.direct import utf16_length
+
+if TYPE_CHECKING:
+    from qmnode.model.outgoing import ConnectionAttempt
 
 LOOKUP_PATTERN: Final = r"^(0x[0-9A-Fa-f]{1,16}|[0-9]{1,19})$"
 ORDERS: Final = r".\private$\orders"
@@ -346,7 +348,7 @@ class AttemptDocument(Document):
     addresses: list[str]
 
     @classmethod
-    def of(cls, attempt: ConnectionAttempt) -> Self:
+    def of(cls, attempt: "ConnectionAttempt") -> Self:
         """Make the document from the object of the model."""
         error = f"0x{attempt.error:08X}" if attempt.error else None
         name, time = attempt.status.name.lower(), time_or_none(attempt.time)
