@@ -132,6 +132,8 @@ void connection_release(Connection *connection)
 
 bool connection_is_lost(Connection *connection) { return connection->lost; }
 
+bool connection_is_of_parent(const Connection *connection) { return connection->process != getpid(); }
+
 const uint8_t *connection_identifier(const Connection *connection) { return connection->identifier; }
 const char *connection_computer_name(const Connection *connection) { return connection->computer_name; }
 

@@ -43,7 +43,7 @@ static bool is_text_or_guid(PROPID id)
     return queue_property_type(id) == VT_LPWSTR || queue_property_type(id) == VT_CLSID;
 }
 
-/* Read the conditions; `keywords` gets those that the node compares: one label and one type. */
+/* Read the conditions; `keywords` gets those that the node compares: one of a kind. */
 static HRESULT read_restriction(const MQRESTRICTION *restriction, Condition *conditions, json_t *keywords)
 {
     for (ULONG at = 0; at < restriction->cRes; at++) {
@@ -68,7 +68,10 @@ static HRESULT read_restriction(const MQRESTRICTION *restriction, Condition *con
             if (end != NULL)
                 json_object_set_new(keywords, "computer", json_stringn(path, (size_t)(end - path)));
         }
-        const char *name = one->prop == PROPID_Q_LABEL ? "label" : one->prop == PROPID_Q_TYPE ? "type" : NULL;
+        const char *name = one->prop == PROPID_Q_LABEL      ? "label"
+                           : one->prop == PROPID_Q_TYPE     ? "type"
+                           : one->prop == PROPID_Q_INSTANCE ? "identifier"
+                                                            : NULL;
         if (name != NULL && one->rel == PREQ && json_object_get(keywords, name) == NULL) {
             json_object_set_new(keywords, name, condition->value);
             condition->value = NULL;
@@ -142,6 +145,24 @@ static HRESULT fill(Search *search, json_t *keywords, const Condition *condition
     return code;
 }
 
+HRESULT directory_queue(const WCHAR *name, json_t **attributes)
+{
+    GUID instance;
+    if (!begins_with(name, "PUBLIC=") || !read_guid(name + 7, (uint8_t *)&instance) || name[7 + 36] != 0)
+        return MQ_ERROR_QUEUE_NOT_FOUND;
+    Search found = {0};
+    HRESULT code = fill(&found, json_pack("{s: o}", "identifier", json_bytes(&instance, sizeof instance)), NULL, 0);
+    if (!FAILED(code))
+        code = found.count > 0 ? MQ_OK : MQ_ERROR_QUEUE_NOT_FOUND;
+    if (code == MQ_ERROR_NO_DS) /* as for any name that is not known here */
+        code = MQ_ERROR_QUEUE_NOT_FOUND;
+    *attributes = FAILED(code) ? NULL : json_incref(found.rows[0]);
+    for (size_t at = 0; at < found.count; at++)
+        json_decref(found.rows[at]);
+    free(found.rows);
+    return code;
+}
+
 static int in_order(const void *one, const void *other, void *sort)
 {
     const MQSORTSET *keys = sort;
@@ -177,6 +198,7 @@ static HRESULT check_asked(const MQRESTRICTION *restriction, const MQCOLUMNSET *
 
 HRESULT MQLocateBegin(LPCWSTR context, MQRESTRICTION *restriction, MQCOLUMNSET *columns, MQSORTSET *sort, HANDLE *found)
 {
+    set_sentence("");
     if (context != NULL)
         return MQ_ERROR_ILLEGAL_CONTEXT;
     if (found == NULL)
@@ -231,6 +253,7 @@ static HRESULT give_row(const Search *search, MQPROPVARIANT *values)
 
 HRESULT MQLocateNext(HANDLE handle, DWORD *count, MQPROPVARIANT *values)
 {
+    set_sentence("");
     if (count == NULL || values == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     Search *search = (Search *)handle_get(handle, SEARCH_HANDLE);
@@ -258,6 +281,7 @@ HRESULT MQLocateNext(HANDLE handle, DWORD *count, MQPROPVARIANT *values)
 
 HRESULT MQLocateEnd(HANDLE handle)
 {
+    set_sentence("");
     Object *search = handle_remove(handle, SEARCH_HANDLE);
     if (search == NULL)
         return MQ_ERROR_INVALID_HANDLE;
@@ -270,6 +294,7 @@ HRESULT MQLocateEnd(HANDLE handle)
 /* A certificate that is registered already is left as it is, so both flags are the same for it. */
 HRESULT MQRegisterCertificate(DWORD flags, void *certificate, DWORD size)
 {
+    set_sentence("");
     if (flags != MQCERT_REGISTER_ALWAYS && flags != MQCERT_REGISTER_IF_NOT_EXIST)
         return MQ_ERROR_INVALID_PARAMETER;
     if (certificate == NULL && size > 0)
@@ -293,6 +318,7 @@ HRESULT MQRegisterCertificate(DWORD flags, void *certificate, DWORD size)
 /* A security context holds the keys with which Windows signs for a program. Here the node signs. */
 HRESULT MQGetSecurityContextEx(void *certificate, DWORD size, HANDLE *context)
 {
+    set_sentence("");
     if (context == NULL || (certificate == NULL && size > 0))
         return MQ_ERROR_INVALID_PARAMETER;
     *context = NULL;
@@ -302,6 +328,7 @@ HRESULT MQGetSecurityContextEx(void *certificate, DWORD size, HANDLE *context)
 
 HRESULT MQGetSecurityContext(void *certificate, DWORD size, HANDLE *context)
 {
+    set_sentence("");
     return MQGetSecurityContextEx(certificate, size, context);
 }
 

@@ -40,6 +40,8 @@ HRESULT connection_get(Connection **found);
 Connection *connection_keep(Connection *connection);
 void connection_release(Connection *connection);
 bool connection_is_lost(Connection *connection);
+/* Whether it was made before the fork that began this process. */
+bool connection_is_of_parent(const Connection *connection);
 const uint8_t *connection_identifier(const Connection *connection);
 const char *connection_computer_name(const Connection *connection);
 uint32_t connection_new_transaction(Connection *connection);
@@ -58,7 +60,7 @@ HRESULT connection_publishing(Connection *connection, const char *method, json_t
 HRESULT connection_messages(Connection *connection, const char *what, uint32_t handle, const char *method,
                             json_t *arguments, json_t *keywords, Answer *answer);
 
-/* Keep a sentence about the failure of this thread's call. */
+/* Keep a sentence about the failure of this thread's call. Each call of a program begins without one. */
 void set_sentence(const char *sentence);
 json_t *json_bytes(const void *data, size_t size);
 /* Bytes of a tagged value, allocated; NULL if it is none. */
@@ -74,6 +76,7 @@ json_t *json_text(const WCHAR *text);
 /* The same of a format name; NULL for a path name, which the node would take as well. */
 json_t *json_format_name(const WCHAR *text);
 bool begins_with(const WCHAR *text, const char *word);
+bool is_word(const WCHAR *text, const char *word);
 void write_guid(const uint8_t guid[16], WCHAR text[37]);
 bool read_guid(const WCHAR *text, uint8_t guid[16]);
 /* Put a name into the buffer of a caller; `length` counts the null. */
@@ -90,6 +93,11 @@ json_t *queue_property_to_node(QUEUEPROPID id, const MQPROPVARIANT *value);
 const json_t *queue_attribute(QUEUEPROPID id, const json_t *attributes);
 /* Below, at or above 0; texts are compared without case, and GUIDs are equal or not. */
 int queue_property_compare(QUEUEPROPID id, const json_t *attributes, const json_t *other);
+
+/* ---- directory.c ---- */
+
+/* The attributes of a public queue elsewhere, by its format name. */
+HRESULT directory_queue(const WCHAR *name, json_t **attributes);
 
 /* ---- handles.c ---- */
 

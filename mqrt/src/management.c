@@ -211,11 +211,12 @@ static HRESULT own_computer(LPCWSTR name, Connection **connection)
 
 HRESULT MQMgmtGetInfo(LPCWSTR computer, LPCWSTR object, MQMGMTPROPS *given)
 {
+    set_sentence("");
     Properties *properties = (Properties *)given;
     HRESULT result = check(properties);
     if (FAILED(result))
         return result;
-    bool machine = object != NULL && begins_with(object, "MACHINE") && object[7] == 0;
+    bool machine = object != NULL && is_word(object, "MACHINE");
     if (!machine && (object == NULL || !begins_with(object, "QUEUE=")))
         return MQ_ERROR_INVALID_PARAMETER;
     json_t *name = machine ? NULL : json_format_name(object + 6), *found = NULL, *queues = NULL;
@@ -248,16 +249,17 @@ HRESULT MQMgmtGetInfo(LPCWSTR computer, LPCWSTR object, MQMGMTPROPS *given)
 
 HRESULT MQMgmtAction(LPCWSTR computer, LPCWSTR object, LPCWSTR action)
 {
+    set_sentence("");
     if (object == NULL || action == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
-    bool machine = begins_with(object, "MACHINE") && object[7] == 0;
+    bool machine = is_word(object, "MACHINE");
     const char *method = NULL;
     json_t *arguments = NULL;
-    if (machine && (begins_with(action, "CONNECT") || begins_with(action, "DISCONNECT"))) {
+    if (machine && (is_word(action, "CONNECT") || is_word(action, "DISCONNECT"))) {
         method = "set_online";
-        arguments = json_pack("[b]", begins_with(action, "CONNECT"));
-    } else if (begins_with(object, "QUEUE=") && (begins_with(action, "PAUSE") || begins_with(action, "RESUME"))) {
-        method = begins_with(action, "PAUSE") ? "pause_queue" : "resume_queue";
+        arguments = json_pack("[b]", is_word(action, "CONNECT"));
+    } else if (begins_with(object, "QUEUE=") && (is_word(action, "PAUSE") || is_word(action, "RESUME"))) {
+        method = is_word(action, "PAUSE") ? "pause_queue" : "resume_queue";
         json_t *name = json_format_name(object + 6);
         if (name == NULL)
             return MQ_ERROR_ILLEGAL_FORMATNAME;
@@ -303,6 +305,7 @@ static HRESULT give_identifier(MQPROPVARIANT *value, const uint8_t *identifier)
 
 HRESULT MQGetMachineProperties(LPCWSTR name, const GUID *identifier, MQQMPROPS *given)
 {
+    set_sentence("");
     Properties *properties = (Properties *)given;
     HRESULT result = properties == NULL || properties->count == 0 || properties->ids == NULL ||
                              properties->values == NULL

@@ -27,6 +27,7 @@ static void destroy_queue(Object *object)
 
 HRESULT MQOpenQueue(LPCWSTR name, DWORD access, DWORD share, QUEUEHANDLE *handle)
 {
+    set_sentence("");
     if (name == NULL || handle == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     json_t *text = json_text(name), *opened = NULL;
@@ -64,6 +65,7 @@ HRESULT MQOpenQueue(LPCWSTR name, DWORD access, DWORD share, QUEUEHANDLE *handle
 
 HRESULT MQCloseQueue(QUEUEHANDLE handle)
 {
+    set_sentence("");
     OpenQueue *queue = (OpenQueue *)handle_remove(handle, QUEUE_HANDLE);
     if (queue == NULL)
         return MQ_ERROR_INVALID_HANDLE;
@@ -76,9 +78,13 @@ HRESULT MQCloseQueue(QUEUEHANDLE handle)
 }
 
 /* What a handle of an earlier node fails with: the node may run again, or not. */
-static HRESULT lost(void)
+static HRESULT lost(const Connection *own)
 {
     Connection *connection;
+    if (connection_is_of_parent(own)) {
+        set_sentence("the handle is of the parent process: open the queue in this one");
+        return MQ_ERROR_STALE_HANDLE;
+    }
     HRESULT code = connection_get(&connection);
     if (FAILED(code))
         return code;
@@ -94,13 +100,15 @@ static HRESULT queue_of(QUEUEHANDLE handle, OpenQueue **queue)
         return MQ_ERROR_INVALID_HANDLE;
     if (!connection_is_lost((*queue)->connection))
         return MQ_OK;
+    HRESULT code = lost((*queue)->connection);
     object_release(&(*queue)->object);
     *queue = NULL;
-    return lost();
+    return code;
 }
 
 HRESULT MQHandleToFormatName(QUEUEHANDLE handle, LPWSTR name, DWORD *length)
 {
+    set_sentence("");
     OpenQueue *queue = (OpenQueue *)handle_get(handle, QUEUE_HANDLE);
     if (queue == NULL)
         return MQ_ERROR_INVALID_HANDLE;
@@ -112,6 +120,7 @@ HRESULT MQHandleToFormatName(QUEUEHANDLE handle, LPWSTR name, DWORD *length)
 
 HRESULT MQPurgeQueue(QUEUEHANDLE handle)
 {
+    set_sentence("");
     OpenQueue *queue;
     HRESULT code = queue_of(handle, &queue);
     if (FAILED(code))
@@ -132,6 +141,7 @@ static void destroy_cursor(Object *object)
 
 HRESULT MQCreateCursor(QUEUEHANDLE handle, HANDLE *made)
 {
+    set_sentence("");
     if (made == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     OpenQueue *queue;
@@ -161,6 +171,7 @@ HRESULT MQCreateCursor(QUEUEHANDLE handle, HANDLE *made)
 
 HRESULT MQCloseCursor(HANDLE handle)
 {
+    set_sentence("");
     Cursor *cursor = (Cursor *)handle_remove(handle, CURSOR_HANDLE);
     if (cursor == NULL)
         return MQ_ERROR_INVALID_HANDLE;
@@ -206,6 +217,7 @@ static HRESULT send_packet(OpenQueue *queue, uint32_t transaction, const Outgoin
 
 HRESULT MQSendMessage(QUEUEHANDLE handle, MQMSGPROPS *properties, ITransaction *transaction)
 {
+    set_sentence("");
     OpenQueue *queue;
     HRESULT code = queue_of(handle, &queue);
     if (FAILED(code))
@@ -507,6 +519,7 @@ static HRESULT start(const Request *given)
 
 HRESULT MQGetOverlappedResult(LPOVERLAPPED overlapped)
 {
+    set_sentence("");
     if (overlapped == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     return (HRESULT)(uint32_t)__atomic_load_n(&overlapped->Internal, __ATOMIC_ACQUIRE);
@@ -552,6 +565,7 @@ HRESULT MQReceiveMessage(QUEUEHANDLE handle, DWORD timeout, DWORD action, MQMSGP
                          LPOVERLAPPED overlapped, PMQRECEIVECALLBACK callback, HANDLE cursor,
                          ITransaction *transaction)
 {
+    set_sentence("");
     if (action != MQ_ACTION_RECEIVE && action != MQ_ACTION_PEEK_CURRENT && action != MQ_ACTION_PEEK_NEXT)
         return MQ_ERROR_INVALID_PARAMETER;
     if (action == MQ_ACTION_PEEK_NEXT && cursor == NULL)
@@ -568,6 +582,7 @@ HRESULT MQReceiveMessage(QUEUEHANDLE handle, DWORD timeout, DWORD action, MQMSGP
 HRESULT MQReceiveMessageByLookupId(QUEUEHANDLE handle, uint64_t lookup, DWORD action, MQMSGPROPS *properties,
                                    LPOVERLAPPED overlapped, PMQRECEIVECALLBACK callback, ITransaction *transaction)
 {
+    set_sentence("");
     if (direction(action) == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     if (!(action & LOOKUP_RECEIVES) && transaction != MQ_NO_TRANSACTION && transaction != MQ_MTS_TRANSACTION)
@@ -581,6 +596,7 @@ HRESULT MQReceiveMessageByLookupId(QUEUEHANDLE handle, uint64_t lookup, DWORD ac
 
 HRESULT MQMoveMessage(QUEUEHANDLE source, QUEUEHANDLE target, uint64_t lookup, ITransaction *transaction)
 {
+    set_sentence("");
     OpenQueue *from, *to;
     HRESULT code = queue_of(source, &from);
     if (FAILED(code))

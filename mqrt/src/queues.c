@@ -145,6 +145,7 @@ static HRESULT call_manager(const char *method, json_t *arguments, json_t *keywo
 
 HRESULT MQCreateQueue(void *security, MQQUEUEPROPS *properties, LPWSTR name, DWORD *length)
 {
+    set_sentence("");
     if (length == NULL || (name == NULL && *length > 0))
         return MQ_ERROR_INVALID_PARAMETER;
     json_t *keywords = json_object(), *path = NULL, *information = NULL;
@@ -176,6 +177,7 @@ HRESULT MQCreateQueue(void *security, MQQUEUEPROPS *properties, LPWSTR name, DWO
 
 HRESULT MQDeleteQueue(LPCWSTR name)
 {
+    set_sentence("");
     if (name == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     json_t *text = json_format_name(name);
@@ -186,6 +188,7 @@ HRESULT MQDeleteQueue(LPCWSTR name)
 
 HRESULT MQSetQueueProperties(LPCWSTR name, MQQUEUEPROPS *properties)
 {
+    set_sentence("");
     json_t *text = name == NULL ? NULL : json_format_name(name);
     if (text == NULL)
         return MQ_ERROR_ILLEGAL_FORMATNAME;
@@ -270,6 +273,7 @@ int queue_property_compare(QUEUEPROPID id, const json_t *attributes, const json_
 
 HRESULT MQGetQueueProperties(LPCWSTR name, MQQUEUEPROPS *properties)
 {
+    set_sentence("");
     HRESULT result = check(properties);
     if (FAILED(result))
         return result;
@@ -306,9 +310,12 @@ HRESULT MQGetQueueProperties(LPCWSTR name, MQQUEUEPROPS *properties)
     }
     code = connection_method(connection, "manager", 0, "queue", json_pack("[o]", text), NULL, &information);
     connection_release(connection);
+    json_t *attributes = FAILED(code) ? NULL : json_incref(json_object_get(information, "$queue"));
+    json_decref(information);
+    if (code == MQ_ERROR_QUEUE_NOT_FOUND)
+        code = directory_queue(name, &attributes);
     if (FAILED(code))
         return code;
-    const json_t *attributes = json_object_get(information, "$queue");
     for (DWORD at = 0; at < properties->cProp && !FAILED(result); at++) {
         const Row *row = row_of(properties->aPropID[at]);
         if (row != NULL && !is_duplicate(properties, at)) {
@@ -319,7 +326,7 @@ HRESULT MQGetQueueProperties(LPCWSTR name, MQQUEUEPROPS *properties)
             }
         }
     }
-    json_decref(information);
+    json_decref(attributes);
     return result;
 }
 
@@ -359,11 +366,12 @@ static HRESULT find_public(LPCWSTR path, LPWSTR name, DWORD *length)
 
 HRESULT MQPathNameToFormatName(LPCWSTR path, LPWSTR name, DWORD *length)
 {
+    set_sentence("");
     if (path == NULL || length == NULL || (name == NULL && *length > 0))
         return MQ_ERROR_INVALID_PARAMETER;
     char *text = to_utf8(path);
     const char *local = text == NULL ? NULL : strchr(text, '\\');
-    if (local == NULL) {
+    if (local == NULL || local == text || local[1] == 0 || local[strlen(local) - 1] == '\\') {
         free(text);
         return MQ_ERROR_ILLEGAL_QUEUE_PATHNAME;
     }
@@ -404,6 +412,7 @@ HRESULT MQPathNameToFormatName(LPCWSTR path, LPWSTR name, DWORD *length)
 
 HRESULT MQInstanceToFormatName(GUID *instance, LPWSTR name, DWORD *length)
 {
+    set_sentence("");
     if (instance == NULL || length == NULL || (name == NULL && *length > 0))
         return MQ_ERROR_INVALID_PARAMETER;
     WCHAR guid[37];

@@ -122,6 +122,7 @@ static void choose(Parts *to, const Parts *from, DWORD information)
 
 HRESULT MQGetQueueSecurity(LPCWSTR name, DWORD information, void *descriptor, DWORD room, DWORD *needed)
 {
+    set_sentence("");
     if (name == NULL || needed == NULL || (descriptor == NULL && room > 0))
         return MQ_ERROR_INVALID_PARAMETER;
     Connection *connection;
@@ -155,6 +156,7 @@ HRESULT MQGetQueueSecurity(LPCWSTR name, DWORD information, void *descriptor, DW
 
 HRESULT MQSetQueueSecurity(LPCWSTR name, DWORD information, void *descriptor)
 {
+    set_sentence("");
     Parts given, parts = {0};
     if (name == NULL)
         return MQ_ERROR_INVALID_PARAMETER;

@@ -95,6 +95,8 @@ bool begins_with(const WCHAR *text, const char *word)
     return true;
 }
 
+bool is_word(const WCHAR *text, const char *word) { return begins_with(text, word) && text[strlen(word)] == 0; }
+
 void write_guid(const uint8_t guid[16], WCHAR text[37])
 {
     static const uint8_t order[] = {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -93,6 +93,7 @@ static HRESULT query(ITransaction *self, const IID *iid, void **found)
 
 static HRESULT commit(ITransaction *self, BOOL retaining, DWORD control, DWORD manager)
 {
+    set_sentence("");
     (void)control;
     (void)manager;
     if (retaining)
@@ -102,6 +103,7 @@ static HRESULT commit(ITransaction *self, BOOL retaining, DWORD control, DWORD m
 
 static HRESULT abort_it(ITransaction *self, BOID *reason, BOOL retaining, BOOL asynchronous)
 {
+    set_sentence("");
     (void)reason;
     (void)asynchronous;
     if (retaining)
@@ -122,6 +124,7 @@ static const ITransactionVtbl table = {query, keep, release, commit, abort_it, i
 
 HRESULT MQBeginTransaction(ITransaction **made)
 {
+    set_sentence("");
     if (made == NULL)
         return MQ_ERROR_INVALID_PARAMETER;
     Transaction *transaction = calloc(1, sizeof *transaction);

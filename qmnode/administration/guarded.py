@@ -260,11 +260,16 @@ class GuardedQueueManager(QueueManagerApi):
         return {number: queue for number, queue in self.manager.queue_collection.items() if self.may_see(queue)}
 
     async def find_queues(
-        self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
+        self,
+        *,
+        label: str | None = None,
+        type: Guid | None = None,
+        computer: str | None = None,
+        identifier: Guid | None = None,
     ) -> list[QueueInformation]:
         """The public queues of the enterprise, without those whose descriptor hides them from the caller."""
         seen, pace = [], Pace()
-        for queue in await self.manager.published.find(label, type, computer):
+        for queue in await self.manager.published.find(label, type, computer, identifier):
             await pace.rest()
             if self._may_see_published(queue.security):
                 seen.append(information_of(queue))

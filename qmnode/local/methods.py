@@ -314,7 +314,12 @@ class Methods:
         return [self._register(queue), queue.format_name]
 
     async def _find_queues(
-        self, _: int, label: str | None = None, type: bytes | None = None, computer: str | None = None
+        self,
+        _: int,
+        label: str | None = None,
+        type: bytes | None = None,
+        computer: str | None = None,
+        identifier: bytes | None = None,
     ) -> int:
         self._check_room()
         if self._searching + sum(isinstance(thing, _Search) for thing in self._handles.values()) >= _SEARCHES:
@@ -325,12 +330,14 @@ class Methods:
         texts = {"label": label, "computer": computer}
         if wrong := [name for name, text in texts.items() if not isinstance(text, str | None)]:
             raise FrameError(f"{wrong[0]} of a queue is no text")
-        if type is not None and (not isinstance(type, bytes) or len(type) != GUID_SIZE):
-            raise FrameError("the type of a queue is no GUID")
+        for guid in (type, identifier):
+            if guid is not None and (not isinstance(guid, bytes) or len(guid) != GUID_SIZE):
+                raise FrameError("the type or the identifier of a queue is no GUID")
         service = None if type is None else Guid(type)
+        known = None if identifier is None else Guid(identifier)
         self._searching += 1
         try:
-            found = await self._guarded.find_queues(label=label, type=service, computer=computer)
+            found = await self._guarded.find_queues(label=label, type=service, computer=computer, identifier=known)
         finally:
             self._searching -= 1
         return self._register(_Search(found))

@@ -193,10 +193,13 @@ class PublishedQueues:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name}: {error.sentence}") from None
         raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_FORMATNAME, f"{name} has no path name")
 
-    async def find(self, label: str | None, type: Guid | None, computer: str | None) -> list[Queue]:
-        """The public queues in the directory with this label and type, on this computer, in the order of path names."""
+    async def find(
+        self, label: str | None, type: Guid | None, computer: str | None, identifier: Guid | None = None
+    ) -> list[Queue]:
+        """The public queues in the directory with these attributes, on this computer, in the order of path names."""
         # LDAP has no attribute without a value: queues of no type are found among all.
-        wanted = {"label": label, "type": None if type == ZERO_GUID else type, "computer": computer}
+        kind = None if type == ZERO_GUID else type
+        wanted = {"identifier": identifier, "label": label, "type": kind, "computer": computer}
         filters = [equals(name, value) for name, value in wanted.items() if value is not None]
         try:
             found = search(self._connected(), Queue, filters)

@@ -54,6 +54,11 @@ static class PublicQueues
             MessageQueue found = MessageQueue.GetPublicQueuesByLabel("Bills").Single();
             Check.That(found.Id != Guid.Empty);
             Check.Equal("PUBLIC=" + found.Id, found.FormatName);
+            Check.Equal("Bills", found.Label);
+            Check.Equal(2000L, found.MaximumQueueSize);
+            Check.Equal("PUBLIC=" + found.Id, new MessageQueue(@"beta\b").FormatName);
+            Check.That(MessageQueue.Exists(@"beta\b") && !MessageQueue.Exists(@"beta\none"));
+            Check.Equal(3, MessageQueue.GetPublicQueuesByMachine("beta").Length);
         });
         return Check.Failed == 0 ? 0 : 1;
     }

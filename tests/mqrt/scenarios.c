@@ -1780,6 +1780,9 @@ SCENARIO(path_names_of_nothing)
     DWORD length = 256;
     RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQPathNameToFormatName(u".\\private$\\none", name, &length));
     RETURNS(MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, MQPathNameToFormatName(u"nothing", name, &length));
+    RETURNS(MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, MQPathNameToFormatName(u"\\nobody", name, &length));
+    RETURNS(MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, MQPathNameToFormatName(u"elsewhere\\", name, &length));
+    RETURNS(MQ_ERROR_ILLEGAL_QUEUE_PATHNAME, MQPathNameToFormatName(u"elsewhere\\private$\\", name, &length));
     RETURNS(MQ_ERROR_NO_DS, MQPathNameToFormatName(u"elsewhere\\public", name, &length));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQPathNameToFormatName(NULL, name, &length));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQPathNameToFormatName(u".\\private$\\none", name, NULL));
@@ -1977,7 +1980,9 @@ SCENARIO(the_machine_goes_offline_and_online)
     OK(MQMgmtAction(NULL, u"MACHINE", u"CONNECT"));
     CHECK(offline);
     RETURNS(MQ_ERROR_UNSUPPORTED_OPERATION, MQMgmtAction(NULL, u"MACHINE", u"TIDY"));
+    RETURNS(MQ_ERROR_UNSUPPORTED_OPERATION, MQMgmtAction(NULL, u"MACHINE", u"CONNECTED"));
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtAction(NULL, u"MACHINE", NULL));
+    CHECK(*mqrt_last_sentence() == 0); /* nothing of the calls before */
     RETURNS(MQ_ERROR_INVALID_PARAMETER, MQMgmtAction(NULL, u"NOTHING", u"PAUSE"));
     RETURNS(MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE, MQMgmtAction(u"elsewhere", u"MACHINE", u"CONNECT"));
 }

@@ -110,6 +110,18 @@ static void names(void)
     RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQPathNameToFormatName(u"gamma\\c", name, &length));
     FINDS("beta\\c ", 2, .parts = {text_is(PREQ, PROPID_Q_PATHNAME, u"beta\\c")}, .part_count = 1);
 
+    length = 64;
+    OK(MQPathNameToFormatName(u"beta\\b", name, &length));
+    QUEUEPROPID asked_of[] = {PROPID_Q_LABEL, PROPID_Q_QUOTA};
+    MQPROPVARIANT told[2] = {{.vt = VT_NULL}, {.vt = VT_NULL}};
+    MQQUEUEPROPS queue = {2, asked_of, told, NULL};
+    OK(MQGetQueueProperties(name, &queue));
+    CHECK(equal(told[0].pwszVal, u"Bills") && told[1].ulVal == 2000);
+    MQFreeMemory(told[0].pwszVal);
+    told[0].vt = told[1].vt = VT_NULL;
+    name[8] = name[8] == u'0' ? u'1' : u'0';
+    RETURNS(MQ_ERROR_QUEUE_NOT_FOUND, MQGetQueueProperties(name, &queue));
+
     CLSID identifier;
     PROPID ids[] = {PROPID_QM_MACHINE_ID, PROPID_QM_PATHNAME};
     MQPROPVARIANT values[2] = {{.vt = VT_CLSID, .puuid = &identifier}, {.vt = VT_NULL}};
