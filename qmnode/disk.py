@@ -14,18 +14,23 @@ import structlog
 from qmnode.node import QueueManager
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
-from qmnode.storage.space import probe, space
+from qmnode.storage.space import keep_reserve, probe, release_reserve, space
 from qmnode.storage.store import Store
 
 log = structlog.get_logger(__name__)
 
 _TROUBLE: Final = "disk"
-_LOOK: Final = 10.0
+_LOOK: Final = 1.0
 """Seconds between two looks at the room that is left."""
 _PROBE_INTERVAL: Final = 1.0
 _TRIAL_INTERVAL: Final = 60.0
 """Seconds until a store that could not be opened is tried again, if no room was made meanwhile."""
 _MIB: Final = 1024 * 1024
+_KEPT: Final = 64 * _MIB
+_KEPT_OF_DISK: Final = 4
+"""The room that is kept for receiving and for RocksDB: so many bytes, and at most this part of the disk."""
+_COPIES: Final = 4
+"""Bytes that one byte of a message takes for a while: in the log, in a sorted file, and in those it is merged into."""
 
 
 class DiskWatch:
@@ -43,11 +48,14 @@ class DiskWatch:
         self._store.when_failed(self._failed.set)
         if self._store.failure is not None:
             self._failed.set()
+        keep_reserve(path)
+        self._look()
 
     async def resumable(self) -> None:
         """Return when the store has failed and can be opened again. It is closed then."""
         while not self._failed.is_set():
-            self._look()
+            if self._look():
+                await asyncio.to_thread(self._store.reclaim)
             try:
                 async with asyncio.timeout(_LOOK):
                     await self._failed.wait()
@@ -64,6 +72,7 @@ class DiskWatch:
         await self._manager.network.stop()
         if damaged:
             await asyncio.Event().wait()  # opened again, the store would come to the same place again
+        release_reserve(self._path)
         works = False
         while not works:
             await asyncio.sleep(_PROBE_INTERVAL)
@@ -73,9 +82,15 @@ class DiskWatch:
             works = await asyncio.to_thread(self._opens)
         log.warning("the disk takes writes again: the node resumes")
 
-    def _look(self) -> None:
-        """Warn before it is full."""
+    def _look(self) -> bool:
+        """Warn before it is full, and keep room for receiving. Return whether RocksDB should free some."""
         free, total = space(self._path)
+        room = free - min(_KEPT, total // _KEPT_OF_DISK)
+        self._manager.quotas.allow(max(0, room) / _COPIES if total else float("inf"))
+        self._warn(free, total)
+        return bool(total) and room <= 0
+
+    def _warn(self, free: int, total: int) -> None:
         troubles = self._manager.troubles
         if not total or free >= self._settings.low_space:
             troubles.pop(_TROUBLE, None)

@@ -67,9 +67,15 @@ class Quotas:
 
     def __init__(self, settings: QuotaSettings) -> None:
         self.declared = Declared()
+        self._room = float("inf")
         self.apply(settings)
         self.used = 0
         self.journal_used = 0
+
+    def allow(self, room: float) -> None:
+        """Take no more than so many bytes more than are stored now, because the disk has no room for them."""
+        self._room = self.used + room
+        self.limit = min(_bytes(self.settings.queue_manager_quota), self._room)
 
     def apply(self, settings: QuotaSettings) -> None:
         """Apply other settings; messages already stored above their limits stay."""
@@ -104,7 +110,7 @@ class Quotas:
             else:
                 self.sources[name] = Source.SETTINGS if name in settings.model_fields_set else Source.DEFAULT
         self.settings = settings = settings.model_copy(update=changes)
-        self.limit = _bytes(settings.queue_manager_quota)
+        self.limit = min(_bytes(settings.queue_manager_quota), self._room)
         self.journal_limit = _bytes(settings.journal_quota)
 
     def status(self, queue: "Queue", size: int) -> EnqueueStatus:
@@ -137,6 +143,12 @@ class Quotas:
             return
         if status is EnqueueStatus.QUEUE_QUOTA_EXCEEDED:
             sentence = f"the quota of {queue.pathname}, {queue.quota} KB, would be passed"
+        elif self.limit == self._room:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                "the disk of the message store is almost full, and the rest is kept for receiving: receive or purge "
+                "messages, or make room",
+            )
         else:
             sentence = f"the quota of the queue manager, {self.limit / _KB:.0f} KB, would be passed"
         raise MessageQueuingError(

@@ -69,7 +69,23 @@ from qmnode.storage.writer import SyncedMark, Writer, write_synced
 
 log = structlog.get_logger(__name__)
 
+_SMALLEST_BUFFER: Final = 256 * 1024
+_BUFFERS_OF_DISK: Final = 64
+_LOGS_OF_DISK: Final = 16
+"""A buffer, and all logs, have at most this part of the disk."""
 _LAST_LOOKUP: Final = 0xFFFFFFFFFFFFFFFF
+
+
+def _fitted(settings: StorageSettings, path: Path) -> StorageSettings:
+    """The settings with less for the log and the buffers if the disk is small: they would fill it."""
+    _, total = space(path)
+    if not total:
+        return settings
+    changes = {
+        "write_buffer": min(settings.write_buffer, max(_SMALLEST_BUFFER, total // _BUFFERS_OF_DISK)),
+        "log_limit": min(settings.log_limit, max(4 * _SMALLEST_BUFFER, total // _LOGS_OF_DISK)),
+    }
+    return settings.model_copy(update=changes)
 
 
 def _options(settings: StorageSettings, recovery: DBRecoveryMode) -> Options:
@@ -78,8 +94,10 @@ def _options(settings: StorageSettings, recovery: DBRecoveryMode) -> Options:
     options.create_missing_column_families(True)
     options.set_wal_recovery_mode(recovery)
     options.set_max_total_wal_size(settings.log_limit)
+    options.set_manifest_preallocation_size(_SMALLEST_BUFFER)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(4)
+    options.set_max_log_file_size(4 * _SMALLEST_BUFFER)
     options.set_max_open_files(512)
     return options
 
@@ -155,6 +173,7 @@ class Store:
         settings = settings or StorageSettings()
         path = Path(path)
         make_private(path)
+        settings = _fitted(settings, path)
         cache = Cache(settings.block_cache)
         families = {family.value: _family_options(family, settings, cache) for family in Family}
         try:
@@ -262,6 +281,15 @@ class Store:
         failure = self._writer.failure
         lost = sum(max(1, loss.writes) for loss in self.losses if loss.is_certain)
         return StorageCondition(failure.sentence if failure is not None else "", free, total, lost)
+
+    def reclaim(self) -> None:
+        """Have RocksDB free the room of what was removed; may run in a thread."""
+        try:
+            for family in self._families.values():
+                family.flush()
+            self._families[Family.MESSAGES].compact_range(None, None)
+        except Exception as error:  # as in open
+            log.warning("no room is freed in the message store", reason=str(error))
 
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         """Write one record of any family in the current batch."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 _SHIM: Final = Path(__file__).with_name("shim.c")
-_CONTROL: Final = struct.Struct("=ii")
+_PAGE: Final = 4096
+_CONTROL: Final = struct.Struct("=7i")
 
 
 def compile_shim(folder: Path) -> Path:
@@ -26,6 +27,16 @@ def compile_shim(folder: Path) -> Path:
         ["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library), str(_SHIM), "-ldl"], check=True
     )
     return library
+
+
+def lose_pages(file: Path, synced: int, chance: random.Random) -> None:
+    """Put zeros in place of some pages behind the synced bytes of a file."""
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        for begin in range(synced, size, _PAGE):
+            if chance.random() < 0.5:
+                opened.seek(begin)
+                opened.write(bytes(min(_PAGE - begin % _PAGE, size - begin)))
 
 
 class Disk:
@@ -52,9 +63,23 @@ class Disk:
             self.environment["SHIM_NO_SYNC"] = "1"
         self._accept()
 
-    def fail(self, writes: int = 0, syncs: int = 0) -> None:
-        """From now on writes and syncs end with these values of errno; 0 lets them be done."""
-        self._control[:] = _CONTROL.pack(writes, syncs)
+    def fail(
+        self,
+        writes: int = 0,
+        syncs: int = 0,
+        *,
+        read_errors: int = 0,
+        write_errors: int = 0,
+        lost_syncs: int = 0,
+        slow_syncs: int = 0,
+        until_full: int = 0,
+    ) -> None:
+        """From now on writes and syncs end with these values of errno; 0 lets them be done. ``read_errors``,
+        ``write_errors`` and ``lost_syncs`` are shares of a million; a sync takes ``slow_syncs`` milliseconds; after
+        ``until_full`` writes the disk is full.
+        """
+        numbers = (writes, syncs, read_errors, write_errors, lost_syncs, slow_syncs, until_full)
+        self._control[:] = _CONTROL.pack(*numbers)
 
     def _accept(self) -> None:
         """All that is there now is durable."""
@@ -92,10 +117,11 @@ class Disk:
                 folder, *found = words
                 self._entries[folder] = {name: int(inode) for name, inode in (word.rsplit(":", 1) for word in found)}
 
-    def cut(self, chance: random.Random | None = None) -> int:
+    def cut(self, chance: random.Random | None = None, *, reorder: bool = False) -> int:
         """Leave what a power cut would; the process has been killed. The number of bytes that were lost.
 
-        ``chance`` decides, if it is given, how much more than what was synced is kept.
+        ``chance`` decides, if it is given, how much more than what was synced is kept. ``reorder``: of that, pages in
+        any order, and zeros where the others were.
         """
         self._read_journal()
         keep_entries = chance is not None and chance.random() < 0.5
@@ -122,12 +148,21 @@ class Disk:
                     durable = chance.randint(durable, size)
                 lost += size - durable
                 os.truncate(file, durable)
+                if chance is not None and reorder:
+                    lose_pages(file, min(self._sizes.get(inode, 0), durable), chance)
                 if inode in self._spoilt and not keep_bytes:
                     lost += durable
                     file.write_bytes(random.Random(inode).randbytes(durable))
                 os.link(file, self.store / folder / name)
         self._accept()
         return lost
+
+    def clear(self) -> None:
+        """Begin with an empty store again."""
+        for entry in self.store.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        self.fail()
+        self._accept()
 
     def newest_log(self) -> Path:
         """The write-ahead log that was begun last."""

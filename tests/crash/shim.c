@@ -12,8 +12,9 @@
  * SHIM_ROOT and the folders in it are watched. RocksDB only appends to files; a size says all. Of a file that is written
  * over, with pwritev, nothing is left after a cut before its sync.
  *
- * The control file holds two numbers, which a test changes while the node runs: the errno with which writes fail, and
- * that with which syncs fail; 0 is none. SHIM_NO_SYNC makes syncs succeed without doing or noting anything: a node that
+ * The control file holds numbers that a test changes while the node runs: the errno with which writes fail, and that
+ * with which syncs fail, 0 is none; of a million reads, writes and syncs, how many fail with EIO, and of syncs, how many
+ * succeed without being done; milliseconds that a sync takes; and writes until the disk is full. SHIM_NO_SYNC makes syncs succeed without doing or noting anything: a node that
  * forgot to sync, which the crash test must catch.
  */
 #define _GNU_SOURCE
@@ -34,7 +35,8 @@
 static const char *root, *shadow;
 static size_t root_length;
 static int journal = -1, no_sync;
-static volatile int *control; /* [0] errno of writes, [1] errno of syncs */
+static volatile int *control; /* the numbers below, in the order of tests/crash/disk.py */
+enum { WRITES, SYNCS, READ_ERRORS, WRITE_ERRORS, LOST_SYNCS, SLOW_SYNCS, UNTIL_FULL, NUMBERS };
 
 #define REAL(name) ((__typeof__(&name))real(#name))
 
@@ -51,8 +53,8 @@ __attribute__((constructor)) static void start(void) {
   if (!root) return;
   root_length = strlen(root);
   journal = REAL(open)(getenv("SHIM_JOURNAL"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  int file = REAL(open)(getenv("SHIM_CONTROL"), O_RDONLY | O_CLOEXEC);
-  void *page = mmap(NULL, 2 * sizeof(int), PROT_READ, MAP_SHARED, file, 0);
+  int file = REAL(open)(getenv("SHIM_CONTROL"), O_RDWR | O_CLOEXEC);
+  void *page = mmap(NULL, NUMBERS * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (journal < 0 || file < 0 || page == MAP_FAILED) abort();
   control = page;
 }
@@ -85,7 +87,40 @@ static int refuse(int fd, int error) {
   return 1;
 }
 
-static int write_error(void) { return control ? control[0] : 0; }
+static int write_error(void) { return control ? control[WRITES] : 0; }
+
+/* Whether chance picks this call, by how many of a million it picks. */
+static int picked(int what) {
+  static volatile unsigned state;
+  if (!control || !control[what]) return 0;
+  unsigned seed = __sync_add_and_fetch(&state, 0x9e3779b9u) ^ (unsigned)getpid() * 2654435761u;
+  return rand_r(&seed) % 1000000 < control[what];
+}
+
+/* One more write: the disk may be full now, and chance may let it fail. */
+static int write_fails(int fd) {
+  if (!control || !(control[UNTIL_FULL] || control[WRITE_ERRORS]) || !watched(fd)) return 0;
+  if (control[UNTIL_FULL] && __sync_sub_and_fetch(&control[UNTIL_FULL], 1) == 0) control[WRITES] = ENOSPC;
+  if (!picked(WRITE_ERRORS)) return 0;
+  errno = EIO;
+  return 1;
+}
+
+static int read_fails(int fd) {
+  if (!control || !control[READ_ERRORS] || !watched(fd) || !picked(READ_ERRORS)) return 0;
+  errno = EIO;
+  return 1;
+}
+
+ssize_t read(int fd, void *data, size_t count) { return read_fails(fd) ? -1 : REAL(read)(fd, data, count); }
+
+ssize_t pread(int fd, void *data, size_t count, off_t offset) {
+  return read_fails(fd) ? -1 : REAL(pread)(fd, data, count, offset);
+}
+
+ssize_t pread64(int fd, void *data, size_t count, off_t offset) {
+  return read_fails(fd) ? -1 : REAL(pread64)(fd, data, count, offset);
+}
 
 /* A disk that becomes full takes the first half of the write that no longer fits. */
 static size_t fits(int fd, size_t count) {
@@ -99,16 +134,23 @@ static size_t fits(int fd, size_t count) {
 }
 
 ssize_t write(int fd, const void *data, size_t count) {
+  if (write_fails(fd)) return -1;
   size_t part = fits(fd, count);
   if (part) return REAL(write)(fd, data, part);
   return refuse(fd, write_error()) ? -1 : REAL(write)(fd, data, count);
 }
 
+static void note_overwrite(int fd, off_t offset);
+
 ssize_t pwrite(int fd, const void *data, size_t count, off_t offset) {
+  if (write_fails(fd)) return -1;
+  note_overwrite(fd, offset);
   return refuse(fd, write_error()) ? -1 : REAL(pwrite)(fd, data, count, offset);
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t count, off_t offset) {
+  if (write_fails(fd)) return -1;
+  note_overwrite(fd, offset);
   return refuse(fd, write_error()) ? -1 : REAL(pwrite64)(fd, data, count, offset);
 }
 
@@ -118,13 +160,17 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
 
 static void note(const char *line, size_t length);
 
-static ssize_t overwrite(int fd, const struct iovec *parts, int count, off_t offset) {
+static void note_overwrite(int fd, off_t offset) {
   struct stat status;
-  if (refuse(fd, write_error())) return -1;
   if (watched(fd) && !no_sync && fstat(fd, &status) == 0 && offset < status.st_size) {
     char line[64];
     note(line, (size_t)snprintf(line, sizeof line, "O %llu\n", (unsigned long long)status.st_ino));
   }
+}
+
+static ssize_t overwrite(int fd, const struct iovec *parts, int count, off_t offset) {
+  if (write_fails(fd) || refuse(fd, write_error())) return -1;
+  note_overwrite(fd, offset);
   return REAL(pwritev)(fd, parts, count, offset);
 }
 
@@ -244,11 +290,12 @@ static int sync_directory(int fd, int (*sync)(int)) {
 static int sync_and_note(int fd, int (*sync)(int)) {
   struct stat status;
   if (!watched(fd)) return sync(fd);
-  if (control[1]) {
-    errno = control[1];
+  if (control[SYNCS]) {
+    errno = control[SYNCS];
     return -1;
   }
-  if (no_sync) return 0;
+  if (control[SLOW_SYNCS]) usleep((useconds_t)control[SLOW_SYNCS] * 1000);
+  if (no_sync || picked(LOST_SYNCS)) return 0;
   if (fstat(fd, &status) != 0) return -1;
   if (S_ISDIR(status.st_mode)) return sync_directory(fd, sync);
   int answer = sync(fd);

@@ -1,0 +1,106 @@
+"""A disk of 24 MB that fills again and again: nothing acknowledged is lost, and the node goes on by itself."""
+
+import asyncio
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qmnode import Access, Message, MessageQueuingError
+from qmnode.model.quotas import Quotas
+from qmnode.settings.node import QuotaSettings
+from qmnode.structures.error_codes import ErrorCode
+from tests.lab.nodes import NodeProcess, running_node
+from tests.lab.waiting import holds
+
+NAME = r".\private$\orders"
+FORMAT = rf"DIRECT=OS:{NAME}"
+
+
+def test_the_disk_limits_what_is_taken_and_the_quota_still_does() -> None:
+    quotas = Quotas(QuotaSettings(queue_manager_quota=1))
+    assert quotas.limit == 1024
+    quotas.used = 100
+    quotas.allow(50)
+    assert quotas.limit == 150
+    quotas.allow(1e9)
+    assert quotas.limit == 1024
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+async def fill(node: NodeProcess, number: int, until: ErrorCode) -> tuple[set[int], int]:
+    """Send until the node refuses for this reason; the numbers of the acknowledged messages, and the next number."""
+    acknowledged: set[int] = set()
+    async with await node.connect() as qm, await qm.open_queue(FORMAT, Access.SEND) as queue:
+        while True:
+            numbers = range(number, number + 20)
+            number += 20
+            bodies = [b"%d " % one + random.Random(one).randbytes(2000 + one % 20_000) for one in numbers]
+            try:
+                await queue.send_many([Message(body, recoverable=True) for body in bodies])
+            except MessageQueuingError as error:
+                if error.code is until:
+                    return acknowledged, number
+            else:
+                acknowledged |= set(numbers)
+
+
+async def drain(node: NodeProcess) -> set[int]:
+    found: set[int] = set()
+    async with await node.connect() as qm, await qm.open_queue(FORMAT) as queue:
+        try:
+            while some := await queue.receive_many(20, timeout=0):
+                for message in some:
+                    number = int(message.body.partition(b" ")[0])
+                    assert message.body == b"%d " % number + random.Random(number).randbytes(2000 + number % 20_000)
+                    found.add(number)
+        except MessageQueuingError as error:
+            assert error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT
+    return found
+
+
+async def works(node: NodeProcess) -> bool:
+    """Whether it stores a message, and gives it back."""
+    try:
+        async with await node.connect() as qm, await qm.open_queue(FORMAT, Access.SEND) as queue:
+            await queue.send(Message(b"0 " + random.Random(0).randbytes(2000), recoverable=True))
+        return True
+    except MessageQueuingError:
+        return False
+
+
+@pytest.mark.soak
+@pytest.mark.servers
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+async def test_twenty_times_full(disk: Path, tmp_path: Path) -> None:
+    """In turn by the node's own messages, and by another program, which takes the last byte and goes."""
+    number = 1
+    with running_node(tmp_path / "node", data=str(disk / "store")) as node:
+        async with await node.connect() as qm:
+            await qm.create_queue(NAME)
+        for turn in range(20):
+            if turn % 2:
+                subprocess.run(["dd", "if=/dev/zero", f"of={disk}/other", "bs=64k"], check=False, capture_output=True)
+                acknowledged, number = await fill(node, number, ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED)
+                (disk / "other").unlink()
+            else:
+                acknowledged, number = await fill(node, number, ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES)
+                assert acknowledged <= await drain(node)
+                acknowledged = set()
+            await holds(lambda: works(node), 120, "the node goes on")
+            assert acknowledged <= await drain(node)
+            print(f"turn {turn}: {len(acknowledged)} acknowledged before it was full for another program")
+        print(f"{number} messages")
+        assert await asyncio.to_thread(node.stop) == 0
