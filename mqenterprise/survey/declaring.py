@@ -92,6 +92,8 @@ def _item(queue: Queue) -> tuple[dict[str, Any], list[str]]:
 
 def _head(estate: Estate) -> Iterator[str]:
     yield "Surveyed by 'mqenterprise survey'. Check each line that says guessed or unknown before you apply it."
+    if len(estate.domains) > 1:
+        yield f"surveyed from {len(estate.domains)} directories: apply it where a catalogue joins them, or in parts"
     for name in estate.other_domains:
         yield f"not surveyed: the domain {name}: give a --directory for it, if it has queue managers"
     for machine in sorted(estate.machines.values(), key=lambda one: fold(one.name)):

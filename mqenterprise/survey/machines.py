@@ -44,6 +44,7 @@ _COUNTS: Final = (
     Q.PROPID_MGMT_QUEUE_JOURNAL_MESSAGE_COUNT,
     Q.PROPID_MGMT_QUEUE_BYTES_IN_JOURNAL,
     Q.PROPID_MGMT_QUEUE_XACT,
+    Q.PROPID_MGMT_QUEUE_FORMATNAME,
 )
 _OUTGOING: Final = (
     Q.PROPID_MGMT_QUEUE_LOCATION,
@@ -232,9 +233,8 @@ class _Inquiry:
                 error = found
                 continue
             queue.messages, queue.bytes, queue.journal_messages, queue.journal_bytes = (one or 0 for one in counts[:4])
-            queue.active = bool(queue.messages) or not self._active.isdisjoint(
-                fold(str(one)) for one in _names_of(queue)
-            )
+            names = {fold(str(one)) for one in _names_of(queue)} | {fold(counts[5] or "")}
+            queue.active = bool(queue.messages) or not self._active.isdisjoint(names)
             queue.learn("transactional", _TRANSACTIONAL.get(counts[4]), "MS-MQMR")
             return
         if error is not None and error.code == ErrorCode.MQ_ERROR:
