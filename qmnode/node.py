@@ -20,6 +20,7 @@ from qmnode.structures.names.direct import fold
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
+    from qmnode.copies.copier import Copier
     from qmnode.delivery.network import Network
     from qmnode.delivery.signing import MessageSigning
     from qmnode.export.exporter import Exporter
@@ -42,6 +43,9 @@ class QueueManager(ModelQueueManager):
     recorder: "EventRecorder | None"
     exporter: "Exporter | None" = None
     """Writes what happens to segments, if the settings say where."""
+
+    copier: "Copier | None" = None
+    """Keeps the copy of the store elsewhere, if the settings say where."""
 
     @classmethod
     def open(
@@ -67,6 +71,9 @@ class QueueManager(ModelQueueManager):
         if self.exporter is not None:
             exporter, self.exporter = self.exporter, None
             await exporter.stop()
+        if self.copier is not None:
+            copier, self.copier = self.copier, None
+            await copier.stop()
         await super().close()
 
     async def backup(self, path: str | Path) -> None:
@@ -107,6 +114,10 @@ class Opening:
 
     def begin(self) -> QueueManager:
         """First half: the store and its queues, which is enough to say how the node is."""
+        if self._settings.storage.remote_copy.to:
+            from qmnode.copies.copier import check_copy
+
+            check_copy(self._path, self._settings.storage.remote_copy)
         store = Store.open(self._path, self._settings.storage)
         try:
             name = self._settings.computer_name or socket.gethostname().partition(".")[0].upper()

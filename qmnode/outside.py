@@ -35,6 +35,12 @@ def join_others(manager: "QueueManager", store: Store, directory: Directory | No
         manager.recorder.attach(manager)
         manager.exporter = Exporter(manager, store, manager.recorder, settings.export)
         manager.exporter.start()
+    if store.settings.remote_copy.to:
+        from qmnode.copies.copier import Copier
+
+        manager.copier = Copier(manager, store, path)
+        manager.copy_state = manager.copier.state
+        manager.copier.start()
 
 
 def _reader_security(settings: RemoteReadSettings) -> "Callable[[str], SecurityContext] | None":

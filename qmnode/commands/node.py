@@ -154,15 +154,31 @@ def backup(
 
 @restore_app.command(epilog="Example: qmnode restore /var/lib/qmnode-backups/monday --data /var/lib/qmnode")
 def restore(
-    directory: Annotated[Path, typer.Argument(metavar="BACKUP", help="Directory that 'qmnode backup' wrote.")],
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[BACKUP]", help="Directory that 'qmnode backup' wrote.")
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="COPY", help="Instead: folder or s3://bucket/prefix of storage.remote_copy."),
+    ] = "",
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at", metavar="TIME", help="Moment to restore a copy to, UTC: 2026-01-31T09:30:00. Default: the last."
+        ),
+    ] = "",
+    key: Annotated[
+        Path | None, typer.Option("--key", help="File with the copy's passphrase. Default: that of the configuration.")
+    ] = None,
     data: DataOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a backup to where a node will start on it: into an empty directory, or one that is not there.
+    """Copy a backup, or the copy that a node keeps elsewhere, to where a node will start: an empty directory, or none.
 
-    The store is as it was when the backup was made. Messages that were received since then come again: those in the
-    backup, and those that their senders still keep.
+    The store is as it was when the backup was made, or at the moment. Messages that were received since then come
+    again: those in the store, and those that their senders still keep. After a copy, missing.jsonl in the directory
+    lists what is known to be missing, or to come again.
 
     The node will know that it runs on a copy, and skip the message identifiers that the original may have given out
     since. Never run the original beside it. Run this as the node's user, who then owns the files.
@@ -170,6 +186,13 @@ def restore(
     from qmnode.storage.backup import restore as restore_backup
 
     target = data_directory(data, config)
+    if source:
+        if directory is not None:
+            raise typer.BadParameter("name a backup, or a copy with --from, not both")
+        _restore_copy(source, at, key, target, config, as_json)
+        return
+    if directory is None or at or key is not None:
+        raise typer.BadParameter("name a backup, or a copy with --from; --at and --key are for copies")
     with progress(f"restoring to {target}") as bar:
         count = restore_backup(directory, target, bar)
     if as_json:
@@ -179,6 +202,46 @@ def restore(
         "messages that were received since then are there again, and senders may deliver again what they still keep: "
         "receivers need to know repeats (docs/exactly-once.md)"
     )
+
+
+def _restore_copy(source: str, at: str, key: Path | None, target: Path, config: Path | None, as_json: bool) -> None:
+    from qmnode.copies.pieces import moment_text
+    from qmnode.copies.restoring import MISSING, restore_copy
+    from qmnode.settings.node import read_settings
+
+    moment = _moment(at)
+    key = key or read_settings(config).storage.remote_copy.key
+    if key is None:
+        raise typer.BadParameter("name the file with the copy's passphrase", param_hint="--key")
+    with progress(f"restoring to {target}") as bar:
+        restored = restore_copy(source, key, target, moment, bar)
+    lacking, ends = restored.lacking, moment_text(restored.ends)
+    if as_json:
+        print_json({"data": str(target), "list": str(target / MISSING), **restored.document()})
+    say(f"{size_text(restored.size)} restored to {target}, as it was at {moment_text(restored.moment)}")
+    say(f"{counted(len(lacking.missing), 'message')} accepted later, by {ends}, and not received since: missing")
+    say(
+        f"{counted(len(lacking.gone), 'message')} accepted later, and received, sent on or deleted by {ends}: not there"
+    )
+    say(f"{counted(len(lacking.again), 'message')} received, sent on or deleted later: there again")
+    if lacking.moved:
+        say(f"{counted(len(lacking.moved), 'message')} moved later to another queue: where they were before")
+    for sentence in restored.damaged:
+        say(f"damaged: {sentence}")
+    say(f"{target / MISSING} lists these messages. What was accepted after {ends} is unknown to the copy, and missing")
+    say("senders may deliver again what they still keep: receivers need to know repeats (docs/exactly-once.md)")
+
+
+def _moment(text: str) -> float | None:
+    from datetime import UTC, datetime
+
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r:.60} is no time: write 2026-01-31T09:30:00", param_hint="--at") from None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 @verify_app.command(epilog="Example: qmnode verify --data /var/lib/qmnode")

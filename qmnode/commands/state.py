@@ -13,7 +13,7 @@ _NODE: Final = (
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
     "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
-    "after_restore",
+    "after_restore", "remote_copy",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -66,6 +66,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "local_settings": found.get("local_settings", {}),
         "shares": found.get("shares", {}),
         "after_restore": found.get("after_restore", {}),
+        "remote_copy": found.get("remote_copy") or None,
         "weakened_security": found.get("weakened_security", False),
         "weakened_security_source": found.get("weakened_security_source", ""),
         **{name: found.get(name, "") for name in _QUOTAS if name.endswith("_source")},
@@ -107,6 +108,7 @@ def _print(node: dict[str, Any]) -> None:
             "amqp_port": node["amqp_port"] or "closed",
             "bridges": "; ".join(map(_bridge_text, node["bridges"])) or "none",
             "directory": node["directory"] or "none",
+            "remote_copy": _copy_text(node["remote_copy"]),
             "warnings": "; ".join(node["warnings"]) or "none",
         }
         | {name: ", ".join(value) or "none" if isinstance(value, list) else value for name, value in routing.items()}
@@ -151,6 +153,14 @@ def _time_text(seconds: float) -> str:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(int(seconds), UTC).isoformat(sep=" ")
+
+
+def _copy_text(copy: dict[str, Any] | None) -> str:
+    if copy is None:
+        return "none"
+    covered = f"has all up to {_time_text(copy['moment'])}" if copy["moment"] else "has no base yet"
+    behind = f"{copy['lag_seconds']:.0f} s and {size_text(copy['lag_bytes'])} behind"
+    return f"{copy['to']} {covered}, {behind}{': ' if copy['failure'] else ''}{copy['failure']}"
 
 
 def _bridge_text(bridge: dict[str, Any]) -> str:

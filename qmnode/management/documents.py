@@ -226,6 +226,17 @@ class RangeDocument(Document):
     state: str = Field(description="lost, unknown, or again")
 
 
+class RemoteCopyDocument(Document):
+    """The copy of the store elsewhere. Times are in seconds since 1970 (UTC)."""
+
+    to: str = Field(description="Folder, or bucket with prefix")
+    lag_seconds: float = Field(description="Seconds of accepted work that the copy does not give back")
+    lag_bytes: int = Field(description="Bytes of the log that are not shipped")
+    moment: float = Field(description="The last moment that can be restored; 0: none")
+    base: float = Field(description="When its last base was made; 0: none")
+    failure: str = Field(description="Why the last attempt to write it failed; empty if it succeeded")
+
+
 class ShareDocument(Document):
     """The use of one bounded resource. Kinds of party: own, declared, stranger."""
 
@@ -295,6 +306,9 @@ class NodeDocument(Document):
         "caller has some",
     )
     weakened_security_source: str = Field(default="", description="directory or default")
+    remote_copy: RemoteCopyDocument | None = Field(
+        default=None, description="The copy of the store elsewhere; null without one"
+    )
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},
         description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "
@@ -311,6 +325,7 @@ class NodeDocument(Document):
             storage_failure=status.storage_failure or None,
             tls_mode=status.tls_mode or None,
             bridges=[BridgeDocument.from_attributes(bridge) for bridge in status.bridges],
+            remote_copy=RemoteCopyDocument(**status.remote_copy) if status.remote_copy else None,
         )
 
 

@@ -97,6 +97,7 @@ class _Snapshot(Collector):
         for warning in self._status.warnings:
             troubles.add_metric((warning.partition(":")[0],), 1)
         yield troubles
+        yield from self._copy()
         yield from self._peers()
         yield from self._shares()
         yield self._certificate()
@@ -106,6 +107,18 @@ class _Snapshot(Collector):
         yield from self._queues(shown)
         yield from self._outgoing([queue for queue in shown if isinstance(queue, OutgoingQueue)])
         yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
+
+    def _copy(self) -> Iterator[Metric]:
+        """How far the copy of the store elsewhere is behind; nothing without one."""
+        copy = self._status.remote_copy
+        seconds = GaugeMetricFamily(
+            "qmnode_copy_lag_seconds", "Seconds of accepted work that the copy elsewhere does not give back"
+        )
+        size = GaugeMetricFamily("qmnode_copy_lag_bytes", "Bytes of the log that are not in the copy elsewhere")
+        if copy:
+            seconds.add_metric((), copy["lag_seconds"])
+            size.add_metric((), copy["lag_bytes"])
+        yield from (seconds, size)
 
     def _peers(self) -> Iterator[Metric]:
         """Plain peers and connections, and the end of the node's own certificate."""

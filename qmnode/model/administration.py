@@ -92,6 +92,9 @@ class NodeStatus:
     """Addresses and bridges in effect: ``addresses`` with ``addresses_source``, and ``bridges`` by name with the source
     of each: ``document``, ``settings`` or ``default``. ``addresses_settings`` and ``bridges_settings`` are those of
     ``node.yaml``, whether they hold or not."""
+    remote_copy: dict[str, Any] = field(default_factory=dict)
+    """The copy of the store elsewhere: ``to``, ``lag_seconds`` and ``lag_bytes`` behind the store, the last ``moment``
+    that can be restored and the last ``base`` (seconds since 1970, 0: none), ``failure``. Empty without one."""
 
 
 @dataclass(slots=True)

@@ -93,6 +93,8 @@ class QueueManager(QueueManagerApi):
         self.sequence = context.sequence
         self.transactions = context.transactions
         self.troubles: dict[str, str] = {}
+        self.copy_state: Callable[[], dict[str, Any]] = dict
+        """The copy of the store elsewhere: see ``NodeStatus.remote_copy``."""
         self.after_restore: dict[str, list[dict[str, Any]]] = {}
         """The ranges of messages that a restored store lacks: see ``NodeStatus.after_restore``."""
         self.ready = True
@@ -380,6 +382,7 @@ class QueueManager(QueueManagerApi):
             ready=self.ready,
             directory=self.directory_state,
             after_restore=self.after_restore,
+            remote_copy=self.copy_state(),
             quota_source=self.quotas.sources["queue_manager_quota"],
             journal_quota_source=self.quotas.sources["journal_quota"],
             quota_settings=self.quotas.own,

@@ -27,6 +27,32 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class RemoteCopySettings(_Settings):
+    """A copy of the store elsewhere, made while the node runs (docs/operations.md)."""
+
+    to: str = ""
+    """An absolute folder, best of another site, or ``s3://bucket/prefix``, for this node alone. Empty: no copy."""
+    key: Path | None = None
+    """File with the passphrase that encrypts the copy, mode 0600. Keep it elsewhere too: no restore without it."""
+    lag: float = Field(default=10.0, ge=0.5, le=3600)
+    """Seconds that the copy may be behind; it is written twice as often."""
+    keep: float = Field(default=7200.0, ge=60)
+    """Seconds for which each moment can be restored."""
+    base: float = Field(default=1800.0, ge=5)
+    """Seconds between two bases: lists of all files of the store, of which only new ones are written."""
+    backlog: Bytes = Field(default=512 * _MIB, ge=_MIB)
+    """Bytes of the store's disk for what an unavailable target has not got. When full, the copy has a gap."""
+
+    @model_validator(mode="after")
+    def _is_encrypted(self) -> Self:
+        if self.to and self.key is None:
+            raise ValueError(
+                "storage.remote_copy.to is set without storage.remote_copy.key: the copy holds bodies, and is not "
+                "written in clear; name a file with a passphrase"
+            )
+        return self
+
+
 class StorageSettings(_Settings):
     """The behaviour of the RocksDB store."""
 
@@ -49,6 +75,7 @@ class StorageSettings(_Settings):
     """Message identifiers reserved on disk at a time. A crash skips the rest of a block."""
     identifier_jump: int = Field(default=1 << 24, ge=1)
     """Message identifiers that a restored or copied store skips, so that it never uses one again."""
+    remote_copy: RemoteCopySettings = RemoteCopySettings()
 
 
 class QuotaSettings(_Settings):

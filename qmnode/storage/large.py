@@ -16,6 +16,7 @@ import os
 import shutil
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ _RECENT_BYTES: Final = 32 * 1024 * 1024
 """Bytes of values that stay in memory until their messages go."""
 _RECENT: Final = 1.0
 """Seconds after which such a value gives way to others: its message goes no time soon."""
+_MANY_HELD: Final = 16
 _OPEN_FILES: Final = 32
 """Files that are open at a time to be written."""
 
@@ -131,6 +133,20 @@ def _checker() -> "AESGCM":
     return AESGCM(bytes(16))
 
 
+def is_whole(content: bytes) -> bool:
+    """Whether the content of a file is one value as it was written, and perhaps a rest of an older one."""
+    if len(content) < _HEAD.size:
+        return False
+    _, key, size = _HEAD.unpack_from(content)
+    value = memoryview(content)[_HEAD.size : _HEAD.size + size]
+    return len(value) == size and _head_of(key, value) == content[: _HEAD.size]
+
+
+def value_in(content: bytes) -> bytes:
+    """The value in the content of a file; empty if it is not whole."""
+    return content[_HEAD.size :][: _HEAD.unpack_from(content)[-1]] if is_whole(content) else b""
+
+
 def _head_of(key: bytes, value: "Packet") -> bytes:
     return _HEAD.pack(_checker().encrypt(key, b"", value), key, len(value))
 
@@ -202,6 +218,10 @@ class LargeMessages:
         """Files that the current batch frees."""
         self._gone: set[int] = set()
         """All files whose messages are removed, until that is synced."""
+        self.placed: deque[int] | None = None
+        """For a copy elsewhere: files as they are given out. No file becomes free before :meth:`let_go`."""
+        self.on_held: Callable[[], None] = lambda: None
+        """Called when many files wait for :meth:`let_go`."""
 
     def take_up(self) -> list[str]:
         """Find the messages and their files; free the other files. Return the faults that were found."""
@@ -212,6 +232,8 @@ class LargeMessages:
                 sync_folder(self._path / FOLDER)
         except OSError as error:
             raise unreadable(f"{self._path / FOLDER}: {error.strerror}") from error
+        if self.placed is not None:
+            self.placed.extend(there)
         self._used = bool(live)
         self._next = max((*there, *live), default=0) + 1
         self.release(sorted(there.keys() - live.keys()))
@@ -270,6 +292,8 @@ class LargeMessages:
             number = self._next
             self._next += 1
         self._placed[key] = number
+        if self.placed is not None:
+            self.placed.append(number)
         self._remember(number, key, value)
         batch.put(key, _REFERENCE.pack(_REFERENCE_VERSION, size, number), self._messages)
         batch.put(LARGE + key, LARGE_FILE.pack(number, size), self._meta)
@@ -449,9 +473,27 @@ class LargeMessages:
 
     def release(self, numbers: Iterable[int]) -> None:
         """Free the files of messages whose removal is synced: keep a few to write over, and remove the others."""
-        if self._copies or self._closed:
+        if self._copies or self._closed or self.placed is not None:
             self._held += numbers
+            if self.placed is not None and len(self._held) >= _MANY_HELD:
+                self.on_held()
             return
+        self._set_free(numbers)
+
+    def take_held(self) -> tuple[list[int], int]:
+        """The files that wait for :meth:`let_go`, and their bytes."""
+        held, self._held = self._held, []
+        sizes = (status.st_size for number in held if (status := self._status(number)) is not None)
+        return held, sum(sizes)
+
+    def let_go(self, held: list[int], *, shipped: bool) -> None:
+        """Free these files, unless they are not shipped yet, or a backup needs them."""
+        if not shipped or self._copies or self._closed:
+            self._held[:0] = held
+        else:
+            self._set_free(held)
+
+    def _set_free(self, numbers: Iterable[int]) -> None:
         others = []
         for number in numbers:
             self._gone.discard(number)

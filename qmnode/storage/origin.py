@@ -5,6 +5,8 @@ receivers would take its new messages for duplicates and drop them. So a copy sk
 starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
 """
 
+import contextlib
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,6 +30,9 @@ _COPIED: Final = "copied"
 """When the store was first started as a copy, and the block of identifiers that it skipped."""
 RANGES: Final = "copied_ranges"
 """The ranges of messages that peers have shown to be missing in a copy, as JSON."""
+REPORT: Final = "copied_report"
+"""What the restore of a copy elsewhere found, as JSON; empty for other copies."""
+_LONGEST: Final = 4096
 _NOTICE_TIME: Final = 7 * 86_400
 _MACHINE_ID: Final = Path("/etc/machine-id")
 
@@ -49,6 +54,7 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
         if not lost:
             store.put_meta(_COPIED, b"%d %d %d" % (time.time(), *skipped))
             store.put_meta(RANGES, b"")
+            store.put_meta(REPORT, marker.read_bytes()[:_LONGEST] if marker.is_file() else b"")
     if copied or before is None:
         new_sequence_time_stamp(store)
     store.put_meta(_ORIGIN, here)
@@ -79,8 +85,16 @@ def copy_notice(store: "MessageStore") -> str | None:
     if copy is None:
         return None
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(copy.began))
+    of = "as of a backup"
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        report = json.loads(store.get_meta(REPORT) or b"")
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(report["moment"]))
+        of = (
+            f"as of {moment} UTC: {report['missing']} messages that were accepted later are missing, and "
+            f"{report['again']} that were received later come again (missing.jsonl in its folder lists them)"
+        )
     return (
-        f"it is a copy, as of a backup, first started on {when} UTC. Messages of this node with the numbers "
+        f"it is a copy, {of}, first started on {when} UTC. Messages of this node with the numbers "
         f"{copy.last + 1} to {copy.fresh} may exist elsewhere and are unknown here; messages received since the copy "
         "was made may be received again; after_restore has the ranges that peers have shown to be lost"
     )

@@ -1,5 +1,7 @@
 """A store on RocksDB: opening it, and the reads and writes of the model."""
 
+import shutil
+from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -73,6 +75,11 @@ _SMALLEST_BUFFER: Final = 256 * 1024
 _BUFFERS_OF_DISK: Final = 64
 _LOGS_OF_DISK: Final = 16
 """A buffer, and all logs, have at most this part of the disk."""
+ARCHIVE: Final = "archive"
+"""The folder to which RocksDB moves logs that a copy elsewhere may still need."""
+COPYING: Final = "COPYING"
+"""The file that says which copy elsewhere has all of the log so far, or gets it."""
+_FOR_EVER: Final = 100 * 365 * 86_400
 _LAST_LOOKUP: Final = 0xFFFFFFFFFFFFFFFF
 
 
@@ -95,6 +102,8 @@ def _options(settings: StorageSettings, recovery: DBRecoveryMode) -> Options:
     options.set_wal_recovery_mode(recovery)
     options.set_max_total_wal_size(settings.log_limit)
     options.set_manifest_preallocation_size(_SMALLEST_BUFFER)
+    if settings.remote_copy.to:
+        options.set_wal_ttl_seconds(_FOR_EVER)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(4)
     options.set_max_log_file_size(4 * _SMALLEST_BUFFER)
@@ -132,6 +141,12 @@ def make_private(path: Path) -> None:
         raise StoreError(f"the directory {path} cannot be made private: {error.strerror}") from error
 
 
+def _forget_copy(path: Path) -> None:
+    """Without a copy elsewhere nobody needs its logs, and one that is set up again begins anew."""
+    (path / COPYING).unlink(missing_ok=True)
+    shutil.rmtree(path / ARCHIVE, ignore_errors=True)
+
+
 class Store:
     """An open store. Only one process may have it open at a time, except for copies and secondary readers."""
 
@@ -152,6 +167,8 @@ class Store:
             self._families[Family.META],
             lambda: self._raise_format(LARGE_MESSAGES),
         )
+        if settings.remote_copy.to:
+            self._large.placed = deque()
         self._writer = Writer(database, settings.sync == "thread", mark, self._messages, self._large)
         self._express = self._handles[Family.EXPRESS]
         self._memory = ExpressMemory(settings.express_memory)
@@ -174,6 +191,8 @@ class Store:
         path = Path(path)
         make_private(path)
         settings = _fitted(settings, path)
+        if not settings.remote_copy.to:
+            _forget_copy(path)
         cache = Cache(settings.block_cache)
         families = {family.value: _family_options(family, settings, cache) for family in Family}
         try:
@@ -672,6 +691,11 @@ class Store:
         return self.get(Family.META, name.encode())
 
     # Opening and closing
+
+    @property
+    def large_messages(self) -> LargeMessages:
+        """The files of large messages, for a copy elsewhere."""
+        return self._large
 
     def keep_large_messages(self) -> AbstractContextManager[None]:
         """While a checkpoint is written, the files of large messages stay, although their messages go."""

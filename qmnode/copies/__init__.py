@@ -1,0 +1,1 @@
+"""A copy of the store elsewhere: log and large messages, shipped while the node runs, and restored to a moment."""
