@@ -58,7 +58,7 @@ class Copier:
     """The copy of one node's store, from its start to its end."""
 
     def __init__(self, manager: "QueueManager", store: Store, path: Path) -> None:
-        """Raises ConfigurationError."""
+        """Raises ConfigurationError if the copy cannot be kept there."""
         settings = self._settings = store.settings.remote_copy
         check_copy(path, settings)
         self._manager = manager

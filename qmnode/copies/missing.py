@@ -1,4 +1,4 @@
-"""What a restored store lacks: a comparison with the changes that the copy's later increments hold."""
+"""The messages by which a restored store differs from what the later increments of its copy hold."""
 
 import json
 import struct
@@ -22,7 +22,7 @@ from qmnode.storage.records import scan
 from qmnode.structures.guid import Guid, guid_to_text
 
 _FACTS: Final = struct.Struct("<16sId")
-"""What is kept of a message: its identifier, and its arrival."""
+"""Facts of a message: its source, its number, and its arrival."""
 _UNKNOWN: Final = _FACTS.pack(b"", 0, 0.0)
 
 
@@ -185,7 +185,7 @@ class Comparison:
             self._again[key] = _facts_of(read_value(self._data, key, record))
 
     def end(self) -> Lacking:
-        """The result."""
+        """Return the differences, after the last increment."""
         there = {facts[:_IDENTIFIER] for facts in self._again.values()} - {_UNKNOWN[:_IDENTIFIER]}
         lacking = Lacking(again=[self._entry(*one) for one in self._again.items()])
         for found, part in ((lacking.missing, self._put), (lacking.gone, self._gone)):

@@ -128,7 +128,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What an increment holds beside the bytes of the log."""
+    """The facts of an increment, without the bytes of the log."""
 
     previous: str
     """The tag of the increment before it; empty for the first of a generation."""
@@ -187,7 +187,7 @@ class Base:
 
     @classmethod
     def read(cls, packed: bytes) -> Self:
-        """Raises CopyError."""
+        """Read the list. Raises CopyError if it has another form."""
         try:
             inflate = zlib.decompressobj()
             text = inflate.decompress(packed, _MOST_LISTED)

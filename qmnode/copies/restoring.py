@@ -1,4 +1,4 @@
-"""A copy is restored: the store as it was at a moment, and the list of what it lacks.
+"""Restores a copy: the store as it was at a moment, with a list of the messages that differ since.
 
 First the increments from a base on are read, to find the moments that can be restored; then files and logs are written.
 A damaged or missing piece is named, and nothing behind it is taken for whole.
@@ -23,7 +23,7 @@ from qmnode.storage.origin import COPY_MARKER
 from qmnode.storage.store import make_private
 
 MISSING: Final = "missing.jsonl"
-"""The list of what the restored store lacks, in its folder."""
+"""The list of messages by which a restored store differs from later moments, in its folder."""
 _CURRENT: Final = "CURRENT"
 
 
@@ -36,7 +36,7 @@ class Restored:
     ends: float
     """The last moment that the copy knows of: what was accepted after it is unknown."""
     size: int
-    """Bytes written."""
+    """Bytes of the restored store."""
     lacking: Lacking
     damaged: list[str] = field(default_factory=list)
     """Pieces of the copy that are missing, torn or altered, and what that means."""
@@ -323,23 +323,23 @@ class _Reading:
             raise CopyError(f"{one.name} has {written} bytes of {one.size}")
         return written
 
-    # What came later
+    # Later increments
 
     def _compare(self, chain: _Chain, mark: Mark, data: Path) -> tuple[Lacking, float]:
         ends = mark.time
-        with Comparison(data, Place(mark.log, mark.offset), self._large_value) as comparison:
+        with Comparison(data, Place(mark.log, mark.offset), self._large_value) as later:
             for name in (*chain.increments, *self._later(chain)):
                 if name.generation != chain.name.generation and name.number == 1:
                     self._damage(f"the copying was interrupted before {moment_text(name.time)}: see the moments before")
-                    comparison.interrupted()
+                    later.interrupted()
                 try:
                     increment, bytes_ = self._read(name)
-                    comparison.add(increment, bytes_)
+                    later.add(increment, bytes_)
                     ends = max([ends, *(one.time for one in increment.marks)])
                 except CopyError as error:
                     self._damage(f"{error}: what was accepted then is unknown")
-                    comparison.interrupted()
-            return comparison.end(), ends
+                    later.interrupted()
+            return later.end(), ends
 
     def _later(self, chain: _Chain) -> Iterator[Name]:
         """The increments behind the chain."""

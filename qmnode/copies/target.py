@@ -32,7 +32,7 @@ class Target(Protocol):
         """Write a piece, which is durable afterwards."""
 
     def get(self, name: str) -> bytes:
-        """Read a piece."""
+        """Read a piece, of at most ``LARGEST`` bytes."""
 
     def remove(self, name: str) -> None:
         """Remove a piece, if it is there."""
@@ -100,7 +100,7 @@ class Folder:
             raise _failed(path, error) from error
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file, if it is there."""
         try:
             (self.path / name).unlink(missing_ok=True)
         except OSError as error:
@@ -144,7 +144,7 @@ class Bucket:
                     yield one["Key"].removeprefix(self._prefix)
 
     def put(self, name: str, piece: bytes) -> None:
-        """Write an object."""
+        """Write an object, which replaces one of this name."""
         with _calls():
             self._client.put_object(**self._place, Key=self._prefix + name, Body=piece)
 
@@ -158,7 +158,7 @@ class Bucket:
         return piece
 
     def remove(self, name: str) -> None:
-        """Remove an object."""
+        """Remove an object, if it is there."""
         with _calls():
             self._client.delete_object(**self._place, Key=self._prefix + name)
 

@@ -31,7 +31,7 @@ _COPIED: Final = "copied"
 RANGES: Final = "copied_ranges"
 """The ranges of messages that peers have shown to be missing in a copy, as JSON."""
 REPORT: Final = "copied_report"
-"""What the restore of a copy elsewhere found, as JSON; empty for other copies."""
+"""The findings of the restore of a copy elsewhere, as JSON; empty for other copies."""
 _LONGEST: Final = 4096
 _NOTICE_TIME: Final = 7 * 86_400
 _MACHINE_ID: Final = Path("/etc/machine-id")
