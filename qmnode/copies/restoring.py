@@ -244,7 +244,9 @@ class _Reading:
             increment, bytes_ = self._read(name)
             self._write_logs(data, chain.base.log, increment, bytes_, mark)
             large |= {one.path: one for one in increment.files}
-        self._end_at_a_record(data / f"{mark.log:06}.log", mark)
+        (data / f"{mark.log:06}.log").touch(0o600)
+        for log in data.glob("*.log"):
+            _end_at_a_record(log)
         for one in large.values():
             if not _is_inside(one.path):
                 raise CopyError(f"it names a file {one.path!r:.100}, which no store has")
@@ -297,19 +299,6 @@ class _Reading:
             finally:
                 os.close(file)
 
-    @staticmethod
-    def _end_at_a_record(path: Path, mark: Mark) -> None:
-        """Cut a record that was being written at the moment: it was not acknowledged."""
-        if not path.exists():
-            path.touch(0o600)
-            return
-        reader = LogReader()
-        with path.open("rb+") as file:
-            while piece := file.read(PIECE):
-                for _ in reader.feed(piece):
-                    pass
-            file.truncate(reader.end)
-
     def _write_file(self, path: Path, one: Stored) -> int:
         path.parent.mkdir(0o700, exist_ok=True)
         written = 0
@@ -352,6 +341,16 @@ class _Reading:
 
     def _large_value(self, one: Stored) -> bytes:
         return b"".join(self._sealed.get(f"{one.name}.{number:04}")[0] for number in range(one.pieces))
+
+
+def _end_at_a_record(path: Path) -> None:
+    """Cut a record that was being written at the moment, or when the node was killed: it was not acknowledged."""
+    reader = LogReader()
+    with path.open("rb+") as file:
+        while piece := file.read(PIECE):
+            for _ in reader.feed(piece):
+                pass
+        file.truncate(reader.end)
 
 
 def _is_inside(path: str) -> bool:
