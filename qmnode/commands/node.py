@@ -177,8 +177,8 @@ def restore(
     """Copy a backup, or the copy that a node keeps elsewhere, to where a node will start: an empty directory, or none.
 
     The store is as it was when the backup was made, or at the moment. Messages that were received since then come
-    again: those in the store, and those that their senders still keep. After a copy, missing.jsonl in the directory
-    lists what is known to be missing, or to come again.
+    again: those in the store, and those that their senders still keep. For a copy, missing.jsonl in the directory
+    lists the messages that are missing or come again.
 
     The node will know that it runs on a copy, and skip the message identifiers that the original may have given out
     since. Never run the original beside it. Run this as the node's user, who then owns the files.

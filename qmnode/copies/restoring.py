@@ -181,7 +181,8 @@ class _Reading:
             bases = [one for one in self._bases if one.generation == generation]
             if bases:
                 first, last = bases[0].time, max(name.time for names in logs.values() for name in names)
-                found.append(f"{moment_text(first)} to {moment_text(last)}")
+                if first <= last:
+                    found.append(f"{moment_text(first)} to {moment_text(last)}")
         return f"it covers {', '.join(found[-5:])}" if found else "it has no whole base, and covers nothing"
 
     def _chain(self, name: Name) -> _Chain:
