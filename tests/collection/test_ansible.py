@@ -237,21 +237,22 @@ def test_a_roll_out_admits_no_machine_that_is_not_in_the_directory(
 ) -> None:
     """A host with a misspelt name would make a queue manager that no node ever is."""
     name = fresh_name("NODE")
-    given = {
-        "queue_manager_host_state": str(tmp_path),
-        "queue_manager_directory_file": str(slapd.write_client_settings()),
-        "queue_manager_computer_name": f"{name}X",
-        "ansible_python_interpreter": sys.executable,
+    asked = {
+        "login": str(tmp_path / "directory"),
+        "directory_file": str(slapd.write_client_settings()),
+        "computer": f"{name}X",
     }
-    variables = COLLECTION / "roles/queue_manager/vars/main.yml"
-    tasks = [
-        {"ansible.builtin.include_vars": {"file": str(variables)}},
-        {"ansible.builtin.command": {"argv": "{{ queue_manager_admission }}"}},
-    ]
+    tasks = [{"mqenterprise.fleet.credentials": asked}]
     book = tmp_path / "play.yml"
     book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]), "utf-8")
     with EnterpriseDirectory(slapd.client_settings()) as directory:
         directory.queue_managers.add(QueueManager(computer_name=name))
-        failed = run("ansible-playbook", "-i", "localhost,", "-c", "local", book, "-e", json.dumps(given), code=2)
+        failed = run("ansible-playbook", "-i", "localhost,", "-c", "local", book, code=2)
         assert "there is no queue manager on a computer" in failed.stdout, failed.stdout[-3000:]
         assert directory.queue_managers.find(f"{name}X") is None and not (tmp_path / "directory").exists()
+
+        book.write_text(book.read_text("utf-8").replace(f"{name}X", name), "utf-8")
+        foretold = run("ansible-playbook", "-i", "localhost,", "-c", "local", book, "--check")
+        assert "changed=1" in foretold.stdout and not (tmp_path / "directory").exists()
+        assert "changed=1" in run("ansible-playbook", "-i", "localhost,", "-c", "local", book).stdout
+        assert "changed=0" in run("ansible-playbook", "-i", "localhost,", "-c", "local", book).stdout

@@ -215,9 +215,8 @@ def parcel(file: Path, name: str, content: bytes = b"PK", kind: bytes = tarfile.
 class TestParcels:
     """What root opens is what the controller sent, and nobody else could have touched it."""
 
-    @pytest.mark.parametrize("script", ["install.py", "restore.py"])
     @pytest.mark.parametrize("fault", ["owner", "mode", "link", "second name", "content", "pipe"])
-    def test_a_parcel_of_another_account_is_not_opened(self, lab: Path, script: str, fault: str) -> None:
+    def test_a_parcel_of_another_account_is_not_opened(self, lab: Path, fault: str) -> None:
         archive = lab / "root/parcel.tar"
         sent = parcel(archive, "wheels/a-1-py3-none-any.whl")
         match fault:
@@ -236,14 +235,21 @@ class TestParcels:
                 archive.unlink()
                 os.mkfifo(archive, 0o600)
 
-        if script == "install.py":
-            done = run(script, archive, lab / "root/releases", "1", sent)
-        else:
-            done = run(script, "unpack", "/bin/true", archive, lab / "root/data", DAEMON, "monday", sent)
+        done = run("restore.py", "unpack", "/bin/true", archive, lab / "root/data", DAEMON, "monday", sent)
 
         assert done.returncode != 0 and "Traceback" not in done.stderr
         assert "another" in done.stderr or "link" in done.stderr, done.stderr
-        assert not (lab / "root/releases/1").exists() and not (lab / "root/data").exists()
+        assert not (lab / "root/data").exists()
+
+    def test_a_release_that_is_not_the_one_that_was_sent_is_not_installed(self, lab: Path) -> None:
+        archive = lab / "root/parcel.tar"
+        sent = parcel(archive, "wheels/a-1-py3-none-any.whl")
+        parcel(archive, "wheels/evil-1-py3-none-any.whl")
+
+        done = run("install.py", lab / "root/releases", "1", sent, given=archive.read_bytes())
+
+        assert done.returncode != 0 and "another archive came" in done.stderr and "Traceback" not in done.stderr
+        assert not (lab / "root/releases/1").exists()
 
     @pytest.mark.parametrize(
         ("name", "kind"),
@@ -262,7 +268,7 @@ class TestParcels:
         archive = lab / "root/parcel.tar"
         sent = parcel(archive, name, kind=kind)
 
-        done = run("install.py", archive, lab / "root/releases", "1", sent)
+        done = run("install.py", lab / "root/releases", "1", sent, given=archive.read_bytes())
 
         assert done.returncode != 0 and "which is no wheel" in done.stderr
         assert not list((lab / "root/releases").iterdir()) and not list(lab.rglob("evil*"))
@@ -372,14 +378,10 @@ def program(lab: Path, code: Path) -> Path:
     return script
 
 
-def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PYTHON, SCRIPTS / script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def run(script: str, *arguments: object, given: bytes = b"") -> subprocess.CompletedProcess[str]:
+    command = [PYTHON, SCRIPTS / script, *map(str, arguments)]
+    done = subprocess.run(command, input=given, capture_output=True, timeout=300, check=False)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 LARGE = 300_000

@@ -37,9 +37,11 @@ def test_the_reason_is_told_when_the_log_ends_with_the_service_manager(tmp_path:
     log.write_text("\n".join(['{"event": "starting", "level": "info"}', REASON, *RESTART]))
 
     command = [sys.executable, str(ROLE), str(tmp_path / "no.sock"), "", "0", str(log)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
     assert json.loads(done.stdout)["said"].splitlines() == [REASON, *RESTART]
+    assert done.returncode == 1
+    assert "the node is not ready after" in done.stderr and REASON in done.stderr
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -79,7 +81,8 @@ def test_a_node_that_never_joined_its_directory_is_not_ready(
         server.node = {"identifier": str(UUID(int=7)), "computer_name": "ALPHA"} | node  # type: ignore[attr-defined]
         Thread(target=server.serve_forever).start()
         command = [sys.executable, str(ROLE), str(tmp_path / "node.sock"), str(UUID(int=7)), "0", str(tmp_path / "log")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         server.shutdown()
     found = json.loads(done.stdout)
     assert (found["ready"], found["problem"]) == (not problem, problem)
+    assert done.returncode == bool(problem)

@@ -82,12 +82,15 @@ checksum:
   sample: 9b1f0c8a1d53c1e2b2a0aa3b5f0f8f3e6d0c4b8a79d1e2f30415263748596a7b
 """
 
+import compileall
 import hashlib
+import py_compile
 import re
 import shutil
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -160,15 +163,43 @@ def build(module, source, name, constraints, archive):
                 msg=f"the wheels of {source} cannot be built: {err.strip()[-2000:]}. "
                 "The controller needs pip and a package index, or the wheels in " + str(pool)
             )
-        own = name.replace("-", "_") + "-"
+        own = name.replace("-", "_")
+        add_compiled(wheels, own, Path(folder) / "tree")
         for wheel in wheels.iterdir():
-            if not wheel.name.startswith(own) and not (pool / wheel.name).exists():
+            if not wheel.name.startswith((f"{own}-", f"{own}_compiled-")) and not (pool / wheel.name).exists():
                 shutil.copy(wheel, pool / wheel.name)
         partial = archive.with_suffix(".partial")
         with tarfile.open(partial, "w") as file:
             for wheel in sorted(wheels.iterdir()):
                 file.add(wheel, arcname=f"wheels/{wheel.name}")
         partial.replace(archive)
+
+
+def add_compiled(wheels, name, tree):
+    """Add a wheel with what this Python compiles from the others, so that no host has to."""
+    for wheel in wheels.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as packed:
+            if not wheel.name.startswith("pip-"):
+                for each in packed.namelist():
+                    if each.endswith(".py") and ".data/" not in each:
+                        packed.extract(each, tree)
+    # A release never changes, so what is compiled need not be compared with its source.
+    compileall.compile_dir(
+        tree, quiet=2, stripdir=str(tree), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    tag = f"cp{sys.version_info[0]}{sys.version_info[1]}-none-any"
+    about = f"{name}_compiled-0.dist-info"
+    texts = {
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}_compiled\nVersion: 0\n",
+        f"{about}/WHEEL": f"Wheel-Version: 1.0\nGenerator: mqenterprise\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    files = {str(path.relative_to(tree)): path for path in sorted(tree.rglob("*.pyc"))}
+    texts[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in (*files, *texts, f"{about}/RECORD"))
+    with zipfile.ZipFile(wheels / f"{name}_compiled-0-{tag}.whl", "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, file in files.items():
+            packed.write(file, path)
+        for path, text in texts.items():
+            packed.writestr(path, text)
 
 
 def checksum_of(archive):

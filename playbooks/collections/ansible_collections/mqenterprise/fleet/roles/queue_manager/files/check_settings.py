@@ -34,18 +34,19 @@ def check(folder: Path, settings: dict, tokens: list) -> None:
     Tokens(file)
 
 
-def main() -> None:
-    """Check settings and tokens as the node would; the exit code and the message report a fault."""
-    given = json.load(sys.stdin)
+def fault_of(given: dict) -> str:
+    """Return all that is wrong; empty if the node would start."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             check(Path(folder), given["settings"], given["tokens"])
             read_local(given.get("document"))  # its queues have accounts of the host, which the node alone knows
         except DocumentFault as fault:
-            sys.exit(f"the document of the machine: {fault.where}: {fault.sentence_alone}")
+            return f"the document of the machine: {fault.where}: {fault.sentence_alone}"
         except ConfigurationError as error:
             # The line of a file that is written here says nothing to those who set the variables.
-            sys.exit(str(error).replace(f"{folder}/node.yaml:1:", "node.yaml:").replace(f"{folder}/", ""))
+            return str(error).replace(f"{folder}/node.yaml:1:", "node.yaml:").replace(f"{folder}/", "")
+    return ""
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(fault_of(json.load(sys.stdin)) or 0)

@@ -1,13 +1,14 @@
-"""Install a release in its own virtual environment. Arguments: archive, folder of releases, name, and the SHA-256.
+"""Install a release in its own virtual environment. Arguments: folder of releases, name, and SHA-256 of the archive,
+which comes over standard input: no other account can touch it.
 
 Nothing that runs is touched: an environment is made beside the others, and counts when it is marked complete. Without
 a package index, a compiler, or Debian's python3.11-venv: pip comes with the archive.
 """
 
 import hashlib
+import io
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
@@ -17,42 +18,30 @@ from pathlib import Path
 
 def main() -> None:
     """Install, or end with the reason and leave nothing behind."""
-    archive, releases, name, checksum = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+    releases, name, checksum = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     target = releases / name
     shutil.rmtree(target, ignore_errors=True)
     try:
         releases.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=releases, prefix=".wheels") as folder:
-            with opened(archive, checksum) as file:
-                extract(file, Path(folder))
+            extract(received(checksum), Path(folder))
             install(target, Path(folder))
         (target / ".complete").touch()
     except (OSError, ValueError, tarfile.TarError, subprocess.CalledProcessError) as error:
         shutil.rmtree(target, ignore_errors=True)
         said = getattr(error, "stderr", None)
         sys.exit(f"the release cannot be installed in {releases}: {said.decode()[-1500:] if said else error}")
-    archive.unlink(missing_ok=True)
 
 
-def opened(archive: Path, checksum: str):
-    """The archive to read, if it is the one that was sent. OSError if another account could have touched it, ValueError
-    if it is another one."""
-    file = os.fdopen(os.open(archive, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
-    try:
-        found = os.fstat(file.fileno())
-        own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
-        if not own or found.st_mode & 0o022:
-            raise PermissionError(f"{archive} is not a file of this account alone: another one could have replaced it")
-        if hashlib.file_digest(file, "sha256").hexdigest() != checksum:
-            raise ValueError(f"{archive} is not the archive that was sent: its SHA-256 is another one")
-        file.seek(0)
-    except BaseException:
-        file.close()
-        raise
-    return file
+def received(checksum: str) -> io.BytesIO:
+    """The archive that came over the connection. ValueError if it is not the one that was sent."""
+    content = sys.stdin.buffer.read()
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise ValueError("another archive came than the one that was sent: its SHA-256 is another one")
+    return io.BytesIO(content)
 
 
-def extract(archive, folder: Path) -> None:
+def extract(archive: io.BytesIO, folder: Path) -> None:
     """The wheels of an archive, whatever its names are. ValueError for any other content."""
     with tarfile.open(fileobj=archive) as packed:
         for member in packed:
@@ -68,10 +57,15 @@ def install(target: Path, wheels: Path) -> None:
     """A virtual environment with what is in the wheels, and nothing else."""
     run(sys.executable, "-m", "venv", "--without-pip", str(target))
     pip = next(wheels.glob("pip-*.whl"))
-    given = [str(wheel) for wheel in wheels.glob("*.whl") if wheel != pip]
+    compiled = list(wheels.glob("*_compiled-*.whl"))
+    # What this Python would compile came with the archive, if the controller has the same one.
+    fitting = [wheel for wheel in compiled if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
+    given = [
+        str(wheel) for wheel in wheels.glob("*.whl") if wheel != pip and (wheel in fitting or wheel not in compiled)
+    ]
     run(
-        *(sys.executable, "-m", "pip", "--python", str(target / "bin/python"), "install", "--quiet", "--no-index"),
-        *("--no-deps", "--disable-pip-version-check", "--root-user-action=ignore", "--no-cache-dir", *given),
+        *(str(target / "bin/python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir"),
+        *("--disable-pip-version-check", "--root-user-action=ignore", *(["--no-compile"] if fitting else []), *given),
         PYTHONPATH=str(pip),
     )
     # The node's account reads it, whatever the umask of who installs.

@@ -1,12 +1,13 @@
 """Describe a host before anything is done to it, as one JSON document.
 
 Arguments: where releases, data and settings are or will be, the file with the process of a node without systemd (or
-nothing), and the node's management socket.
+nothing), the node's management socket, and the account of the node (or nothing).
 """
 
 import http.client
 import json
 import os
+import pwd
 import shutil
 import socket
 import stat
@@ -88,8 +89,18 @@ def marked(path: Path) -> str:
         os.close(opened)
 
 
+def has_account(name: str) -> bool:
+    """Whether the account is there as the role makes it."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return (found.pw_dir, found.pw_shell) == ("/nonexistent", "/usr/sbin/nologin")
+
+
 def main() -> None:
     """Look, and change nothing."""
+    looked = time.time()
     install, data, settings, pid_file = (Path(given) for given in sys.argv[1:5])
     unit = Path("/etc/systemd/system/qmnode.service") if not pid_file.name else settings / "service"
     since = started(pid_file)
@@ -104,13 +115,17 @@ def main() -> None:
         "free_data": free_bytes(data),
         "current": current.readlink().name if current.is_symlink() else None,
         "documents": any(current.glob("lib/python3*/site-packages/qmnode/administration/local_settings.py")),
+        "amqp": any(current.glob("lib/python3*/site-packages/proton")),
         "releases": sorted(each.parent.name for each in releases.glob("*/.complete")),
         "restored_from": marked(data / "restored-from"),
         "running": since is not None,
+        "enabled": any(Path("/etc/systemd/system").glob("*.wants/qmnode.service")),
+        "account": len(sys.argv) > 6 and has_account(sys.argv[6]),
         "identifier": node.get("identifier", ""),
         "stale": [] if since is None else [str(each) for each in stale(since, settings, node, others)],
     }
-    print(json.dumps(found))
+    # From the first look at the clock to the last: what is left of the time of the question was on the way.
+    print(json.dumps(found | {"clock": [looked, time.time()]}))
 
 
 main()

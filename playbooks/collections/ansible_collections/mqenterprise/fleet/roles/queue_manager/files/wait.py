@@ -1,7 +1,9 @@
-"""Wait until the node of this host is ready, and print how it is as one JSON document.
+"""Wait until the node of this host is ready, make the document of its machine true, and print one JSON document.
 
-Arguments: its management socket, the identifier that the directory has for it (or nothing), seconds, and where its log
-is (a file, or ``journal``).
+Arguments: its management socket, the identifier that the directory has for it (or nothing), seconds, where its log is
+(a file, or ``journal``), and what is done with the document on standard input, if there is one: ``apply``, ``prune``
+(apply, and delete queues that it no longer has), or ``check``, which waits for nothing and changes nothing. Exit code
+1 with the reason when the node is not ready, or refuses the document.
 """
 
 import http.client
@@ -13,6 +15,7 @@ import time
 from pathlib import Path
 
 PAUSE = 0.2
+SECONDS = 60
 SERVICE_MANAGER = ("qmnode.service:", "Started ", "Starting ", "Stopped ", "Stopping ", "Failed to start ")
 
 
@@ -20,21 +23,21 @@ class Node(http.client.HTTPConnection):
     """The node, over its Unix socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("node", timeout=10)
+        super().__init__("node", timeout=SECONDS)
         self._path = path
 
     def connect(self) -> None:
         """Instead of a host and a port."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(10)
+        self.sock.settimeout(SECONDS)
         self.sock.connect(self._path)
 
 
-def get(path: str, resource: str) -> tuple[int, dict]:
+def get(path: str, resource: str, method: str = "GET", content: str | None = None) -> tuple[int, dict]:
     """Status and document of a resource."""
     node = Node(path)
     try:
-        node.request("GET", resource)
+        node.request(method, resource, content, {"Content-Type": "application/json"} if content else {})
         answer = node.getresponse()
         return answer.status, json.loads(answer.read())
     finally:
@@ -81,16 +84,37 @@ def said(log: str) -> str:
     return "\n".join([*(line[:400] for line in telling[-1:]), "\n".join(end)[-900:]])
 
 
+def applied(path: str, content: str, action: str) -> dict:
+    """Have the document made true; return how much was changed, and which queues it no longer has."""
+    query = {"apply": "", "prune": "?prune=true", "check": "?dry_run=true"}[action]
+    status, done = get(path, f"/v1/document{query}", "PUT", content)
+    if status in (404, 405):  # a release of before has no documents; the role stops where one is needed
+        return {}
+    if status >= 400:
+        raise ValueError(f"it refuses the document of its machine: {done.get('detail', status)}")
+    return {"changes": sum(step["action"] != "keep" for step in done["steps"]), "left_over": done["left_over"]}
+
+
 def main() -> None:
-    """Wait, and say how it is."""
-    path, wanted, seconds, log = sys.argv[1:5]
+    """Wait and apply, and say how it is."""
+    path, wanted, seconds, log, *action = sys.argv[1:6]
+    content = sys.stdin.read() if action else ""
     began = time.monotonic()
-    missing, node = problem(path, wanted)
+    missing, node = ("", {}) if action == ["check"] else problem(path, wanted)
     while missing and time.monotonic() < began + float(seconds):
         time.sleep(PAUSE)
         missing, node = problem(path, wanted)
     found = {"ready": not missing, "problem": missing, "node": node, "said": said(log) if missing else ""}
-    print(json.dumps(found | {"seconds": round(time.monotonic() - began, 1)}))
+    found["seconds"] = round(time.monotonic() - began, 1)
+    fault = f"the node is not ready after {found['seconds']} s: {missing}.\nIts log ends with: {found['said'].strip()}"
+    if not missing:
+        fault = ""
+        try:
+            found |= applied(path, content, action[0]) if content else {}
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            fault = f"the node does not take the document of its machine: {error}"
+    print(json.dumps(found))
+    sys.exit(fault or 0)
 
 
 main()

@@ -1,0 +1,54 @@
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+"""Check a node's settings on the controller, in the process of the playbook: hundreds of hosts share one start."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+from ansible.plugins.action import ActionBase
+
+PROGRAM = Path(__file__).resolve().parents[2] / "roles/queue_manager/files/check_settings.py"
+ADVICE = (
+    "Set the declaration, queue_manager_settings, queue_manager_tokens or queue_manager_management_listen right, "
+    "then run the playbook again."
+)
+
+
+def load():
+    """Return the program as a module."""
+    found = importlib.util.spec_from_file_location("mqenterprise_check_settings", PROGRAM)
+    program = importlib.util.module_from_spec(found)
+    found.loader.exec_module(program)
+    return program
+
+
+try:
+    CHECK = load()  # before Ansible forks: each host's process has it already
+    MISSING = ""
+except ImportError as error:
+    CHECK, MISSING = None, str(error)
+
+
+class ActionModule(ActionBase):
+    """Report what is wrong with the settings, and nothing of what they are."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        """Fail with all that is wrong."""
+        result = super().run(tmp, task_vars) | {"changed": False}
+        options = {
+            "given": {"type": "str", "required": True, "no_log": True},
+            "host": {"type": "str", "required": True},
+        }
+        _validation, asked = self.validate_argument_spec(options)
+        fault = MISSING or CHECK.fault_of(json.loads(asked["given"]))
+        if not fault:
+            return result
+        told = f"The node of {asked['host']} would not start with its settings, and nothing was done to it"
+        return result | {"failed": True, "msg": f"{told}: {fault}. {ADVICE}"}

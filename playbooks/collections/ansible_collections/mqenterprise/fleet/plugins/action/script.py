@@ -1,0 +1,54 @@
+# Copyright: the qmnode authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+
+"""Run a Python program of a role on the host, in one exchange: it comes over the connection's standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import time
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.plugins.action import ActionBase
+
+LOADER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), sys.argv.pop(1), 'exec'))"
+"""Python reads the program by its length, so that what follows is the program's own standard input."""
+
+
+class ActionModule(ActionBase):
+    """Send the program and its input, and return what it prints."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = True
+
+    def run(self, tmp=None, task_vars=None):
+        """Run it; in check mode a program that changes the host is only said to."""
+        result = super().run(tmp, task_vars)
+        options = {
+            "cmd": {"type": "str", "required": True},
+            "executable": {"type": "str", "default": "python3"},
+            "input": {"type": "str", "default": ""},
+            "input_file": {"type": "path"},
+        }
+        _validation, given = self.validate_argument_spec(options)
+        if self._task.check_mode:
+            return result | {"changed": True}
+        name, *arguments = shlex.split(given["cmd"])
+        try:
+            source = Path(self._loader.get_real_file(self._find_needle("files", name))).read_bytes()
+            more = Path(given["input_file"]).read_bytes() if given["input_file"] else given["input"].encode()
+        except (AnsibleError, OSError) as error:
+            raise AnsibleActionFail(str(error)) from error
+        command = [given["executable"], "-c", LOADER, str(len(source)), name, *arguments]
+        began = time.time()
+        done = self._low_level_execute_command(shlex.join(command), in_data=source + more)
+        result |= {"changed": True, **done, "began": began, "ended": time.time()}
+        if done["rc"] != 0:
+            said = (done["stderr"].strip() or done["stdout"].strip())[-1500:]
+            return result | {"failed": True, "msg": said or f"{name} ended with exit code {done['rc']}"}
+        with contextlib.suppress(ValueError):
+            result["document"] = json.loads(done["stdout"])
+        return result
