@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/plugins/filter"
-link_ends, verification, needed_by, declared_queues, moved = (
+batches, link_ends, verification, needed_by, declared_queues, moved = (
     runpy.run_path(str(FOLDER / f"{name}.py"))[name]
-    for name in ("link_ends", "verification", "needed_by", "declared_queues", "moved")
+    for name in ("batches", "link_ends", "verification", "needed_by", "declared_queues", "moved")
 )
 
 
@@ -38,6 +38,43 @@ def test_gates_are_the_ends_of_a_link_and_routing_servers_where_it_names_none() 
 
     assert [(pair["from"], pair["to"]) for pair in pairs] == [("a-gate", "b-router"), ("b-router", "a-gate")]
     assert {pair["link"] for pair in pairs} == {"A - B"}
+
+
+FLEET = {
+    "a-gate": host("A-GATE", "A", "routing_server") | {"msmq_is_gate": True},
+    "a-1": host("a-1", "A", "routing_server"),
+    "a-2": host("a-2", "A", "routing_server"),
+    "a-3": host("a-3", "A", "routing_server"),
+    "a-client": host("a-client", "A", "client"),
+    "b-gate": host("B-GATE", "B", "routing_server") | {"msmq_is_gate": True},
+    "b-client": host("b-client", "B", "client"),
+    "c-gate": host("C-GATE", "C", "routing_server") | {"msmq_is_gate": True},
+}
+JOINED = link_ends([{"sites": ["A", "B"], "site_gates": ["A-GATE", "B-GATE"]}], FLEET)
+
+
+def test_sites_come_one_after_the_other_and_a_site_keeps_half_of_its_routing_servers() -> None:
+    order = [["a-gate"], ["a-1", "a-2"], ["a-3"], ["a-client"], ["b-gate"], ["b-client"], ["c-gate"]]
+
+    assert batches(FLEET, FLEET) == order
+    assert batches(FLEET, FLEET, one_at_a_time=True) == [[name] for name in FLEET]
+
+
+def test_sites_go_side_by_side_but_for_the_ends_of_a_link() -> None:
+    found = batches(FLEET, FLEET, sites_at_once=3, joined=JOINED)
+
+    assert found == [["a-gate"], ["c-gate"], ["a-1", "a-2", "b-gate"], ["a-3", "b-client"], ["a-client"]]
+    assert all({"a-gate", "b-gate"} - set(batch) for batch in found)
+
+
+def test_hosts_without_a_node_come_before_all_others_and_one_goes_ahead() -> None:
+    new = {"queue_manager_looked": {"document": {"current": None}}}
+    old = {"queue_manager_looked": {"document": {"current": "1.0"}}}
+    fleet = {name: FLEET[name] | (old if name in ("a-gate", "b-client") else new) for name in FLEET}
+
+    found = batches(fleet, fleet)
+
+    assert found == [["a-1"], ["a-2", "a-3", "a-client", "b-gate", "c-gate"], ["a-gate"], ["b-client"]]
 
 
 def test_a_foreign_site_has_no_host_to_probe() -> None:

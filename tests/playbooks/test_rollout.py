@@ -216,6 +216,21 @@ class TestFaults:
         assert "run the playbook again" in stopped.said
         assert stopped.stats[ROUTER]["changed"] == 0
         assert stopped.at_fault == {SHOP}
+        assert "--limit 'queue_managers,!ams-shop' or -e queue_manager_failures=continue" in stopped.said
+
+        went_on = small.play("rollout", queue_manager_failures="continue", queue_manager_failures_percent=50)
+
+        assert went_on.code != 0
+        assert went_on.at_fault == {SHOP}
+        assert f"The roll-out went on without {SHOP}" in went_on.said
+        assert f"ansible-playbook playbooks/rollout.yml --limit {SHOP}" in went_on.said
+        assert went_on.stats[ROUTER]["ok"] > stopped.stats[ROUTER]["ok"]
+        left_out = small.play("rollout", queue_manager_failures="site", queue_manager_failures_percent=50)
+        assert left_out.at_fault == {SHOP, ROUTER}
+        assert f"since its site has a host at fault: {SHOP}" in left_out.said
+        bounded = small.play("rollout", queue_manager_failures="continue", queue_manager_failures_percent=49)
+        assert "more than queue_manager_failures_percent (49) allows: ams-shop" in bounded.said
+        assert bounded.stats[ROUTER]["ok"] <= stopped.stats[ROUTER]["ok"]
         small.lab.network.plug(SHOP)
         assert small.play("rollout", "--limit", SHOP).ok().changed == 0, "also since the node was let in again"
 

@@ -34,7 +34,7 @@ except ImportError as error:
 
 
 class ActionModule(ActionBase):
-    """Report what is wrong with the settings, and nothing of what they are."""
+    """Report the faults of settings, and keep silent about the settings."""
 
     TRANSFERS_FILES = False
     _requires_connection = False

@@ -1,7 +1,7 @@
 # Copyright: the qmnode authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 
-"""What a node proves itself with, on the controller: its login at the directory, and the certificate of its host.
+"""Credentials of a node, on the controller: its login at the directory, and the certificate of its host.
 
 In the process of the playbook, since a program for each of hundreds of hosts takes longer to start than to work.
 """

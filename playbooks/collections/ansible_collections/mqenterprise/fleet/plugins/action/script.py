@@ -11,7 +11,7 @@ import shlex
 import time
 from pathlib import Path
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 LOADER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), sys.argv.pop(1), 'exec'))"
@@ -44,7 +44,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         command = [given["executable"], "-c", LOADER, str(len(source)), name, *arguments]
         began = time.time()
-        done = self._low_level_execute_command(shlex.join(command), in_data=source + more)
+        try:
+            done = self._low_level_execute_command(shlex.join(command), in_data=source + more)
+        except AnsibleConnectionFailure as error:  # not `unreachable`, which no rescue sees
+            return result | {"failed": True, "away": True, "msg": str(error)}
         result |= {"changed": True, **done, "began": began, "ended": time.time()}
         if done["rc"] != 0:
             said = (done["stderr"].strip() or done["stdout"].strip())[-1500:]

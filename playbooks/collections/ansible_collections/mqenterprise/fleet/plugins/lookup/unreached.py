@@ -53,6 +53,9 @@ OF_THE_CONTROLLER = {
     "queue_manager_directory_file",
     "queue_manager_renew_before",
     "queue_manager_unreached",
+    "queue_manager_failures",
+    "queue_manager_failures_percent",
+    "queue_manager_sites_at_once",
 }
 CLOSE = 0.88
 """Return how alike two names are, of which one may be a misspelling of the other."""

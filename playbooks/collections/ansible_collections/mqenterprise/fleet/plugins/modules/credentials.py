@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: credentials
-short_description: What a node proves itself with, on the controller
+short_description: Have the credentials of a node on the controller
 version_added: 0.2.0
 description:
   - Admits a node to the directory if it has no login, or one that the directory refuses, and issues the certificate of
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 - name: Let the node into the directory
   mqenterprise.fleet.credentials:
     computer: AMS-SHOP
-    login: /var/lib/mqenterprise/hosts/ams-shop/directory
+    login: "/var/lib/mqenterprise/hosts/{{ inventory_hostname }}/directory"
 """
 
 RETURN = r"""

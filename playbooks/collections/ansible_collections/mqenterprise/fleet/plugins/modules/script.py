@@ -68,6 +68,11 @@ stderr:
   returned: when it was run
   type: str
   sample: ''
+away:
+  description: Whether the host could not be reached, so that nothing was run.
+  returned: when it could not
+  type: bool
+  sample: true
 began:
   description: When the controller asked, in seconds since 1970.
   returned: when it was run

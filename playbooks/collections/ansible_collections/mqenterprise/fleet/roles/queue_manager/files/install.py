@@ -58,7 +58,7 @@ def install(target: Path, wheels: Path) -> None:
     run(sys.executable, "-m", "venv", "--without-pip", str(target))
     pip = next(wheels.glob("pip-*.whl"))
     compiled = list(wheels.glob("*_compiled-*.whl"))
-    # What this Python would compile came with the archive, if the controller has the same one.
+    # The archive brings what the controller's Python compiled; another Python compiles it here.
     fitting = [wheel for wheel in compiled if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
     given = [
         str(wheel) for wheel in wheels.glob("*.whl") if wheel != pip and (wheel in fitting or wheel not in compiled)

@@ -1,9 +1,9 @@
 """Wait until the node of this host is ready, make the document of its machine true, and print one JSON document.
 
 Arguments: its management socket, the identifier that the directory has for it (or nothing), seconds, where its log is
-(a file, or ``journal``), and what is done with the document on standard input, if there is one: ``apply``, ``prune``
-(apply, and delete queues that it no longer has), or ``check``, which waits for nothing and changes nothing. Exit code
-1 with the reason when the node is not ready, or refuses the document.
+(a file, or ``journal``), and an action for a document on standard input. ``apply`` makes it true, ``prune`` also
+deletes queues that it no longer has, ``check`` waits for nothing and changes nothing. Exit code 1 with the reason when
+the node is not ready, or refuses the document.
 """
 
 import http.client
