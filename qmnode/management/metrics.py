@@ -109,7 +109,7 @@ class _Snapshot(Collector):
         yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
 
     def _copy(self) -> Iterator[Metric]:
-        """How far the copy of the store elsewhere is behind; nothing without one."""
+        """The lag of the copy of the store elsewhere; nothing without one."""
         copy = self._status.remote_copy
         seconds = GaugeMetricFamily(
             "qmnode_copy_lag_seconds", "Seconds of accepted work that the copy elsewhere does not give back"
