@@ -11,10 +11,10 @@ import typer
 from mqenterprise.commands.carry import AS_USUAL, How, To
 from mqenterprise.commands.opening import SOMETHING_TO_DO, opened
 from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, failing_with_sentence
+from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.carrying import CarryOptions
-from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.node_client import NodeClient
-from mqenterprise.operations.switching import FORWARD, Plan, Switch, new_plan
+from mqenterprise.operations.switching import FORWARD, Plan, Switch, plan_of
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import counted, say
@@ -94,24 +94,19 @@ def _plans(queues: list[str], machine: str, source: str, target: str, folder: Pa
     """The plans of queues, read or made. One that is new is written by its first step."""
     found: list[Plan] = []
     with ExitStack() as stack:
-        directory = None
+        directory: EnterpriseDirectory | None = None
         if machine:
             directory = stack.enter_context(opened(access.directory_file))
             begun = [Plan.read(path).queue for path in sorted(folder.glob("*.switch.json"))]
             mine = [name for name in begun if name.partition("\\")[0].casefold() == machine.casefold()]
             queues = list(dict.fromkeys([*mine, *(one.pathname for one in directory.queues.of(machine))]))
-        for queue in queues:
-            path = folder / f"{queue.replace(chr(92), '+').replace('/', '%2F').casefold()}.switch.json"
-            if path.exists():
-                plan = Plan.read(path)
-                if (plan.source, plan.target.casefold()) != (source, target.casefold()):
-                    raise OperationsError(
-                        f"{path} switches from {plan.source} to {plan.target}: name these, or another folder of plans"
-                    )
-            else:
-                directory = directory or stack.enter_context(opened(access.directory_file))
-                plan = new_plan(path, directory, queue, source, target)
-            found.append(plan)
+
+        def opened_once() -> EnterpriseDirectory:
+            nonlocal directory
+            directory = directory or stack.enter_context(opened(access.directory_file))
+            return directory
+
+        found += [plan_of(folder, opened_once, queue, source, target) for queue in queues]
     return found
 
 

@@ -39,6 +39,8 @@ _BATCH: Final = 256
 _BATCH_BYTES: Final = 2 * 1024 * 1024
 _AHEAD: Final = 300
 """Seconds by which a clock may differ."""
+_SETTLED: Final = 64
+"""Messages of an earlier carrier that are ended and confirmed together."""
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 2.0
 
@@ -159,6 +161,7 @@ class Carrier:
                         f"{error.sentence}. {self.summary.messages:,} messages are carried: correct it, and carry again"
                     ) from None
                 self.summary.interrupted += 1
+                self._wave = 16
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         self.summary.seconds = time.monotonic() - began
@@ -239,34 +242,25 @@ class Carrier:
         """
         options, now = self._options, time.time()
         left = [one for one in begun.unconfirmed if one.key not in options.drop]
-        there = [one for one in left if await self._is_there(queue, one)]
+        found = await queue.begin_these([_lookup(one) for one in left])
+        there = {one.key: message for one, message in zip(left, found, strict=True) if _is(one, message)}
         self.summary.undecided = [
             one.key
             for one in left
-            if one not in there and (not options.sole_reader or (one.expires and one.expires <= now + _AHEAD))
+            if one.key not in there and (not options.sole_reader or (one.expires and one.expires <= now + _AHEAD))
         ]
         drop = [one.key for one in begun.unconfirmed if one.key in options.drop]
         if drop:
             await self._exchange(begun, drop=drop)
-        if self.summary.undecided:  # later messages must not pass them
+        if self.summary.undecided:  # later messages must not pass them; the connection's end leaves all in their places
             return False
-        for one in there:
-            await queue.receive_by_lookup_id(_lookup(one))
-        if left:
-            await self._exchange(begun, confirm=[one.key for one in left])
+        for start in range(0, len(left), _SETTLED):
+            some = [one.key for one in left[start : start + _SETTLED]]
+            _, failure = await self._end(queue, [message for key in some if (message := there.get(key)) is not None])
+            if failure is not None:
+                raise failure
+            await self._exchange(begun, confirm=some)
         return True
-
-    async def _is_there(self, queue: RemoteReadQueue, held: Unconfirmed) -> bool:
-        """Whether a held message is still at the source."""
-        try:
-            message = await queue.peek_by_lookup_id(_lookup(held))
-        except MessageQueuingError as error:
-            if error.code is ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
-                return False
-            raise
-        packet = stored_value(message)[PREFIX_SIZE:]
-        # If not, the source was installed anew, and numbers its messages from the start.
-        return key_of(message.lookup_identifier, packet) == held.key and _digest(packet) == held.digest
 
     async def _work(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
         confirm: list[str] = []
@@ -406,6 +400,14 @@ async def _first(queue: RemoteReadQueue) -> Message:
 
 def _key(message: Message) -> str:
     return key_of(message.lookup_identifier, stored_value(message)[PREFIX_SIZE:])
+
+
+def _is(held: Unconfirmed, message: Message | None) -> bool:
+    """Whether a message of the source is the held one. A source that was installed anew begins its numbers again."""
+    if message is None:
+        return False
+    packet = stored_value(message)[PREFIX_SIZE:]
+    return key_of(message.lookup_identifier, packet) == held.key and _digest(packet) == held.digest
 
 
 def _lookup(held: Unconfirmed) -> int:

@@ -234,6 +234,19 @@ class Switch:
                 waited += _LOOK
 
 
+def plan_of(folder: Path, directory: Callable[[], EnterpriseDirectory], queue: str, source: str, target: str) -> Plan:
+    """The plan of a queue in a folder, read or made; a new one is written by its first step. Raises OperationsError."""
+    path = folder / f"{queue.replace(chr(92), '+').replace('/', '%2F').casefold()}.switch.json"
+    if not path.exists():
+        return new_plan(path, directory(), queue, source, target)
+    plan = Plan.read(path)
+    if (plan.source, fold(plan.target)) != (source, fold(target)):
+        raise OperationsError(
+            f"{path} switches from {plan.source} to {plan.target}: name these, or another folder of plans"
+        )
+    return plan
+
+
 def new_plan(path: Path, directory: EnterpriseDirectory, queue: str, source: str, target: str) -> Plan:
     """A plan for a queue of the directory. Raises OperationsError for a queue or a machine that it lacks."""
     computer, _, name = queue.partition("\\")

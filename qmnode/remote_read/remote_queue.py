@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.dcerpc.client import ConnectionLostError
@@ -144,6 +144,28 @@ class RemoteReadQueue(QueueApi):
             await self.end_many([read.message.lookup_identifier for read in reads], delete=False)
             raise failure
         return [read.message for read in reads]
+
+    async def begin_these(self, lookup_identifiers: Sequence[int]) -> list[Message | None]:
+        """``receive_begin`` for messages by their lookup identifiers; None for each that is not there."""
+        self._check_open()
+        node, action = self.node, Action.MQ_LOOKUP_RECEIVE_CURRENT
+        numbers = [node.next_request_id() for _ in lookup_identifiers]
+        calls = [
+            self.session.start_by_lookup_id(number, action, one)
+            for number, one in zip(numbers, lookup_identifiers, strict=True)
+        ]
+        found: list[Message | None] = []
+        for number, answer in zip(numbers, await self._answers(calls), strict=True):
+            try:
+                read = self.session.reading_of(number, action, _checked(answer))
+            except MessageQueuingError as error:
+                if error.code is not ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
+                    raise
+                found.append(None)
+            else:
+                self._begun[read.message.lookup_identifier] = read
+                found.append(read.message)
+        return found
 
     async def end_many(self, lookup_identifiers: Iterable[int], *, delete: bool) -> list[MessageQueuingError | None]:
         """``receive_end`` for several reads; why each has not ended, or not for certain."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import qmnode
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import load_settings
 from tests.lab.waiting import holds
@@ -88,7 +89,8 @@ async def sent_directly(enterprise: Enterprise, name: str, count: int) -> int:
 
 
 async def has(enterprise: Enterprise, which: str, public: str, count: int) -> bool:
-    return len(await bodies(getattr(enterprise, which), public)) >= count
+    async with qmnode.connect(getattr(enterprise, which).socket) as manager:
+        return (await manager.queue(public)).message_count >= count
 
 
 async def progressed(senders: dict[str, Sender], since: dict[str, int], count: int) -> bool:

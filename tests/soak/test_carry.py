@@ -74,7 +74,7 @@ async def goes_on(new: NodeProcess, running: subprocess.Popen[bytes]) -> None:
 async def test_a_carry_loses_and_doubles_nothing_whatever_is_killed_or_cut(tmp_path: Path) -> None:
     estate, dice = Estate(tmp_path, proxied=True), random.Random(7)
     entrance = free_alias([estate.mapper, estate.port], [estate.old_address, estate.new_address])
-    faults = Faults(cut=0.02, delay=0.0, again=0.0)
+    faults = Faults(cut=0.004, delay=0.0, again=0.0)
     proxies = [
         Proxy(entrance, estate.old_address, estate.mapper, 1, Faults(calm=True)),
         Proxy(entrance, estate.old_address, estate.port, 2, faults),
@@ -104,6 +104,7 @@ async def test_a_carry_loses_and_doubles_nothing_whatever_is_killed_or_cut(tmp_p
         while sum(kills.values()) < KILLS or sum(proxy.cuts for proxy in proxies) < CUTS:
             if running.poll() is not None:
                 running = carrier()
+            faults.cut = 0.004 if sum(kills.values()) < KILLS else 0.03  # alone, cuts may come more often
             await goes_on(estate.new, running)
             await asyncio.sleep(dice.uniform(0.0, 0.5))
             victim = list(kills)[sum(kills.values()) % 3] if sum(kills.values()) < KILLS else ""
