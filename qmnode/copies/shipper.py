@@ -10,7 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -225,12 +225,13 @@ class Shipper:
             raise CopyError(f"{path} cannot be read: {error.strerror}") from error
         if not is_whole(content):
             return None
-        if (stored := self._stored.get(identity)) is not None:
-            return stored
+        relative = f"{FOLDER}/{path.name}"
+        if (stored := self._stored.get(identity)) is not None:  # a base had it first
+            return replace(stored, path=relative)
         name = file_name(self.generation, self._number)
         pieces = [content[at : at + PIECE] for at in range(0, len(content), PIECE)]
         count = sum(1 for _ in sealed.put_all(name, pieces))
-        stored = Stored(f"{FOLDER}/{path.name}", name, len(content), count, identity)
+        stored = Stored(relative, name, len(content), count, identity)
         self._stored[identity] = stored
         return stored
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -190,6 +191,22 @@ async def test_the_store_keeps_no_more_than_the_backlog_for_a_place_that_is_away
     restored = restore(tmp_path, key, before, "older")
     assert "interrupted" in restored.damaged[0]
     assert await bodies(tmp_path / "older") == [b"before"]
+
+
+async def test_a_large_message_that_a_base_has_first_is_in_the_increment_of_its_record(
+    tmp_path: Path, key: Path
+) -> None:
+    async with node(tmp_path) as qm:
+        await qm.create_queue(PLAIN)
+        await send(qm, b"x" * 300_000)
+        await shipped(qm)
+        copier: Any = qm.copier  # type: ignore[attr-defined]
+        base = copier._shipper._stored
+        copier._shipper._stored = {identity: replace(one, path="") for identity, one in base.items()}
+        copier._large.placed.extend(int(one.path[6:], 16) for one in base.values() if one.path.startswith("large/"))
+        await shipped(qm)
+    assert not restore(tmp_path, key).damaged
+    assert await bodies(tmp_path / "restored") == [b"x" * 300_000]
 
 
 async def test_what_no_moment_needs_any_longer_is_removed(tmp_path: Path, key: Path) -> None:
