@@ -206,7 +206,6 @@ class Network:
             known = self._queue_senders.get(self.state.key_of(queue)) if isinstance(queue, OutgoingQueue) else None
             queue_senders = [] if known is None else [known]
         for queue_sender in queue_senders:
-            self.protection.forget_owner(queue_sender.queue.pathname)
             queue_sender.queue_connection.destination_changed()
 
     def _strangers(self, topology: Topology | None) -> Strangers:

@@ -111,10 +111,6 @@ class Protection:
         packet = with_time_to_reach(packet, min(reach, latest))
         return packet[: ADDRESS.start] + destination + packet[ADDRESS.stop :]
 
-    def forget_owner(self, format_name: str) -> None:
-        """Look the owner of a queue up again: the queue may have moved to another queue manager."""
-        self._owners.forget(lambda name, _: name == format_name)
-
     async def owner(self, format_name: str) -> Guid | None:
         """The destination queue manager; the null GUID for a direct name. None if it cannot be determined now."""
         now = self._network.manager.clock.time()
