@@ -37,13 +37,17 @@ class Outcome:
         return wrong
 
 
+def named(path: Path) -> list[str]:
+    """What the check finds in a store; the reason if it cannot read it."""
+    try:
+        return [f"{one.where}: {one.sentence}" for one in verify(path).findings]
+    except MessageQueuingError as error:
+        return [error.sentence]
+
+
 async def outcome(path: Path) -> Outcome:
     """Check a store, start a node on it and receive everything."""
-    seen = Outcome(False, [], [], [])
-    try:
-        seen.findings = [f"{one.where}: {one.sentence}" for one in verify(path).findings]
-    except MessageQueuingError as error:
-        seen.findings = [error.sentence]
+    seen = Outcome(False, [], [], named(path))
     try:
         async with QueueManager.open(path) as qm:
             seen.words += (await qm.status()).warnings

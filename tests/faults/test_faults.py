@@ -28,6 +28,7 @@ from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 
 __all__ = ["shim"]
+pytestmark = pytest.mark.timeout(3600)
 SEEDS = int(os.environ.get("FAULT_SEEDS", "50"))
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from qmnode.errors import MessageQueuingError
+from qmnode.structures.error_codes import ErrorCode
 from tests.faults.conftest import COUNT
-from tests.faults.flips import flipped, flips, kind_of, make_store
-from tests.faults.outcomes import outcome
+from tests.faults.flips import QUEUES, flipped, flips, kind_of, make_store
+from tests.faults.outcomes import Outcome, named, outcome
+from tests.lab.nodes import NodeError, NodeProcess
 
-pytestmark = pytest.mark.public_report("nats-io/nats-server#7549")
+pytestmark = [pytest.mark.public_report("nats-io/nats-server#7549"), pytest.mark.timeout(7200)]
 
 
 async def campaign(store: Path, folder: Path, seed: int, flip_count: int, count: int) -> Counter[tuple[str, str]]:
@@ -30,6 +33,47 @@ async def test_no_message_is_missing_without_a_word(store: Path, tmp_path: Path)
     outcomes = await campaign(store, tmp_path, 1, 18, COUNT)
     assert outcomes["log", "no start"] == 2
     assert outcomes["CURRENT", "no start"] == 2
+
+
+async def started(path: Path, folder: Path) -> Outcome:
+    """The same with a node that runs as a service."""
+    seen = Outcome(False, [], [], named(path))
+    node = NodeProcess(folder, data=str(path))
+    try:
+        await node.start_again()
+        async with await node.connect() as qm:
+            seen.words += (await qm.status()).warnings
+            for name in QUEUES:
+                try:
+                    async with await qm.open_queue(rf"DIRECT=OS:{name}") as queue:
+                        while some := await queue.receive_many(100, timeout=0):
+                            seen.bodies += [message.body for message in some]
+                except MessageQueuingError as error:
+                    if error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                        seen.words.append(str(error))
+    except NodeError as error:
+        seen.refused = True
+        seen.words.append(str(error))
+    except MessageQueuingError as error:
+        seen.words.append(str(error))
+    finally:
+        node.kill()
+        node.log.unlink(missing_ok=True)
+    return seen
+
+
+@pytest.mark.soak
+@pytest.mark.servers
+@pytest.mark.parametrize("part", range(4))
+async def test_two_hundred_flips_under_a_node_that_is_started(tmp_path: Path, part: int) -> None:
+    seed, outcomes = random.SystemRandom().getrandbits(32) + part, Counter[str]()
+    store = await make_store(tmp_path / "store", tmp_path / "made", 2000)
+    for flip in islice(flips(store, seed), 50):
+        with flipped(store, tmp_path / "flipped", flip) as path:
+            seen = await started(path, tmp_path / "node")
+        assert not seen.violations(2000), (seed, flip, seen.violations(2000), seen.words[:3])
+        outcomes["no start" if seen.refused else "named" if seen.words else "all there"] += 1
+        print(f"seed {seed}: {dict(outcomes)}")
 
 
 @pytest.mark.soak
