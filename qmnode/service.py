@@ -148,6 +148,11 @@ class Service:
             directory = directory_of(self.settings)
             if directory is not None:
                 rooms.push_async_callback(directory.close)
+            if not (self.settings.data / "CURRENT").exists():
+                log.warning(
+                    "there is no message store yet: a new one is made; if there was one, look at the setting data",
+                    data=str(self.settings.data),
+                )
             opening = QueueManager.open(self.settings.data, self.settings, directory=directory)
             self.manager = opening.begin()
             self.manager.ready = False
