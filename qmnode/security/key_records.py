@@ -6,6 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import Literal
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from qmnode.security.errors import KeyStoreError
@@ -70,6 +71,6 @@ def decode_contents(encoded: bytes, where: str) -> KeyStoreContents:
         return KeyStoreContents(document.version, tuple(record.to_pair() for record in document.keys))
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:3])
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         faults = str(error)
     raise KeyStoreError(f"{where} cannot be read: {faults}") from None

@@ -302,7 +302,7 @@ class Store:
         return StorageCondition(failure.sentence if failure is not None else "", free, total, lost)
 
     def reclaim(self) -> None:
-        """Have RocksDB free the room of what was removed; may run in a thread."""
+        """Have RocksDB free the room of removed records; may run in a thread."""
         try:
             for family in self._families.values():
                 family.flush()

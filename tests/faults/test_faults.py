@@ -46,7 +46,7 @@ class Bench:
         """Start a process with this task; its number."""
         self._log.unlink(missing_ok=True)
         self._log.touch()
-        whole = {"store": str(self.disk.store), "acknowledged": str(self._log), "first": 0, "last": 1 << 30} | task
+        whole = {"store": str(self.disk.store), "acknowledged": str(self._log), "last": 1 << 30} | task
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(whole) + "\n")
         self.process.stdin.flush()
@@ -70,7 +70,7 @@ class Bench:
 
     def kill(self, child: int) -> None:
         """End a process, and return when it is gone."""
-        os.kill(child, 9)
+        os.killpg(child, 9)
         self.wait(lambda: not Path(f"/proc/{child}").exists())
 
     async def judge(self, *, lies: bool = False) -> None:
@@ -189,6 +189,7 @@ async def recovered(bench: Bench, child: int, last: int) -> None:
     await bench.judge()
 
 
+@pytest.mark.soak
 async def test_errors_of_writes(bench: Bench, seeds: list[int]) -> None:
     for seed in seeds:
         chance = random.Random(seed)
@@ -200,6 +201,7 @@ async def test_errors_of_writes(bench: Bench, seeds: list[int]) -> None:
         await recovered(bench, child, 200)
 
 
+@pytest.mark.soak
 async def test_errors_of_reads(bench: Bench, seeds: list[int]) -> None:
     for seed in seeds:
         chance = random.Random(seed)
@@ -211,6 +213,7 @@ async def test_errors_of_reads(bench: Bench, seeds: list[int]) -> None:
         await recovered(bench, child, 200)
 
 
+@pytest.mark.soak
 async def test_a_disk_that_is_full_at_every_write(bench: Bench, seeds: list[int]) -> None:
     for place, seed in enumerate(seeds):
         bench.disk.clear()

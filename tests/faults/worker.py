@@ -5,12 +5,12 @@ is the number of the process. The process writes the number of each acknowledged
 """
 
 import asyncio
-import gc
 import json
 import os
 import random
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
@@ -34,28 +34,42 @@ def settings(sync: str) -> Settings:
     return Settings(storage=StorageSettings(sync=sync, **small))  # type: ignore[arg-type]
 
 
-async def work(task: dict[str, Any], acknowledged: int) -> None:
-    """Send until killed, or until so many are acknowledged; after an error, open the store again."""
-    chance = random.Random(task["seed"])
-    number = task["first"]
+async def work(task: dict[str, Any], acknowledged: int, number: int) -> None:
+    """Send from this number on, until killed, until all are sent, or until an error."""
+    chance = random.Random(task["seed"] + number)
+    try:
+        async with QueueManager.open(task["store"], settings(task["sync"])) as qm:
+            if not number:
+                await qm.create_queue(NAME)
+            os.write(acknowledged, b"open\n")
+            async with await qm.open_queue(FORMAT, Access.SEND) as queue:
+                while number < task["last"]:
+                    numbers = range(number, number + chance.choice((1, 1, 1, 5, 20)))
+                    number = numbers.stop
+                    os.write(acknowledged, b"next %d\n" % number)
+                    await queue.send_many([Message(body(one), recoverable=True) for one in numbers])
+                    os.write(acknowledged, b"".join(b"%d\n" % one for one in numbers))
+    except MessageQueuingError as error:
+        os.write(acknowledged, b"error %s\n" % str(error).replace("\n", " ").encode())
+
+
+def attempts(task: dict[str, Any]) -> None:
+    """Work in a process of its own until all is sent: an error ends it, and the next one opens the store again."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    file = os.open(task["acknowledged"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
+    number = 0
     while number < task["last"]:
-        try:
-            async with QueueManager.open(task["store"], settings(task["sync"])) as qm:
-                if task["first"] == number == 0:
-                    await qm.create_queue(NAME)
-                os.write(acknowledged, b"open\n")
-                async with await qm.open_queue(FORMAT, Access.SEND) as queue:
-                    while number < task["last"]:
-                        numbers = range(number, number + chance.choice((1, 1, 1, 5, 20)))
-                        number = numbers.stop
-                        await queue.send_many([Message(body(one), recoverable=True) for one in numbers])
-                        os.write(acknowledged, b"".join(b"%d\n" % one for one in numbers))
-        except MessageQueuingError as error:
-            os.write(acknowledged, b"error %s\n" % str(error).replace("\n", " ").encode())
-        gc.collect()  # the lock on the store goes with the last reference to it
-        if number < task["last"]:
-            await asyncio.sleep(0.02)
-    os.write(acknowledged, b"end\n")
+        if not (child := os.fork()):
+            asyncio.run(work(task, file, number))
+            os._exit(0)
+        os.waitpid(child, 0)
+        lines = Path(task["acknowledged"]).read_text().splitlines()
+        number = max((int(line.split()[1]) for line in lines if line.startswith("next ")), default=0)
+    os.write(file, b"end\n")
 
 
 def main() -> None:
@@ -65,11 +79,7 @@ def main() -> None:
         task = json.loads(line)
         child = os.fork()
         if not child:
-            file = os.open(task["acknowledged"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            devnull = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(devnull, 1)
-            os.dup2(devnull, 2)
-            asyncio.run(work(task, file))
+            attempts(task)
             os._exit(0)
         print(child, flush=True)
 
