@@ -122,6 +122,7 @@ def main() -> None:
         "enabled": any(Path("/etc/systemd/system").glob("*.wants/qmnode.service")),
         "account": len(sys.argv) > 6 and has_account(sys.argv[6]),
         "identifier": node.get("identifier", ""),
+        "tls_mode": node.get("tls_mode") or "",
         "stale": [] if since is None else [str(each) for each in stale(since, settings, node, others)],
     }
     # From the first look at the clock to the last: what is left of the time of the question was on the way.
