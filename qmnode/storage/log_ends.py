@@ -11,6 +11,8 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from qmnode.storage.errors import WHAT_TO_DO, StoreError
+
 MAY_HAVE_HELD: Final = "may have held acknowledged messages"
 BLOCK: Final = 32768
 HEADER: Final = struct.Struct("<4xHB")
@@ -44,6 +46,8 @@ def _last_record(content: mmap.mmap, size: int) -> int:
             continue
         length, kind = unpack(content, place)
         begin = place + head + (_LOG_NUMBER if kind in _RECYCLED else 0)
+        if kind in _RECYCLED:  # the store has none; RocksDB would read this one again and again, for ever
+            raise StoreError(f"the record at byte {place} of a log or manifest is damaged: {WHAT_TO_DO}", damaged=True)
         if not kind or begin + length > min(size, place + room):
             break
         place = begin + length
