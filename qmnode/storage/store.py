@@ -1,5 +1,6 @@
 """A store on RocksDB: opening it, and the reads and writes of the model."""
 
+import contextlib
 import shutil
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -143,7 +144,8 @@ def make_private(path: Path) -> None:
 
 def _forget_copy(path: Path) -> None:
     """Without a copy elsewhere nobody needs its logs, and one that is set up again begins anew."""
-    (path / COPYING).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # of a disk that fails: the next start forgets it
+        (path / COPYING).unlink(missing_ok=True)
     shutil.rmtree(path / ARCHIVE, ignore_errors=True)
 
 
@@ -191,8 +193,6 @@ class Store:
         path = Path(path)
         make_private(path)
         settings = _fitted(settings, path)
-        if not settings.remote_copy.to:
-            _forget_copy(path)
         cache = Cache(settings.block_cache)
         families = {family.value: _family_options(family, settings, cache) for family in Family}
         try:
@@ -239,6 +239,8 @@ class Store:
                     f"the message store {path} cannot be opened: {what}: {WHAT_TO_DO}", damaged=True
                 ) from error
             raise StoreError(f"the message store {path} cannot be opened: {reason}") from error
+        if not settings.remote_copy.to:
+            _forget_copy(path)
         try:
             store._check_version()
             loss = with_files(loss, store._large.take_up(), recent(store.get_meta(LOSSES)))

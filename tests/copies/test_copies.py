@@ -436,3 +436,18 @@ async def test_a_wrong_key_or_moment_restores_nothing(
     with pytest.raises(StoreError, match="is not empty"):
         restore_copy(str(forged), key, forged)
     assert not (tmp_path / "restored").exists()
+
+
+async def test_a_node_that_is_refused_the_store_leaves_the_copy_of_the_one_that_has_it(
+    tmp_path: Path, key: Path
+) -> None:
+    async with node(tmp_path) as qm:
+        await qm.create_queue(PLAIN)
+        await send(qm, b"x")
+        await shipped(qm)
+        state = (tmp_path / "store/COPYING").read_bytes()
+        with pytest.raises(StoreError, match="in use"):
+            await QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA"))
+        assert (tmp_path / "store/COPYING").read_bytes() == state
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")):
+        assert not (tmp_path / "store/COPYING").exists(), "it is set up no more"
