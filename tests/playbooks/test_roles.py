@@ -3,33 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from jinja2 import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 WRITES_SETTINGS = ("main", "tls")
 """Entry points of the roles that write the settings of the node."""
 
 
-def uses(playbook: Path) -> set[tuple[str, str, str]]:
-    """Role, entry point and condition of each such use in a playbook."""
+def tasks_of(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The tasks, with those of their blocks."""
+    for task in tasks:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(task.get(part, []))
+
+
+def uses(playbook: Path) -> set[tuple[str, str, bool]]:
+    """Role, entry point, and whether it is a routing server's, of each use of a playbook that writes settings."""
     found = set()
+    environment = Environment()
     for play in yaml.safe_load(playbook.read_text("utf-8")):
-        for task in play.get("tasks", []):
+        for task in tasks_of(play.get("tasks", [])):
             role: dict[str, Any] = task.get("ansible.builtin.include_role") or {}
-            name, point = role.get("name", "").rpartition(".")[2], role.get("tasks_from", "main")
-            if name in ("queue_manager", "routing_server") and point in WRITES_SETTINGS:
-                found.add((name, point, str(task.get("when", ""))))
+            point = role.get("tasks_from", "main")
+            if point not in WRITES_SETTINGS:
+                continue
+            for routes in (True, False):
+                values: dict[str, Any] = {"msmq_roles": ["routing_server"] if routes else []}
+                if "rollout_role" in play.get("vars", {}):
+                    values["rollout_role"] = environment.from_string(play["vars"]["rollout_role"]).render(values)
+                name = environment.from_string(role.get("name", "")).render(values).rpartition(".")[2]
+                if name not in ("queue_manager", "routing_server"):
+                    continue
+                condition = environment.compile_expression(str(task.get("when", "true")))
+                if condition(**values):
+                    found.add((name, point, routes))
     return found
 
 
 @pytest.mark.parametrize(("playbook", "point"), [("rollout.yml", "main"), ("tls.yml", "tls")])
 def test_settings_of_routing_servers_come_from_their_own_role(playbook: str, point: str) -> None:
     assert uses(PLAYBOOKS / playbook) == {
-        ("routing_server", point, "'routing_server' in msmq_roles | default([])"),
-        ("queue_manager", point, "'routing_server' not in msmq_roles | default([])"),
+        ("routing_server", point, True),
+        ("queue_manager", point, False),
     }
 
 
