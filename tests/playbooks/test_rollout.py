@@ -70,7 +70,7 @@ class TestRollOut:
         """Somebody else has its port. The next run goes on from there; the test after this one finds nothing left."""
         small.hosts.stop_node(ROUTER)
         with somebody_listens(small, ROUTER):
-            stopped = small.play("rollout", queue_manager_ready_seconds=10)
+            stopped = small.play("rollout", queue_manager_ready_seconds=20)
             assert stopped.code != 0
             assert f"{ROUTER}, at " in stopped.said
             assert "is not ready after" in stopped.said
