@@ -83,9 +83,9 @@ fuzz: $(INSTALLED)  ## the coverage-guided fuzzer over every parser, or FUZZ_TAR
 	$(PYTHON) .ci/install $(VENV) fuzz
 	nice -n 15 $(BIN)/python -m tests.fuzz.fuzz $(FUZZ_TARGETS) -max_total_time=$(FUZZ_SECONDS)
 
-soak: $(INSTALLED)  ## long runs
+soak: $(INSTALLED)  ## long runs, all or those of SOAK=tests/faults, with the figures that they print
 	@.ci/packages linux
-	$(PYTEST) -m soak --timeout=0 --durations=0
+	$(PYTEST) $(SOAK) -m soak -rfERP --timeout=0 --durations=0
 
 console: packages  ## the console's page from its TypeScript, qmnode/console/static; its packages are those of package-lock.json
 	$(PYTHON) .ci/console

@@ -26,6 +26,7 @@ NOT_RUN = {
     "spark-submit": "it needs a cluster; tests/pipeline has one",
     "qmnode receive --node": "it needs a second node that allows it; tests/remote_read",
     'spark.read.format("qmnode")': "its places are the reader's; tests/pipeline reads all four formats",
+    "qmnode restore --from": "there is no copy elsewhere: tests/copies makes some, and restores them",
     "job undo bre-router/7": "there is no such job; tests/operations undoes one",
     "from proton import": "it needs an open door: tests/amqp/test_examples.py",
     "replication_delay    ": "a sum, no command",
@@ -48,6 +49,7 @@ PAGES_OF_THEIR_OWN = {
     "docs/workgroup.md": "its enterprise has no directory: tests/playbooks/test_workgroup.py rolls it out",
     "docs/tutorial.md": "it begins with nothing: tests/docs/test_tutorial.py does what it says",
     "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
+    "docs/faults.md": "it is about a damaged store: tests/faults and tests/storage damage some",
     "docs/moving.md": "it is about Windows machines: tests/survey and tests/operations have nodes in their place",
 }
 LANGUAGES = {"yaml": "settings, no commands", "text": "a picture", "json": "an answer"}
