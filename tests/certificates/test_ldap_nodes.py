@@ -29,6 +29,7 @@ from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
 from qmnode.structures.sid import EVERYONE, Sid
 from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.certificates.enterprise import ACCOUNT, ADMIN, ALICE
+from tests.collection.conftest import COLLECTION
 from tests.keys.processes import PROJECT, QUEUE, NodeProcess, ReplicatedDirectory
 from tests.lab.directory_objects import create
 from tests.lab.groups import Groups
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 LIFETIME = 500
+PROBE = COLLECTION / "roles/queue_manager/files/probe.py"
 OWNER_ENTRY = allow(ALICE, QueueAccess.MQSEC_QUEUE_GENERIC_ALL)
 
 
@@ -84,6 +86,13 @@ class Enterprise:
         command = [sys.executable, "-c", "from qmnode.cli import main; main()", "send", *words]
         environment = {**os.environ, "PYTHONPATH": str(PROJECT), "QMNODE_SOCKET": str(self.one.socket)}
         subprocess.run(command, env=environment, check=True, capture_output=True, timeout=240)
+
+    def probe(self, node: NodeProcess, *words: str) -> Any:
+        """The script of ``verify.yml``, run by the user."""
+        command = [sys.executable, PROBE, node.socket, *words]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+        return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -152,3 +161,21 @@ async def test_a_user_signs_until_the_certificate_is_revoked(enterprise: Enterpr
         await asyncio.to_thread(enterprise.send, name, "and another", *options)
         assert (await admin.receive(timeout=60)).message_class == refused
         assert (await two.queue(QUEUE)).message_count == count
+
+
+async def test_a_probe_comes_back_where_the_directory_has_the_user_who_verifies(enterprise: Enterprise) -> None:
+    """New queues of such a user take messages of nobody else: neither probes nor their acknowledgments and reports."""
+    one, two = enterprise.one, enterprise.two
+    await asyncio.gather(one.start(), two.start())
+    async with qmnode.connect(two.socket) as node:  # as an earlier release left it
+        await node.create_queue(r".\private$\mqenterprise-probe")
+    foretold = enterprise.probe(two, "check", "no certificate")
+    sender, target = (enterprise.probe(node, "prepare", "no certificate", "reports") for node in (one, two))
+    assert foretold["changed"] and sender["changed"] and target["changed"]
+
+    names = {sender["identifier"]: "SIGNA", target["identifier"]: "SIGNB"}
+    asked = {"targets": {"SIGNB": target["format_name"]}, "names": names, "addresses": {two.address: "SIGNB"}}
+    found = enterprise.probe(one, "probe", json.dumps(asked | {"direct": None}))["found"]["SIGNB"]
+
+    assert (found["why"], found["path"]) == ("", ["SIGNA", "SIGNB"])
+    assert not enterprise.probe(one, "prepare", "no certificate", "reports")["changed"]

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import qmnode
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
+from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, changed, describe
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
@@ -30,6 +31,9 @@ QUEUE = r".\private$\mqenterprise-probe"
 ANSWERS = r".\private$\mqenterprise-probe-answers"
 REPORTS = r".\mqenterprise-probe-reports"
 """Trace reports go to public queues only."""
+SENDERS = "everyone", "anonymous"
+"""Probes, acknowledgments and reports are not signed. By default, a queue that a user of the directory creates takes
+messages of its owner only."""
 PATIENCE = 60.0
 PATIENCE_OF_DOOR = 10.0
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -78,7 +82,10 @@ async def prepare(
         missing = [name for name in names if not await exists(node, name)]
         for name in missing if make else ():
             await node.create_queue(name, label="Probes of mqenterprise")
-        found = {"changed": bool(missing), "missing": missing, "identifier": guid_to_text(Guid(node.identifier))}
+        there = names if make else [name for name in names if name not in missing]
+        opened = [await open_to_senders(node, name, make=make) for name in there]
+        found = {"changed": bool(missing) or any(opened), "missing": missing}
+        found["identifier"] = guid_to_text(Guid(node.identifier))
         status = await node.status()
         found["tls_mode"] = getattr(status, "tls_mode", "")
         found["plain_peers"] = list(getattr(status, "plain_peers", ()))
@@ -98,6 +105,20 @@ async def prepare(
             number = (await node.queue(QUEUE)).private_queue_number
             found["format_name"] = f"PRIVATE={found['identifier']}\\{number:08x}"
         return found
+
+
+async def open_to_senders(node: RemoteQueueManager, name: str, *, make: bool) -> bool:
+    """Let SENDERS send to a queue; whether one of them could not."""
+    security = await node.queue_security(name)
+    access = describe(security)
+    send = RIGHTS["send-message"]
+    may = {rule.name for rule in access.rules if rule.allows and rule.mask & send}
+    closed_to = [] if access.unrestricted else [who for who in SENDERS if who not in may]
+    for who in closed_to:
+        security = changed(security, Change.ALLOW, TRUSTEES[who], send)
+    if closed_to and make:
+        await node.set_queue(name, security=security)
+    return bool(closed_to)
 
 
 async def exists(node: RemoteQueueManager, name: str) -> bool:
