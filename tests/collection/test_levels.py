@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.collection.conftest import COLLECTION
 from tests.collection.test_ansible import PLAYBOOKS, run
 from tests.playbooks.conftest import sample
 
@@ -237,6 +238,22 @@ def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inve
     inventory.give("group_vars/site_of_another", queue_manager_settings=quota(1))
     warned = inventory.play("--limit", f"localhost,{SHOP}")
     assert "there is no group site_of_another in the inventory" in warned
+
+
+def test_the_end_of_a_mode_of_tls_that_only_a_run_had_set_is_reported(tmp_path: Path) -> None:
+    ran = {"changes": "offer", "stays": "prefer", "stands": ""}
+    hosts = {host: {"queue_manager_looked": {"document": {"tls_mode": mode}}} for host, mode in ran.items()}
+    inventory, playbook = tmp_path / "hosts.yaml", tmp_path / "notes.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}))
+    show = {"ansible.builtin.debug": {"msg": "{{ queue_manager_notes }}"}, "when": "queue_manager_notes | length > 0"}
+    role = {"vars_files": [str(COLLECTION / "roles/queue_manager/vars/main.yml")], "tasks": [show]}
+    playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, **role}]))
+    wanted = {"queue_manager_node_settings": {"security": {"tls": {"mode": "prefer"}}}, "queue_manager_waited": {}}
+
+    said = run("ansible-playbook", "-i", inventory, playbook, "-e", json.dumps(wanted)).stdout
+
+    assert said.count(": its mode of TLS was ") == 1
+    assert "changes: its mode of TLS was offer, and now is prefer, as queue_manager_tls says in this run" in said
 
 
 def test_the_state_has_one_place_whatever_folder_ansible_is_started_in(inventory: Inventory, tmp_path: Path) -> None:
