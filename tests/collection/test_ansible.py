@@ -230,6 +230,16 @@ class TestPrograms:
         assert done >= expected
 
 
+def test_a_site_with_a_space_in_its_name_is_quoted() -> None:
+    move = ("-i", "localhost,", "move_site.yml", "-e", "machine=ams-shop", "-e")
+
+    said = run("ansible-playbook", *move, "site=New York", code=2).stdout
+
+    assert "Ansible reads the site as 'New', without 'York'. Quote the name: -e 'site=" in said
+    asked = run("ansible-playbook", *move, 'site="New York"', "-e", "directory_file=/none", code=2)
+    assert "Quote the name" not in asked.stdout and "/none" in asked.stdout + asked.stderr
+
+
 @pytest.mark.servers
 @pytest.mark.one_server(reason="the role asks for the same command over each of them")
 def test_a_roll_out_admits_no_machine_that_is_not_in_the_directory(
