@@ -190,7 +190,8 @@ def test_settings_that_reach_no_node_stop_before_a_host_is_touched(inventory: In
         (
             "queue_manager_settings",
             "host_vars/ams-ruter",
-            "there is no host ams-ruter in the inventory, did you mean ams-router?",
+            "there is no host ams-ruter in the inventory, did you mean ams-router? If the host is gone, "
+            "delete the file.",
         ),
         (
             "queue_manager_listen",

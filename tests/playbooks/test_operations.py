@@ -357,6 +357,7 @@ class TestDecommission:
 
         # On the host its service and its settings; on the controller its login, its queue and its entry.
         assert changes(done) == {SHOP: 2, "localhost": 3}
+        assert f"Delete {running.host_variables(SHOP)} as well." in done.said
         assert SHOP not in running.command("queue", "list", "--json").stdout
         assert running.command("route", "explain", SHOP, GATE, check=False).returncode != 0
         assert not running.hosts.path(SHOP, "/etc/qmnode").exists(), "its password and its key are gone"

@@ -142,8 +142,9 @@ class LookupModule(LookupBase):
                 except AnsibleError:
                     continue  # Ansible itself reads only files of groups and hosts that there are
                 near = difflib.get_close_matches(name, have, 1)
-                hint = f", did you mean {near[0]}?" if near else ""
-                yield given(f"{kind}_vars/{name}", found, (), f"there is no {kind} {name} in the inventory{hint}")
+                hint = f", did you mean {near[0]}?" if near else "."
+                reason = f"there is no {kind} {name} in the inventory{hint} If the {kind} is gone, delete the file."
+                yield given(f"{kind}_vars/{name}", found, (), reason)
 
     @staticmethod
     def _names(levels, folder):
