@@ -10,6 +10,7 @@ Everything sent to the queue since comes behind. Its packet stays as it is. The 
 second acknowledgment is sent from here; an express message is kept on disk like any other.
 """
 
+import asyncio
 import hashlib
 import json
 import struct
@@ -40,7 +41,7 @@ from qmnode.model.record import (
 from qmnode.storage.layout import Family
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.names import PublicFormatName
+from qmnode.structures.names import PublicFormatName, fold
 from qmnode.structures.packet_view import IDENTIFIER
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
@@ -54,6 +55,8 @@ _PLACES: Final = 1 << 32
 _ENTRY: Final = struct.Struct(">B32sIQQ")
 """State, digest, size of the packet, lookup identifier here, milliseconds since 1970."""
 _PAGE: Final = 1000
+_STEP: Final = 32
+"""Messages after which others have a turn of the loop."""
 HELD, CARRIED, DROPPED = 0, 1, 2
 STATES: Final = ("held", "carried", "dropped")
 
@@ -106,6 +109,8 @@ class Carries:
         self._manager = manager
         self._store = store
         self._carries: dict[int, Carry] = {}
+        self._turns = asyncio.Lock()
+        """Held by whoever changes carries, since that takes several turns of the loop."""
 
     def start(self) -> None:
         """Read the carries, and reserve the room of the messages that are held."""
@@ -116,8 +121,11 @@ class Carries:
             prefix = f"{_HELD}{carry.number:010}/"
             for key, value in self._store.scan(Family.META, prefix.encode(), _after(prefix)):
                 carry.held[key.decode()[len(prefix) :]] = len(value) - PREFIX_SIZE
-            if (queue := self._manager.queue_collection.get(carry.queue_id)) is not None:
-                queue.reserve_bytes(sum(carry.held.values()))
+            size = sum(carry.held.values())
+            if (queue := self._queue_of(carry)) is not None:
+                queue.reserve_bytes(size)
+            else:
+                self._manager.quotas.used += size
 
     def all(self) -> list[Carry]:
         """All carries, the latest first."""
@@ -139,13 +147,17 @@ class Carries:
         """Begin or go on with the carry from a source into a queue: ``held`` has the keys that wait to be confirmed.
 
         Raises MQ_ERROR_ACCESS_DENIED if messages cannot be put into this queue, MQ_ERROR_TRANSACTION_SEQUENCE if
-        another carry into it has not ended.
+        another carry into it has not ended. Messages that are held for a deleted queue go to one of the same name.
         """
+        async with self._turns:
+            return await self._begin(source, target, dry_run)
+
+    async def _begin(self, source: str, target: str, dry_run: bool) -> dict[str, Any]:
         queue = await self._target(target, dry_run=dry_run)
         if kind_of(queue) in (Kind.OUTGOING, Kind.REMOTE) or queue.is_delayed or queue.is_internal:
             raise _error(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queue.pathname} is no queue to carry into: name another")
         queue.check_open()
-        of_queue = [carry for carry in self.all() if carry.queue_id == queue.queue_id]
+        of_queue = [carry for carry in self.all() if carry.queue_id == queue.queue_id or self._is_for(carry, queue)]
         for carry in of_queue:
             if carry.source != source and carry.held:
                 raise _error(
@@ -160,16 +172,19 @@ class Carries:
         facts["plain"] = kind_of(queue) in (Kind.PLAIN, Kind.TRANSACTIONAL)
         if dry_run:
             described = found.describe() if found else {"carry": 0, "source": source, "target": queue.pathname}
-            return described | facts | {"unconfirmed": self._unconfirmed(found) if found else []}
+            return described | facts | {"unconfirmed": await self._unconfirmed(found) if found else []}
         if found is None:
             number = max(self._carries, default=0) + 1
             first = self._manager.sequence.reserve(_PLACES)
             found = Carry(number, source, queue.pathname, queue.queue_id, first, now)
             self._carries[number] = found
+        if found.queue_id != queue.queue_id:
+            found.queue_id = queue.queue_id
+            queue.reserved_bytes += sum(found.held.values())
         found.epoch += 1
         self._put(found)
         await self._store.durable()
-        return found.describe() | facts | {"unconfirmed": self._unconfirmed(found)}
+        return found.describe() | facts | {"unconfirmed": await self._unconfirmed(found)}
 
     async def exchange(
         self,
@@ -180,38 +195,51 @@ class Carries:
         drop: Sequence[str] = (),
         hold: Sequence[Mapping[str, Any]] = (),
     ) -> dict[str, Any]:
-        """Confirm messages, in this order, drop others, and hold more: all or nothing. ``states`` has a state for each
-        message of ``hold``: ``held``, or that of an earlier time.
+        """Confirm messages, in this order, drop others, and hold more; all stays as it is if these cannot be held.
+        ``states`` has a state for each message of ``hold``: ``held``, or that of an earlier time.
 
         Raises MQ_ERROR_TRANSACTION_SEQUENCE for a carrier that another has replaced, MQ_ERROR_INSUFFICIENT_RESOURCES
-        if the messages pass a quota, MQ_ERROR_TRANSACTION_USAGE if they do not fit the queue.
+        if the messages pass a quota, MQ_ERROR_TRANSACTION_USAGE if they do not fit the queue,
+        MQ_ERROR_INVALID_PARAMETER if one is to be dropped, and confirmed or held.
         """
+        async with self._turns:
+            return await self._exchange(number, epoch, confirm, drop, hold)
+
+    async def _exchange(
+        self, number: int, epoch: int, confirm: Sequence[str], drop: Sequence[str], hold: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
         carry = self._find(number)
         if epoch != carry.epoch:
             raise _error(
                 ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE,
                 f"another carrier goes on with carry {number}: let it finish, or begin again",
             )
-        queue = self._manager.queue_collection.get(carry.queue_id)
-        if queue is None:
-            raise _error(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{carry.target} was deleted: create it, and begin again")
-        self._store.make_visible()  # all reads come before the first change
-        confirmed = [(key, self._held_value(carry, key)) for key in confirm if key in carry.held]
-        dropped = [key for key in drop if key in carry.held]
-        new, states = self._new(carry, queue, hold)
-        self._check_room(queue, sum(len(one.value) - PREFIX_SIZE for one in new))
+        queue = self._open_queue_of(carry)
+        self._store.make_visible()
+        new, states, keys = await self._new(carry, queue, hold)
+        queue = self._open_queue_of(carry)
+        if not {*drop}.isdisjoint((*confirm, *keys)):
+            raise _error(
+                ErrorCode.MQ_ERROR_INVALID_PARAMETER, "a message to be dropped is also to be confirmed, or held"
+            )
+        size = sum(len(one.value) - PREFIX_SIZE for one in new)
+        self._check_room(queue, size)
         self._store.check()
-        for key, value in confirmed:
-            self._confirm(carry, queue, key, value)
-        for key in dropped:
-            carry.dropped += 1
-            self._settle(carry, queue, key, self._entry(carry, key), DROPPED, 0)
+        left = [*((key, CARRIED) for key in confirm), *((key, DROPPED) for key in drop)]
+        for first in range(0, len(left), _STEP):
+            if first:
+                await asyncio.sleep(0)
+            queue = self._open_queue_of(carry)
+            for key, state in left[first : first + _STEP]:
+                if key in carry.held:
+                    self._settle(carry, queue, key, state)
+            self._put(carry)  # with the places that are used by now
         for one in new:
             self._store.put_meta(f"{_HELD}{carry.number:010}/{one.key}", one.value)
             self._store.put_meta(f"{_LEDGER}{carry.number:010}/{one.key}", one.entry)
             carry.held[one.key] = len(one.value) - PREFIX_SIZE
-        queue.reserve_bytes(sum(len(one.value) - PREFIX_SIZE for one in new))
-        if confirmed or dropped or new:
+        queue.reserve_bytes(size)
+        if new:
             self._put(carry)
         await self._store.durable()
         return {"states": states} | {name: carry.describe()[name] for name in ("carried", "carried_bytes", "held")}
@@ -226,11 +254,28 @@ class Carries:
                 await self._manager.published.take_over(parsed)
         return self._manager.names.find(queue_name(name))
 
-    def _unconfirmed(self, carry: Carry) -> list[dict[str, Any]]:
+    def _queue_of(self, carry: Carry) -> Queue | None:
+        """The queue of a carry, which may be a journal; None if it was deleted."""
+        queue = self._manager.queue_collection.get(carry.queue_id & ~1)
+        return queue.journal if queue is not None and carry.queue_id & 1 else queue
+
+    def _open_queue_of(self, carry: Carry) -> Queue:
+        queue = self._queue_of(carry)
+        if queue is None:
+            raise _error(ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"{carry.target} was deleted: create it, and begin again")
+        return queue
+
+    def _is_for(self, carry: Carry, queue: Queue) -> bool:
+        """Whether the queue of a carry was deleted, and this is another of its name."""
+        return self._queue_of(carry) is None and fold(carry.target) == fold(queue.pathname)
+
+    async def _unconfirmed(self, carry: Carry) -> list[dict[str, Any]]:
         """The messages that wait to be confirmed, in the order of the source, with the second of their expiry."""
         self._store.make_visible()
         found = []
-        for key in sorted(carry.held):
+        for index, key in enumerate(sorted(carry.held)):
+            if index % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
             value, entry = self._held_value(carry, key)
             end = expiry(value)
             found.append(
@@ -258,16 +303,21 @@ class Carries:
         assert entry is not None, "a held message is in the ledger"
         return entry
 
-    def _new(self, carry: Carry, queue: Queue, hold: Sequence[Mapping[str, Any]]) -> tuple[list[_New], list[str]]:
-        """The messages that are not known yet, and the state of each."""
-        now, new, states, seen = self._manager.clock.time(), [], [], set(carry.held)
-        for item in hold:
+    async def _new(
+        self, carry: Carry, queue: Queue, hold: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[_New], list[str], list[str]]:
+        """The messages that are not known yet, and the state and the key of each message."""
+        now, new, states, keys, seen = self._manager.clock.time(), [], [], [], set(carry.held)
+        for index, item in enumerate(hold):
+            if index % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
             packet = bytes(item["packet"])
             value = value_of_any_packet(packet, float(item["arrival"]))
             value = with_prefix(
                 value, flags=value[FLAGS] & ~(EXPRESS | REPORT), aborts=item.get("aborts"), moves=item.get("moves")
             )
             key = key_of(int(item["lookup"]), packet)
+            keys.append(key)
             known = None if key in seen else self._store.get_meta(f"{_LEDGER}{carry.number:010}/{key}")
             if known is not None and known[0] != DROPPED:
                 states.append(STATES[known[0]])
@@ -278,7 +328,7 @@ class Carries:
                 digest = hashlib.sha256(packet).digest()
                 seen.add(key)
                 new.append(_New(key, value, _ENTRY.pack(HELD, digest, len(packet), 0, int(now * 1000))))
-        return new, states
+        return new, states, keys
 
     def _check_room(self, queue: Queue, size: int) -> None:
         if size > _room(self._manager, queue):
@@ -287,21 +337,24 @@ class Carries:
                 f"the quota of {queue.pathname}, or of all queues, would be passed: raise it, and begin again",
             )
 
-    def _confirm(self, carry: Carry, queue: Queue, key: str, found: tuple[bytes, bytes]) -> None:
-        value, entry = found
-        lookup = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | carry.first + carry.places
-        carry.places += 1
-        carry.carried += 1
-        carry.carried_bytes += len(value) - PREFIX_SIZE
-        self._settle(carry, queue, key, entry, CARRIED, lookup)
-        queue.insert(lookup, value)
-
-    def _settle(self, carry: Carry, queue: Queue, key: str, entry: bytes, state: int, lookup: int) -> None:
+    def _settle(self, carry: Carry, queue: Queue, key: str, state: int) -> None:
+        """Put a held message into the queue, or drop it: all of it is in one batch."""
+        value, entry = self._held_value(carry, key)
         _, digest, size, _, _ = _ENTRY.unpack(entry)
+        lookup = 0
+        if state == CARRIED:
+            lookup = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | carry.first + carry.places
+            carry.places += 1
+            carry.carried += 1
+            carry.carried_bytes += len(value) - PREFIX_SIZE
+        else:
+            carry.dropped += 1
         record = _ENTRY.pack(state, digest, size, lookup, int(self._manager.clock.time() * 1000))
         self._store.put_meta(f"{_LEDGER}{carry.number:010}/{key}", record)
         self._store.delete(Family.META, f"{_HELD}{carry.number:010}/{key}".encode())
         queue.reserve_bytes(-carry.held.pop(key))
+        if state == CARRIED:
+            queue.insert(lookup, value)
 
 
 def key_of(lookup: int, packet: bytes) -> str:
@@ -328,7 +381,10 @@ def _plain(key: str, record: bytes) -> dict[str, Any]:
 def _room(manager: QueueManager, queue: Queue) -> int:
     """The bytes for which a queue has room."""
     quotas = manager.context.quotas
-    limit = quotas.journal_limit - quotas.journal_used if queue.is_journal else quotas.limit - quotas.used
+    if queue.is_journal:
+        limit = quotas.journal_limit - quotas.journal_used - queue.reserved_bytes
+    else:
+        limit = quotas.limit - quotas.used
     if queue.quota != INFINITE:
         limit = min(limit, queue.quota * 1024 - queue.total_bytes - queue.reserved_bytes)
     return max(0, int(min(limit, 1 << 53)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,15 @@ import pytest
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.asker import Asker
 from qmnode.administration.carries import key_of
-from qmnode.administration.operations import Operations
 from qmnode.model.packet import stored_value
 from qmnode.model.record import PREFIX_SIZE
 from qmnode.settings.node import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
+    from qmnode.administration.operations import Operations
     from qmnode.model.api import QueueApi
 
 ROOT = Asker("uid:0")
@@ -46,9 +47,7 @@ async def node(folder: Path, name: str = "NEW", **properties: Any) -> AsyncItera
     async with QueueManager.open(folder / name, Settings(computer_name=name)) as manager:
         if not manager.names.by_path(manager.names.path(r".\private$\orders")):
             await manager.create_queue(r".\private$\orders", **properties)
-        operations = Operations(manager, manager.store)
-        operations._carries.start()
-        yield Node(manager, operations)
+        yield Node(manager, manager.operations)
 
 
 async def messages(manager: QueueManager, name: str = "orders") -> list[Message]:
@@ -162,3 +161,68 @@ async def test_carries_are_for_administrators(tmp_path: Path) -> None:
     async with node(tmp_path) as new:
         with pytest.raises(MessageQueuingError, match="for administrators"):
             await new.operations.begin_carry(Asker("uid:7", principal=object()), SOURCE, "orders")
+
+
+async def test_a_message_is_settled_once_whatever_a_carrier_asks_for(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"1"), Message(b"2"))
+    first, second = keys(items)
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await new.exchange(begun, hold=items)
+        for more in ({"confirm": [first], "drop": [first]}, {"hold": items[:1], "drop": [first]}):
+            with pytest.raises(MessageQueuingError, match="to be dropped"):
+                await new.exchange(begun, **more)
+        done = await new.exchange(begun, confirm=[first, first], drop=[second, second])
+        assert (done["carried"], done["held"], await new.bodies()) == (1, 0, [b"1"])
+
+
+async def test_messages_that_are_held_for_a_deleted_queue_come_into_the_next_of_its_name(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"1"), Message(b"2"))
+    async with node(tmp_path) as new:
+        await new.exchange(await new.begin(), hold=items)
+        used = new.manager.quotas.used
+        await new.manager.delete_queue(r".\private$\orders")
+        assert new.manager.quotas.used == used
+    async with node(tmp_path) as new:
+        assert new.manager.quotas.used == used
+        begun = await new.begin()
+        assert [one["key"] for one in begun["unconfirmed"]] == keys(items)
+        await new.exchange(begun, confirm=keys(items)[:1], drop=keys(items)[1:])
+        assert await new.bodies() == [b"1"]
+        await new.manager.delete_queue(r".\private$\orders")
+        assert new.manager.quotas.used == 0
+
+
+async def test_messages_of_a_journal_are_carried_into_a_journal_within_its_quota(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"x" * 4000), Message(b"y" * 4000))
+    async with node(tmp_path, journaling=True) as new:
+        new.manager.quotas.journal_limit = 6000
+        begun = await new.begin(target="orders;journal")
+        await new.exchange(begun, hold=items[:1])
+        with pytest.raises(MessageQueuingError, match="quota"):
+            await new.exchange(begun, hold=items[1:])
+        await new.exchange(begun, confirm=keys(items))
+        assert await new.bodies("orders;journal") == [b"x" * 4000]
+    async with node(tmp_path) as new:
+        assert await new.bodies("orders;journal") == [b"x" * 4000]
+
+
+async def test_others_have_turns_of_the_loop_while_many_messages_are_carried(tmp_path: Path) -> None:
+    (item,) = await read_elsewhere(tmp_path, Message(b"1"))
+    items = [item | {"lookup": number} for number in range(320)]
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        assert await turns_during(new.exchange(begun, hold=items)) >= 9
+        assert await turns_during(new.operations.begin_carry(ROOT, SOURCE, "orders", dry_run=True)) >= 9
+        assert await turns_during(new.exchange(begun, confirm=keys(items))) >= 9
+        assert len(await new.bodies()) == 320
+
+
+async def turns_during(work: Coroutine[Any, Any, Any]) -> int:
+    """Turns of the loop that others have before this ends."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await task
+    return turns
