@@ -57,6 +57,9 @@ def _fragments(content: bytes) -> Iterator[tuple[int, bytes] | None]:
             length, _ = HEADER.unpack_from(content, place)
             end = min(place + room, len(content))
             after = place + HEADER.size + length  # where the next one is, if the length is sound
+            if 0 <= end - after < HEADER.size:  # it fills its block; in it may be a body that looks like fragments
+                place = end
+                continue
             candidates = ([after] if after < end else []) + list(range(place + 1, end))
             place = next((one for one in candidates if _fragment(content, one) is not None), end)
             continue
@@ -102,13 +105,16 @@ def _beginning(batch: bytes) -> bytes:
 
 def _ending(rest: bytes, number: int) -> bytes:
     """The whole entries at the end of a batch whose beginning is damaged, as a batch; b"" if there are none."""
-    for begin in range(len(rest)):
-        place, count = begin, 0
-        while place < len(rest) and (end := _entry(rest, place)) is not None:
-            place, count = end, count + 1
-        if place == len(rest):
-            return _BATCH.pack(number, count) + rest[begin:]
-    return b""
+    leads = bytearray(len(rest) + 1)  # whether whole entries lead from a place to the end; each place is looked at once
+    leads[-1] = 1
+    first = len(rest)
+    for place in range(len(rest) - 1, -1, -1):
+        if (end := _entry(rest, place)) is not None and leads[end]:
+            leads[place], first = 1, place
+    place, count = first, 0
+    while (end := _entry(rest, place)) is not None:
+        place, count = end, count + 1
+    return _BATCH.pack(number, count) + rest[first:] if count else b""
 
 
 def _entry(batch: bytes, place: int) -> int | None:
