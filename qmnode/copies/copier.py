@@ -10,8 +10,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -68,7 +70,12 @@ class Copier:
         target = open_target(settings.to)
         self._shipper = Shipper(path, target, settings, manager.computer_name, self._large.placed)
         self._checkpoint = path / _CHECKPOINT
-        self._executor = ThreadPoolExecutor(1, "qmnode-copy")
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        # The end of the process must not wait for a target that hangs, as a network file system may.
+        Thread(target=self._work, name="qmnode-copy", daemon=True).start()
+        self._held: list[int] = []
+        self._held_size = 0
+        """Files of large messages that wait for the shipping under way, and their bytes."""
         self._wake = asyncio.Event()
         self._large.on_held = self._wake.set
         self._task: asyncio.Task[None] | None = None
@@ -97,7 +104,7 @@ class Copier:
                 await self._in_thread(self._shipper.ship)
         except (CopyError, StoreError, OSError, TimeoutError) as error:
             log.warning("the end of the log is shipped after the next start", reason=_reason(error))
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._calls.put(None)
 
     def state(self) -> dict[str, Any]:
         """The copy as it is now, for status and metrics. Times are in seconds since 1970 (UTC)."""
@@ -111,8 +118,44 @@ class Copier:
             "failure": self.failure,
         }
 
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        """Call it in the thread. Meanwhile no more than the backlog is kept for the copy."""
+        called: Future[_T] = Future()
+
+        def work() -> None:
+            if called.set_running_or_notify_cancel():
+                try:
+                    called.set_result(call())
+                except BaseException as error:
+                    called.set_exception(error)
+
+        self._calls.put(work)
+        done = asyncio.wrap_future(called)
+        try:
+            while not (await asyncio.wait([done], timeout=_MARKS))[0]:
+                self._bound_backlog()
+            return done.result()
+        finally:
+            done.cancel()
+
+    def _bound_backlog(self) -> None:
+        """Warn while the target does not answer, and let go of what is not shipped when that is too much."""
+        shipper = self._shipper
+        if shipper.lag > self._settings.lag:
+            self._warn("the target does not answer, or is slower than the node")
+        size = self._held_size + self._large.held_bytes() + shipper.kept()
+        if size > self._settings.backlog and not shipper.abandoned:
+            shipper.abandoned = True
+            log.error("the copy has a gap: its backlog is full", backlog=self._settings.backlog)
+        if shipper.abandoned:
+            shipper.let_logs_go()
+            held = self._held + self._large.take_held()[0]
+            self._held, self._held_size = [], 0
+            self._large.let_go(held, shipped=True)
 
     async def _run(self) -> None:
         while True:
@@ -121,6 +164,8 @@ class Copier:
                 async with asyncio.timeout(min(_MARKS, self._period)):
                     await self._wake.wait()
             try:
+                if self._shipper.abandoned:
+                    await self._in_thread(self._shipper.give_up)
                 await self._in_thread(self._shipper.mark)
                 if time.monotonic() >= self._due or (self._wake.is_set() and not self.failure):
                     await self._ship()
@@ -139,18 +184,21 @@ class Copier:
 
     async def _ship(self) -> None:
         """Ship all that is marked; then files of large messages may go. Raises CopyError."""
-        held, size = self._large.take_held()
+        self._held, self._held_size = self._large.take_held()
         shipped = False
         self._due = time.monotonic() + self._period
         generation = self._shipper.generation
         try:
             await self._in_thread(self._shipper.ship)
             shipped = True
-        finally:
-            if not shipped and size + self._shipper.behind > self._settings.backlog:
+        except (CopyError, OSError):
+            if self._held_size + self._shipper.behind > self._settings.backlog:
                 await self._in_thread(self._shipper.give_up)
                 log.error("the copy has a gap: its backlog is full", backlog=self._settings.backlog)
                 shipped = True
+            raise
+        finally:
+            held, self._held, self._held_size = self._held, [], 0
             self._large.let_go(held, shipped=shipped)
         self.failure, self._patience = "", 1.0
         if self._shipper.generation != generation:

@@ -89,6 +89,8 @@ class Shipper:
         """The moment of the newest base of this generation; 0 without one."""
         self.behind = 0
         """Bytes of the log that are not shipped."""
+        self.abandoned = False
+        """Set by others, who took away what a call under way would ship: it ends, and :meth:`give_up` follows."""
 
     # Moments
 
@@ -133,6 +135,7 @@ class Shipper:
         files = self._ship_large(sealed)
         logs = sorted(self._logs())
         while self._marks and self._marks[0].time <= end.time:
+            self._check_abandoned()
             parts, pieces, place = self._read(logs, Place(end.log, end.offset))
             marks = tuple(one for one in self._marks if (one.log, one.offset) <= place and one.time <= end.time)
             if pieces:
@@ -199,6 +202,16 @@ class Shipper:
                 if number < self._position.log:
                     (self._path / ARCHIVE / f"{number:06}.log").unlink(missing_ok=True)
 
+    def _check_abandoned(self) -> None:
+        if self.abandoned:
+            raise GapError("its backlog was full before the target answered")
+
+    def kept(self) -> int:
+        """Bytes of the logs that the store keeps for the copy alone, and that are not shipped; for other threads."""
+        with contextlib.suppress(OSError):
+            return sum(size for number, size in logs_in(self._path / ARCHIVE).items() if number >= self._position.log)
+        return 0
+
     def _ship_large(self, sealed: Sealed) -> tuple[Stored, ...]:
         """Ship the files of large messages that are written; the others wait."""
         now = time.monotonic()
@@ -207,6 +220,7 @@ class Shipper:
                 self._unwritten.setdefault(self._placed.popleft(), now)
         shipped = []
         for number, since in list(self._unwritten.items()):
+            self._check_abandoned()
             stored = self._ship_large_file(sealed, file_of(self._path, number))
             if stored is not None:
                 shipped.append(stored)
@@ -256,6 +270,7 @@ class Shipper:
                     for _ in sealed.put_all(name, iter(lambda: file.read(PIECE), b"")):
                         count += 1
                         yield
+                        self._check_abandoned()
                         if self.generation != generation:
                             raise CopyError("the copy began anew meanwhile")
                 stored = Stored("", name, status.st_size, count, _identity(status))
@@ -376,6 +391,11 @@ class Shipper:
         self.generation, self._begun = 0, time.time()
         self.shipped = self.based = 0.0
         (self._path / COPYING).unlink(missing_ok=True)
+        self.let_logs_go()
+        self.abandoned = False
+
+    def let_logs_go(self) -> None:
+        """Remove the logs that the store keeps for the copy alone; for other threads, too."""
         with contextlib.suppress(FileNotFoundError):
             for number in logs_in(self._path / ARCHIVE):
                 (self._path / ARCHIVE / f"{number:06}.log").unlink(missing_ok=True)

@@ -482,9 +482,13 @@ class LargeMessages:
 
     def take_held(self) -> tuple[list[int], int]:
         """The files that wait for :meth:`let_go`, and their bytes."""
+        size = self.held_bytes()
         held, self._held = self._held, []
-        sizes = (status.st_size for number in held if (status := self._status(number)) is not None)
-        return held, sum(sizes)
+        return held, size
+
+    def held_bytes(self) -> int:
+        """The bytes of the files that wait for :meth:`let_go`."""
+        return sum(status.st_size for number in self._held if (status := self._status(number)) is not None)
 
     def let_go(self, held: list[int], *, shipped: bool) -> None:
         """Free these files, unless they are not shipped yet, or a backup needs them."""

@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import shutil
+import threading
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -16,6 +18,7 @@ import pytest
 from moto import mock_aws
 
 from qmnode import Access, Message, QueueManager
+from qmnode.copies import copier
 from qmnode.copies.pieces import Sealed, read_name
 from qmnode.copies.restoring import MISSING, restore_copy
 from qmnode.copies.target import LARGEST, Folder
@@ -191,6 +194,45 @@ async def test_the_store_keeps_no_more_than_the_backlog_for_a_place_that_is_away
     restored = restore(tmp_path, key, before, "older")
     assert "interrupted" in restored.damaged[0]
     assert await bodies(tmp_path / "older") == [b"before"]
+
+
+async def test_a_place_that_hangs_neither_fills_the_disk_nor_holds_up_the_end(
+    tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, put = Event(), Folder.put
+
+    def put_later(self: Folder, name: str, piece: bytes) -> None:
+        answers.wait(30)
+        put(self, name, piece)
+
+    monkeypatch.setattr(Folder, "put", put_later)
+    monkeypatch.setattr(copier, "_LAST_WORD", 0.1)
+    small = settings(tmp_path, backlog=1 << 20)
+    storage = small.storage.model_copy(update={"log_limit": 1 << 20, "write_buffer": 256 << 10})
+    answers.set()
+    async with QueueManager.open(tmp_path / "store", small.model_copy(update={"storage": storage})) as qm:
+        await qm.create_queue(PLAIN)
+        await shipped(qm)
+        answers.clear()
+        for _ in range(20):
+            await send(qm, b"x" * 400_000, *(b"y" * 40_000 for _ in range(5)))
+            await receive(qm, Ledger(), PLAIN, 6)
+        await eventually(lambda: "does not answer" in qm.troubles.get("copy", ""), "a warning")
+        await eventually(lambda: size_of(tmp_path / "store/archive") == 0, "the logs are let go")
+        await eventually(lambda: size_of(tmp_path / "store/large") < 8 << 20, "the files are let go")
+        answers.set()
+        await send(qm, b"after")
+        await shipped(qm)
+        answers.clear()
+        await send(qm, b"at the end")
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "qmnode-copy")
+    answers.set()
+    restore(tmp_path, key)
+    assert (await bodies(tmp_path / "restored"))[:1] == [b"after"]
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 async def test_a_large_message_that_a_base_has_first_is_in_the_increment_of_its_record(
