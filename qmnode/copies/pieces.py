@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from qmnode.copies.target import PIECE, CopyError, Target
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.sealing import PassphraseSealing
+from qmnode.security.sealing import SCRYPT, PassphraseSealing, sealed_document
 
 KEY: Final = "copy.json"
 FORMAT: Final = 1
@@ -216,13 +216,17 @@ class Sealed:
         if KEY not in target.names():
             return None
         try:
-            found = json.loads(PassphraseSealing(key_file).open(target.get(KEY), KEY))
+            stored = target.get(KEY)
+            # Whoever may write there must neither choose the key, nor how much memory the passphrase takes.
+            if (document := sealed_document(stored)) is None or document.get("scrypt") != SCRYPT:
+                raise CopyError(f"{KEY} is not sealed as a node seals it: somebody else wrote it")
+            found = json.loads(PassphraseSealing(key_file).open(stored, KEY))
             if found["format"] != FORMAT:
                 raise CopyError(f"the copy has format {found['format']}: use the program that wrote it, or a newer one")
             return cls(target, bytes.fromhex(found["key"]), found["identifier"], found["node"])
         except KeyStoreError as error:
             raise CopyError(str(error)) from error
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise CopyError(f"{KEY} is not that of a copy: {error!r}") from error
 
     @classmethod

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PURPOSE: Final = b"qmnode key store 1"
 """The data that AES-GCM authenticates beside the contents: a file of another kind does not open."""
-_SCRYPT: Final = {"n": 1 << 15, "r": 8, "p": 1}
+SCRYPT: Final = {"n": 1 << 15, "r": 8, "p": 1}
 """32 MiB and about 0.1 s for each guess."""
 _LARGEST_SCRYPT: Final = {"n": 1 << 20, "r": 32, "p": 16}
 
@@ -67,7 +67,7 @@ class PassphraseSealing:
     def seal(self, clear: bytes, where: str) -> bytes:
         """Encrypt with a fresh salt."""
         salt = os.urandom(16)
-        return envelope(clear, self._derive(salt, _SCRYPT), {"scrypt": _SCRYPT, "salt": b64encode(salt).decode()})
+        return envelope(clear, self._derive(salt, SCRYPT), {"scrypt": SCRYPT, "salt": b64encode(salt).decode()})
 
     def open(self, stored: bytes, where: str) -> bytes:
         """Decrypt; a store in clear is taken as it is, and encrypted when it is next written."""
@@ -76,7 +76,7 @@ class PassphraseSealing:
             return stored
         try:
             salt = b64decode(sealed["salt"], validate=True)
-            cost = {name: int(sealed["scrypt"][name]) for name in _SCRYPT}
+            cost = {name: int(sealed["scrypt"][name]) for name in SCRYPT}
             if any(not 0 < cost[name] <= limit for name, limit in _LARGEST_SCRYPT.items()):
                 raise ValueError
         except (KeyError, TypeError, ValueError):

@@ -26,6 +26,7 @@ from qmnode.errors import ConfigurationError
 from qmnode.management.context import Context
 from qmnode.management.documents import NodeDocument
 from qmnode.management.metrics import exposition
+from qmnode.security.sealing import PassphraseSealing
 from qmnode.settings.node import ManagementSettings, Settings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.origin import copy_notice
@@ -433,6 +434,25 @@ async def test_two_nodes_never_share_a_copy(forged: Path, key: Path, tmp_path: P
     async with QueueManager.open(tmp_path / "other", other) as qm:
         await eventually(lambda: "the copy of ALPHA" in qm.troubles.get("copy", ""), "a warning")
     assert names_in(forged) == before
+
+
+@pytest.mark.parametrize("how", ["in clear", "with the cost of 4 GB", "too deep"])
+async def test_who_writes_to_the_place_of_a_copy_chooses_neither_its_key_nor_the_memory_to_open_it(
+    how: str, tmp_path: Path, key: Path
+) -> None:
+    document: dict[str, Any] = {"format": 1, "identifier": "0" * 32, "node": "ALPHA", "key": "00" * 32}
+    if how == "with the cost of 4 GB":
+        sealed = json.loads(PassphraseSealing(key).seal(json.dumps(document).encode(), "copy.json"))
+        document = sealed | {"scrypt": {"n": 1 << 20, "r": 32, "p": 16}}
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy/copy.json").write_text("[" * 100_000 if how == "too deep" else json.dumps(document))
+    refusal = "is not that of a copy" if how == "too deep" else "somebody else wrote it"
+    async with node(tmp_path) as qm:
+        await qm.create_queue(PLAIN)
+        await eventually(lambda: refusal in qm.copy_state()["failure"], "a refusal")
+    assert names_in(tmp_path / "copy") == {"copy.json"}
+    with pytest.raises(StoreError, match=refusal):
+        restore(tmp_path, key)
 
 
 async def test_files_of_others_in_the_folder_are_left_alone(
