@@ -111,10 +111,13 @@ class Protection:
         packet = with_time_to_reach(packet, min(reach, latest))
         return packet[: ADDRESS.start] + destination + packet[ADDRESS.stop :]
 
-    async def owner(self, format_name: str) -> Guid | None:
-        """The destination queue manager; the null GUID for a direct name. None if it cannot be determined now."""
+    async def owner(self, format_name: str, *, anew: bool = False) -> Guid | None:
+        """The destination queue manager; the null GUID for a direct name. None if it cannot be determined now.
+
+        ``anew``: ask the directory even if the owner is cached, as for a new connection: the queue may have moved.
+        """
         now = self._network.manager.clock.time()
-        known = self._owners.get(format_name, now)
+        known = None if anew else self._owners.get(format_name, now)
         if known is not None:
             return known.identifier
         name = parse_single_format_name(format_name)

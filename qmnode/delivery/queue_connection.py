@@ -333,7 +333,7 @@ class QueueConnection:
     async def _resolve(self, format_name: str) -> None:
         try:
             hops = await self._network.resolver.next_hops(format_name)
-            self.owner = await self._network.protection.owner(format_name) or ZERO_GUID
+            self.owner = await self._network.protection.owner(format_name, anew=True) or ZERO_GUID
         except ConnectorHere as connector:
             move_to_connector(self._queue, connector.site)
             self._network.sequence_ended(self._queue)

@@ -10,6 +10,7 @@ import pytest
 import qmnode
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import load_settings
+from qmnode import Access, Message
 from tests.lab.waiting import holds
 from tests.operations.switched import Enterprise, Sender, bodies, outcome
 
@@ -96,6 +97,27 @@ async def progressed(senders: dict[str, Sender], since: dict[str, int], count: i
 
 async def test_queues_are_switched_and_taken_back_while_a_sender_goes_on(enterprise: Enterprise) -> None:
     await there_and_back(enterprise, ["orders", "bills"], enough=40)
+
+
+async def test_messages_go_to_the_new_owner_when_the_old_machine_is_switched_off(enterprise: Enterprise) -> None:
+    """The sender has looked the owner up a moment ago, and connects anew when the old machine is gone."""
+    name = await enterprise.publish("orders", transactional=True)
+    await send(enterprise, name, range(10))
+    await holds(lambda: has(enterprise, "old", name, 10), 120, "the old machine has the messages")
+    await asyncio.to_thread(enterprise.switch, r"SWOLD\orders", "--sole-reader", "--until", "redirect")
+    enterprise.old.kill()
+    await send(enterprise, name, range(10, 30))
+    await holds(lambda: has(enterprise, "new", name, 30), 60, "the new owner has the messages")
+    assert outcome(await bodies(enterprise.new, name), 30) == (0, 0, 0)
+
+
+async def send(enterprise: Enterprise, name: str, numbers: Sequence[int]) -> None:
+    async with (
+        qmnode.connect(enterprise.sender.socket) as manager,
+        await manager.open_queue(name, Access.SEND) as queue,
+    ):
+        for number in numbers:
+            await queue.send(Message(b"%d" % number, recoverable=True), "single")
 
 
 @pytest.mark.soak
