@@ -416,9 +416,10 @@ class QueueSender:
         self.credibility.address = connection.address
         # The acknowledgments that count: for a direct name, those of the peer; for other names, those of the named
         # owner.
-        self._state.outgoing.get(self.key).destination = (
-            connection.session.remote if connection.session.direct else self.queue_connection.owner
-        )
+        sequence = self._state.outgoing.get(self.key)
+        if sequence.leads_to(connection.session.remote if connection.session.direct else self.queue_connection.owner):
+            self._state.changed(sequence)
+            self._state.write_lazily()
         self._reading = True
         self.repeats.sending()
         self.queue.readers += 1

@@ -285,6 +285,19 @@ class OutgoingSequence:
             self.sent = number
         return previous
 
+    def leads_to(self, destination: Guid) -> bool:
+        """Set the queue manager whose acknowledgments count. Return whether that changed the record.
+
+        A new owner knows nothing of the sequence, and would wait for what the old one has acknowledged: for it, the
+        sequence begins with the first message that is not acknowledged.
+        """
+        has_moved = ZERO_GUID not in (self.destination, destination) and self.destination != destination
+        self.destination = destination
+        if not has_moved or not self.acknowledged or self.idle():
+            return False
+        self.acknowledged = self.previous_sent = 0
+        return True
+
     def is_acknowledged(self, sequence_id: int, number: int) -> bool:
         """Whether the destination has acknowledged this message or a later one."""
         return sequence_id < self.active_id or (sequence_id == self.active_id and number <= self.acknowledged)

@@ -143,6 +143,18 @@ def test_a_number_that_was_not_sent_is_not_acknowledged() -> None:
     assert sequence.acknowledged == 0
 
 
+def test_for_a_new_owner_the_sequence_begins_with_the_first_message_that_is_not_acknowledged() -> None:
+    sequences = table()
+    sequence = sent(sequences, 6)
+    assert not sequence.leads_to(BOB)
+    ack(sequences, sequence, 3)
+    sequence.rewind()
+    assert sequence.leads_to(CAROL)
+    assert sequence.prepare(sequence.active_id, 4) == 0
+    assert sequence.prepare(sequence.active_id, 5) == 4
+    assert sequences.take_order_ack(CAROL, sequence.active_id, 5, 0.0, TIME)[0] is AckResult.PROGRESS
+
+
 def test_only_the_destination_acknowledges() -> None:
     sequences = table()
     sequence = sent(sequences, 3)
