@@ -73,6 +73,7 @@ class Plan:
         values = {name: value for name, value in asdict(self).items() if name != "path"}
         fresh = self.path.with_name(f"{self.path.name}.fresh")
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             with fresh.open("w", encoding="utf-8") as file:
                 file.write(json.dumps(values, indent=1))
                 file.flush()

@@ -10,6 +10,7 @@ import pytest
 import qmnode
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import load_settings
+from mqenterprise.operations.switching import Plan
 from qmnode import Access, Message
 from tests.lab.waiting import holds
 from tests.operations.switched import Enterprise, Sender, bodies, outcome
@@ -125,3 +126,8 @@ async def send(enterprise: Enterprise, name: str, numbers: Sequence[int]) -> Non
 @pytest.mark.timeout(0)
 async def test_ten_queues_are_switched_and_taken_back(enterprise: Enterprise) -> None:
     await there_and_back(enterprise, [f"queue{number}" for number in range(10)], enough=120)
+
+
+def test_the_folder_of_plans_is_made(tmp_path: Path) -> None:
+    Plan(tmp_path / "plans" / "one.switch.json", "OLD\\orders", "", "old", "NEW").write()
+    assert Plan.read(tmp_path / "plans" / "one.switch.json").target == "NEW"
