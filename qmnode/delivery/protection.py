@@ -114,11 +114,12 @@ class Protection:
     async def owner(self, format_name: str, *, anew: bool = False) -> Guid | None:
         """The destination queue manager; the null GUID for a direct name. None if it cannot be determined now.
 
-        ``anew``: ask the directory even if the owner is cached, as for a new connection: the queue may have moved.
+        ``anew``: ask the directory even if the owner is cached, as for a new connection: the queue may have moved. The
+        cached one counts while the directory does not answer.
         """
         now = self._network.manager.clock.time()
-        known = None if anew else self._owners.get(format_name, now)
-        if known is not None:
+        known = self._owners.get(format_name, now)
+        if known is not None and not anew:
             return known.identifier
         name = parse_single_format_name(format_name)
         resolver = self._network.resolver
@@ -127,6 +128,8 @@ class Protection:
         try:
             owner = await resolver.owner(name)
         except DirectoryOperationError as error:
+            if known is not None:
+                return known.identifier
             log.warning("the destination cannot be looked up", queue=format_name, reason=error.sentence)
             return None
         self._owners.add(format_name, _Owner(owner, now))
