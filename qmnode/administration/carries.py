@@ -110,7 +110,7 @@ class Carries:
         self._store = store
         self._carries: dict[int, Carry] = {}
         self._turns = asyncio.Lock()
-        """Held by whoever changes carries, since that takes several turns of the loop."""
+        """The lock of the call that changes carries, which takes several turns of the loop."""
 
     def start(self) -> None:
         """Read the carries, and reserve the room of the messages that are held."""

@@ -143,7 +143,7 @@ class Copier:
             done.cancel()
 
     def _bound_backlog(self) -> None:
-        """Warn while the target does not answer, and let go of what is not shipped when that is too much."""
+        """Warn while the target does not answer, and give up the backlog when it is too large."""
         shipper = self._shipper
         if shipper.lag > self._settings.lag:
             self._warn("the target does not answer, or is slower than the node")

@@ -217,7 +217,7 @@ class Sealed:
             return None
         try:
             stored = target.get(KEY)
-            # Whoever may write there must neither choose the key, nor how much memory the passphrase takes.
+            # A writer of the target must neither choose the key, nor how much memory the passphrase takes.
             if (document := sealed_document(stored)) is None or document.get("scrypt") != SCRYPT:
                 raise CopyError(f"{KEY} is not sealed as a node seals it: somebody else wrote it")
             found = json.loads(PassphraseSealing(key_file).open(stored, KEY))

@@ -56,7 +56,8 @@ class Enterprise:
         self.groups = Groups(directory, fresh_name)
         self.key = folder / "user.key"
         self.certificate = folder / "user.der"
-        self.one, self.two = (self._node(name) for name in ("SIGNA", "SIGNB"))
+        self.names = tuple(fresh_name("sign").upper()[:15] for _ in range(2))
+        self.one, self.two = map(self._node, self.names)
 
     def _node(self, name: str) -> NodeProcess:
         node = NodeProcess(self.folder / name, ReplicatedDirectory(self.folder), user_cert_lifetime=LIFETIME)
@@ -173,9 +174,10 @@ async def test_a_probe_comes_back_where_the_directory_has_the_user_who_verifies(
     sender, target = (enterprise.probe(node, "prepare", "no certificate", "reports") for node in (one, two))
     assert foretold["changed"] and sender["changed"] and target["changed"]
 
-    names = {sender["identifier"]: "SIGNA", target["identifier"]: "SIGNB"}
-    asked = {"targets": {"SIGNB": target["format_name"]}, "names": names, "addresses": {two.address: "SIGNB"}}
-    found = enterprise.probe(one, "probe", json.dumps(asked | {"direct": None}))["found"]["SIGNB"]
+    here, there = enterprise.names
+    names = {sender["identifier"]: here, target["identifier"]: there}
+    asked = {"targets": {there: target["format_name"]}, "names": names, "addresses": {two.address: there}}
+    found = enterprise.probe(one, "probe", json.dumps(asked | {"direct": None}))["found"][there]
 
-    assert (found["why"], found["path"]) == ("", ["SIGNA", "SIGNB"])
+    assert (found["why"], found["path"]) == ("", [here, there])
     assert not enterprise.probe(one, "prepare", "no certificate", "reports")["changed"]

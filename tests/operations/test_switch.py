@@ -11,7 +11,7 @@ import qmnode
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import load_settings
 from mqenterprise.operations.switching import Plan
-from qmnode import Access, Message
+from qmnode import Access, Message, QueueType
 from tests.lab.waiting import holds
 from tests.operations.switched import Enterprise, Sender, bodies, outcome
 
@@ -105,11 +105,17 @@ async def test_messages_go_to_the_new_owner_when_the_old_machine_is_switched_off
     name = await enterprise.publish("orders", transactional=True)
     await send(enterprise, name, range(10))
     await holds(lambda: has(enterprise, "old", name, 10), 120, "the old machine has the messages")
+    await holds(lambda: is_acknowledged(enterprise), 120, "the sender knows that, or it would send them again")
     await asyncio.to_thread(enterprise.switch, r"SWOLD\orders", "--sole-reader", "--until", "redirect")
     enterprise.old.kill()
     await send(enterprise, name, range(10, 30))
     await holds(lambda: has(enterprise, "new", name, 30), 60, "the new owner has the messages")
     assert outcome(await bodies(enterprise.new, name), 30) == (0, 0, 0)
+
+
+async def is_acknowledged(enterprise: Enterprise) -> bool:
+    async with qmnode.connect(enterprise.sender.socket) as manager:
+        return not any(queue.message_count for queue in await manager.queues([QueueType.OUTGOING]))
 
 
 async def send(enterprise: Enterprise, name: str, numbers: Sequence[int]) -> None:
