@@ -24,7 +24,6 @@ from qmnode.model.api import (
     TransactionApi,
 )
 from qmnode.model.published import information_of
-from qmnode.security.certificates import parse_certificate
 from qmnode.security.queue_policy import parsed
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.error_codes import ErrorCode
@@ -283,6 +282,8 @@ class GuardedQueueManager(QueueManagerApi):
         """Register a certificate for the user of the directory whose credentials the caller has; no right is needed
         here. Raises MQ_ERROR_INVALID_CERTIFICATE for one that no message could be verified with.
         """
+        from qmnode.security.certificates import parse_certificate  # most nodes never load it
+
         if not self.manager.published.has_directory:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_NO_DS, "this node has no directory to register it in: set directory.name"

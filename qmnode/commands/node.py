@@ -155,7 +155,7 @@ def backup(
 @restore_app.command(epilog="Example: qmnode restore /var/lib/qmnode-backups/monday --data /var/lib/qmnode")
 def restore(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[BACKUP]", help="Directory that 'qmnode backup' wrote.")
+        Path | None, typer.Argument(metavar="BACKUP", help="Directory that 'qmnode backup' wrote.")
     ] = None,
     source: Annotated[
         str,
