@@ -13,7 +13,7 @@ _NODE: Final = (
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
     "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
-    "after_restore", "remote_copy",
+    "remote_copy", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -65,8 +65,8 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "routing": found.get("routing", {}),
         "local_settings": found.get("local_settings", {}),
         "shares": found.get("shares", {}),
-        "after_restore": found.get("after_restore", {}),
         "remote_copy": found.get("remote_copy") or None,
+        "after_restore": found.get("after_restore", {}),
         "weakened_security": found.get("weakened_security", False),
         "weakened_security_source": found.get("weakened_security_source", ""),
         **{name: found.get(name, "") for name in _QUOTAS if name.endswith("_source")},
