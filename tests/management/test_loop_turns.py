@@ -166,6 +166,15 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     await ask("POST", "/v1/queues/{name}/messages", json={"messages": values})
     packets = [json.loads(line)["packet"] for line in exported.text.splitlines()[:500]]
     await ask("POST", "/v1/messages/import", json={"messages": [{"packet": one, "target": "later"} for one in packets]})
+    begun = await ask("POST", "/v1/carries", json={"source": r"DIRECT=OS:old\private$\orders", "target": "later"})
+    held = [{"lookup": f"{number:#x}", "packet": one, "arrival": 1} for number, one in enumerate(packets, 1)]
+    exchange = {"epoch": begun.json()["epoch"], "hold": held}
+    await ask("PUT", "/v1/carries/{number}/messages", json=exchange)
+    ledger = await ask("GET", "/v1/carries/{number}/ledger")
+    keys = [one["key"] for one in ledger.json()["entries"]]
+    assert keys
+    await ask("PUT", "/v1/carries/{number}/messages", json=exchange | {"confirm": keys, "hold": []})
+    await ask("GET", "/v1/carries")
     await ask("POST", "/v1/queues/{name}/messages/{lookup}/move", json={"target": "orders;aside"})
     lookup = first[1]["lookup_identifier"]
     await ask("POST", "/v1/queues/{name}/messages/{lookup}/edit", json={"label": "other", "keep": True})
