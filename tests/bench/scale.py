@@ -122,7 +122,7 @@ def run_step(step: str, path: Path, messages: int) -> dict[str, float]:
     answer = subprocess.run(command, cwd=_PROJECT, env=environment, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise RuntimeError(f"{step}: {answer.stderr}")
-    measured: dict[str, float] = json.loads(answer.stdout)
+    measured: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
     return measured
 
 
