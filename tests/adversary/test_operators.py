@@ -19,6 +19,7 @@ from tests.adversary import wire
 from tests.adversary.lab import receive, send, sent
 from tests.adversary.peer import session
 from tests.adversary.wire import Place
+from tests.lab.waiting import holds
 from tests.transport.conftest import TRANSACTIONAL, Pair
 
 pytestmark = pytest.mark.servers
@@ -93,7 +94,11 @@ async def test_what_was_not_believed_is_a_metric_and_one_line(pair: Pair, own: s
                 source=pair.bob.identifier, message_id=1, queue=wire.direct(rf"TCP:{own}\private$\q")
             ).packet()
             await peer.say(*[packet] * 50)
+
+            async def all_are_counted() -> bool:
+                text = await exposition(Context(pair.bob, ManagementSettings()))
+                return b'qmnode_distrusted_packets_total{kind="own_name"} 50.0' in text
+
+            await holds(all_are_counted, 60, "the metric counts each")
     (line,) = [one for one in lines if "own name" in one["event"]]
     assert (line["log_level"], line["address"]) == ("warning", own)
-    text = await exposition(Context(pair.bob, ManagementSettings()))
-    assert b'qmnode_distrusted_packets_total{kind="own_name"} 50.0' in text
