@@ -53,11 +53,15 @@ def directory_settings(file: Path | None) -> DirectorySettings:
     return settings
 
 
+def log_to_stderr() -> None:
+    """Keep the log apart from the answer, which a program may read. The stream is looked up late: tests replace it."""
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
 @contextmanager
 def opened(file: Path | None) -> Iterator[EnterpriseDirectory]:
     """The directory that the command line names, open. Its errors end the command with their sentence."""
-    # Logs go to stderr, apart from the answer, which a program may read. Looked up late: tests replace the stream.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    log_to_stderr()
     with failing_clearly(), EnterpriseDirectory(directory_settings(file)) as directory:
         yield directory
 

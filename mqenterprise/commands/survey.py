@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson, directory_settings, failing_clearly, print_document
+from mqenterprise.commands.opening import (
+    FAILED,
+    AsJson,
+    directory_settings,
+    failing_clearly,
+    log_to_stderr,
+    print_document,
+)
 from mqenterprise.survey.estate import SurveyError
 from mqenterprise.survey.machines import Asking
 from mqenterprise.survey.run import DECLARATION, PAGE, REPORT, Survey, check_output, options_of, survey
@@ -63,7 +68,7 @@ def survey_command(
         raise typer.BadParameter("--no-directory and --directory exclude each other")
     if (password_file is None) != (not user or "@" in user):
         raise typer.BadParameter("--user and --password-file go together; only USER@REALM has tickets instead")
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    log_to_stderr()
     try:
         check_output(output)
         hosts = dict(_host(text) for text in machine or ())
