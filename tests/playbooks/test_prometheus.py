@@ -67,11 +67,11 @@ class Monitored:
         self.client = httpx.AsyncClient(base_url=f"http://{self.address}:9090")
 
     async def serve(self, name: str) -> ManagementServer:
-        folder = self.folder / f"management-{name}"
+        folder = self.folder / f"api-{name}"
         folder.mkdir()
         certificate, key = write_certificate(folder)
         settings = ManagementSettings(
-            socket=folder / "management.sock",
+            socket=folder / "api.sock",
             listen="127.0.0.1:0",
             tokens=write_tokens(folder),
             certificate=certificate,
@@ -88,7 +88,7 @@ class Monitored:
         for name, server in servers.items():
             assert server.address is not None
             target = {"targets": [f"127.0.0.1:{server.address[1]}"], "labels": {"job": "qmnode"}}
-            authority = self.folder / f"management-{name}" / "certificate.pem"
+            authority = self.folder / f"api-{name}" / "certificate.pem"
             jobs.append(
                 {
                     "job_name": name,
