@@ -8,8 +8,9 @@ import re
 import subprocess
 import time
 from itertools import pairwise
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -23,7 +24,6 @@ from tests.mqrt.test_scenarios import NAMES, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.soak, pytest.mark.servers]
 
@@ -37,6 +37,10 @@ SANITIZERS: Final = {
     "addresses": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "threads": ("-O1", "-g", "-fsanitize=thread"),
 }
+QUIET: Final = 0.5
+"""Seconds until a connection ends on which nothing comes: a call whose answer was damaged would wait for ever."""
+PATIENCE: Final = 90.0
+"""Seconds that a run of the scenarios with damaged answers may take."""
 HOUR: Final = int(os.environ.get("MQRT_FUZZ_SECONDS", "120"))
 """Seconds of fuzzing; an hour is MQRT_FUZZ_SECONDS=3600."""
 
@@ -89,71 +93,112 @@ def test_damaged_messages_are_read_without_a_fault(seed: int, tmp_path: Path) ->
     assert int(fuzzed.stdout) > 1000
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_damaged_answers_are_read_without_a_fault(seed: int, tmp_path: Path, node: NodeProcess) -> None:
+def test_damaged_answers_are_read_without_a_fault(tmp_path: Path, node: NodeProcess) -> None:
     """Between the library and the node stands a program that damages every few answers."""
     sanitized = build(tmp_path, *SANITIZERS["addresses"])
     program, between = compiled(sanitized), tmp_path / "between.sock"
-    damage = Random(seed)
     # Leaks are not looked for, as a scenario that fails leaves what it has. One that fails while a receive is under way
     # takes the buffers away from it.
     environment = at(between) | {"ASAN_OPTIONS": "detect_leaks=0"}
     names = [name for name in NAMES if not re.search("callback|event|many_receives", name)]
+    seed, answers, changed, ended, stopped = 0, 0, 0, 0, 0
+    until = time.monotonic() + HOUR
+    while time.monotonic() < until:
+        seed += 1
+        damage = Damage(seed)
+        words = [program, f"d{seed}-", *Random(seed).sample(names, len(names))]
+        outcome = asyncio.run(_run_between(words, environment, node.socket, between, damage))
+        assert outcome.code in (None, 0, 1), f"seed {seed}: {outcome.errors}"
+        assert "Sanitizer" not in outcome.errors and "runtime error" not in outcome.errors, f"{seed}: {outcome.errors}"
+        assert outcome.spent < 0.5, f"seed {seed} runs on and on"
+        answers, changed = answers + damage.answers, changed + damage.changed
+        ended, stopped = ended + (outcome.code is not None), stopped + (outcome.code is None)
+        with qmnode.sync.connect(node.socket) as manager:
+            for queue in manager.queues():
+                if f"d{seed}-" in queue.pathname.lower():
+                    manager.delete_queue(queue.pathname)
+        print(f"seed {seed}: {answers} answers, {changed} damaged, {ended} runs ended, {stopped} stopped", flush=True)
+    assert changed > 100 * (HOUR // 60)
 
-    def damaged(frame: bytes) -> bytes:
+
+class Damage:
+    """Damages some of the answers that pass, as its seed has it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.answers, self.changed = Random(seed), 0, 0
+
+    def applied(self, frame: bytes) -> bytes:
+        """The frame, damaged or not; nothing for the end of the connection."""
         head, body = bytearray(frame[:HEAD_SIZE]), bytearray(frame[HEAD_SIZE:])
-        match damage.randrange(40):
+        match self.random.randrange(40):
             case 0:
-                return b""  # and the end of the connection
+                head, body = bytearray(), bytearray()
             case 1:
-                head[:SIZE_FIELD] = damage.randbytes(SIZE_FIELD)
+                head[:SIZE_FIELD] = self.random.randbytes(SIZE_FIELD)
             case 2:
-                head[SIZE_FIELD] = damage.choice([*Kind])
+                head[SIZE_FIELD] = self.random.choice([*Kind])
             case 3 | 4 | 5 | 6 if body:
-                for _ in range(damage.randrange(1, 4)):
-                    body[damage.randrange(len(body))] = damage.randrange(256)
+                for _ in range(self.random.randrange(1, 4)):
+                    body[self.random.randrange(len(body))] = self.random.randrange(256)
             case 7:
-                body = body[: damage.randrange(len(body) + 1)]
+                body = body[: self.random.randrange(len(body) + 1)]
                 head[:SIZE_FIELD] = (HEAD_SIZE - SIZE_FIELD + len(body)).to_bytes(SIZE_FIELD, "little")
             case _:
                 pass
-        return bytes(head + body)
+        self.answers += 1
+        self.changed += (sent := bytes(head + body)) != frame
+        return sent
 
+
+class Outcome(NamedTuple):
+    """How a program ended; no code if it was stopped. ``spent``: seconds of the processor in its last second."""
+
+    code: int | None
+    errors: str
+    spent: float
+
+
+async def _run_between(
+    words: list[str], environment: dict[str, str], socket: Path, between: Path, damage: Damage
+) -> Outcome:
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: bool) -> None:
         try:
             while True:
-                size = await reader.readexactly(SIZE_FIELD)
+                size = await asyncio.wait_for(reader.readexactly(SIZE_FIELD), QUIET)
                 frame = size + await reader.readexactly(int.from_bytes(size, "little"))
-                if not (sent := damaged(frame) if change else frame):
+                if not (sent := damage.applied(frame) if change else frame):
                     break
                 writer.write(sent)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, OSError):
+        except (asyncio.IncompleteReadError, OSError):  # a TimeoutError is one
             pass
         writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        own_reader, own_writer = await asyncio.open_unix_connection(node.socket)
+        own_reader, own_writer = await asyncio.open_unix_connection(socket)
         await asyncio.gather(pass_on(reader, own_writer, False), pass_on(own_reader, writer, True))
 
-    async def run_between() -> tuple[int, str]:
-        async with await asyncio.start_unix_server(serve, between):
-            ended = await asyncio.create_subprocess_exec(
-                program, f"damaged-{seed}", *names, env=environment,
-                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
-            # A scenario may wait for ever for a message that was damaged: the time is up then, and nothing is wrong.
-            try:
-                async with asyncio.timeout(60):
-                    _, said = await ended.communicate()
-            except TimeoutError:
-                ended.kill()
-                return 1, ""
-            return ended.returncode or 0, said.decode()
+    between.unlink(missing_ok=True)
+    async with await asyncio.start_unix_server(serve, between):
+        started = await asyncio.create_subprocess_exec(
+            *words, env=environment, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                _, errors = await started.communicate()
+        except TimeoutError:
+            before = _processor_seconds(started.pid)
+            await asyncio.sleep(1)
+            spent = _processor_seconds(started.pid) - before
+            started.kill()
+            await started.wait()
+            return Outcome(None, "", spent)
+        return Outcome(started.returncode, errors.decode(), 0)
 
-    code, said = asyncio.run(run_between())
-    assert code in (0, 1), said
-    assert "Sanitizer" not in said, said
+
+def _processor_seconds(process: int) -> float:
+    times = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_killed_node_loses_and_doubles_nothing_in_transactions(library: Library, node: NodeProcess) -> None:
