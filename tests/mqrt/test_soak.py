@@ -37,7 +37,7 @@ SANITIZERS: Final = {
     "addresses": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "threads": ("-O1", "-g", "-fsanitize=thread"),
 }
-QUIET: Final = 0.5
+QUIET: Final = 0.1
 """Seconds until a connection ends on which nothing comes: a call whose answer was damaged would wait for ever."""
 PATIENCE: Final = 90.0
 """Seconds that a run of the scenarios with damaged answers may take."""
