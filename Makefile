@@ -1,9 +1,12 @@
-# Two commands do everything on a fresh Debian 12 machine with Python 3.11, git and make:
+# Two commands do everything on a fresh Debian 12 machine with Python, git and make:
 #   make test   sets up, checks and tests        make demo   sets up and runs the main job
+# PYTHON=python3.13 takes another Python than the first one of the machine, with a virtual environment of its own.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-PYTHON ?= python3.11
-VENV := .venv
+FOUND := $(shell .ci/python $(PYTHON))
+override PYTHON := $(word 1,$(FOUND))
+VENV := $(word 2,$(FOUND))
+export PYTHON
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.installed-demo
@@ -16,7 +19,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 STARTED := $(shell .ci/clock)
 
-.PHONY: help test check tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release packages-linux images lock packages packages-demo clean
+.PHONY: help test check pythons tests lint types arrows unit demo bench bench-peers fuzz soak conformance console docs release packages-linux images lock packages packages-demo clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +65,11 @@ check: lint  ## fast: lint, types, arrows, unit and conformance tests
 	@$(MAKE) --no-print-directory --jobs=3 types arrows unit STARTED='$(STARTED)'
 	@.ci/clock '$(STARTED)' 'make check' $$PPID
 
+pythons:  ## make check with each supported Python that the machine has, on PATH or pyenv's, or with those of PYTHONS
+	@failed=; for python in $${PYTHONS:-$$(.ci/python --all)}; do \
+	  printf -- '-- %s\n' "$$($$python --version)"; $(MAKE) --no-print-directory check PYTHON="$$python" || failed+=" $$python"; \
+	done; [ -z "$$failed" ] || { echo "make check failed with$$failed" >&2; exit 1; }
+
 test: lint  ## everything that must hold, real servers included, by JOBS (3) processes side by side
 	@$(MAKE) --no-print-directory --jobs=3 types arrows tests STARTED='$(STARTED)'
 	@.ci/clock '$(STARTED)' 'make test' $$PPID
@@ -106,8 +114,8 @@ images: packages-linux  ## images of node, console and directory as OCI layouts,
 	$(BIN)/python packaging/images/build.py
 
 lock: $(DEMO_INSTALLED)  ## renew requirements.lock from pyproject.toml; it names versions and hashes, and no host
-	$(BIN)/uv pip compile --quiet --all-extras --generate-hashes --python-version 3.11 --no-emit-index-url \
+	$(BIN)/uv pip compile --quiet --all-extras --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
 	  --no-emit-package qmnode --no-header --no-annotate --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

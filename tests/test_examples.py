@@ -18,7 +18,7 @@ from tests.docs.pages import STARTED, WAIT, blocks
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/node.md", "docs/python.md", "docs/management.md")
-ELSEWHERE = ("python3.11 ", "pip ", "make ", "cp ", "mqenterprise ")
+ELSEWHERE = ("python3 -m venv ", "pip ", "make ", "cp ", "mqenterprise ")
 """How commands begin that other tests run: the installation, the demo, the enterprise."""
 
 

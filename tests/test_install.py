@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 PROJECT = Path(__file__).resolve().parent.parent
 LOCK = (PROJECT / "requirements.lock").read_text("utf-8")
+SUPPORTED = ("3.11", "3.12", "3.13")
+CLASSIFIERS = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
 LIMIT_BYTES = 80 * 1000 * 1000
 
 
@@ -70,11 +73,22 @@ def test_the_base_install_stays_under_80_mb(installer: ModuleType, tmp_path: Pat
 
 
 def test_every_locked_package_has_hashes_and_none_an_address(installer: ModuleType) -> None:
-    packages = re.findall(r"(?m)^[a-z0-9][a-z0-9.-]*==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+$", LOCK)
+    packages = re.findall(r"(?m)^[a-z0-9][a-z0-9.-]*==\S+(?: ; .+)?( \\\n    --hash=sha256:[0-9a-f]{64})+$", LOCK)
     lines = installer.without_hashes(LOCK).splitlines()
     assert len(packages) == len(lines) > 100
-    assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[\w.+!-]+", line)] == []
+    entries = [Requirement(line) for line in lines]
+    assert all(len(one.specifier) == 1 and str(one.specifier).startswith("==") for one in entries)
     assert "://" not in LOCK
+
+
+def test_the_lock_has_one_version_of_each_package_for_every_python(installer: ModuleType) -> None:
+    """pip takes the entries as constraints, and evaluates their markers for the Python that it runs with."""
+    entries = [Requirement(line) for line in installer.without_hashes(LOCK).splitlines()]
+    for python in SUPPORTED:
+        environment = {"python_version": python, "python_full_version": f"{python}.0"}
+        names = [one.name for one in entries if one.marker is None or one.marker.evaluate(environment)]
+        assert len(names) == len(set(names)) > 100
+    assert {f"Programming Language :: Python :: {python}" for python in SUPPORTED} <= {*CLASSIFIERS}
 
 
 def test_the_lock_has_what_the_project_asks_for_and_the_check_names_what_it_has_not(checker: ModuleType) -> None:
@@ -255,6 +269,38 @@ def test_a_step_of_the_set_up_that_fails_is_named_with_what_to_do(tmp_path: Path
     assert "The step 'Debian packages' failed" in done.stderr and advice in done.stderr
 
 
+def test_a_name_of_pyenv_that_does_not_run_is_found_among_its_versions(tmp_path: Path) -> None:
+    """pyenv puts the names of all its versions on PATH, and those that are not chosen fail."""
+    asked = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    (tmp_path / "prefix/bin").mkdir(parents=True)
+    (tmp_path / "prefix/bin/python").symlink_to(sys.executable)
+    for name, script in {asked: "exit 127", "pyenv": f"echo {tmp_path}/prefix"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def told(*words: str) -> list[str]:
+        environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        return subprocess.check_output([PROJECT / ".ci/python", *words], env=environment, text=True).split()
+
+    assert told(asked)[0] in (sys.executable, f"{tmp_path}/prefix/bin/python")
+    assert told(sys.executable)[0] == sys.executable
+    assert len(told("--all")) >= 1
+    assert told("no-such-python") == ["no-such-python", ".venv"]
+
+
+def test_each_python_has_a_virtual_environment_of_its_own(tmp_path: Path) -> None:
+    for version in ("3.11", "3.13"):
+        (tmp_path / f"python{version}").write_text(f"#!/bin/sh\necho {tmp_path}/python{version} {version}\n")
+        (tmp_path / f"python{version}").chmod(0o755)
+    words = ["make", "--no-print-directory", "--dry-run", "lint"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    environment["PATH"] = f"{tmp_path}:/usr/bin:/bin"
+    for python, folder in ((None, ".venv"), ("python3.11", ".venv"), ("python3.13", ".venv-3.13")):
+        given = [f"PYTHON={python}"] if python else []
+        done = subprocess.check_output([*words, *given], cwd=PROJECT, env=environment, text=True)
+        assert f"\n{folder}/bin/ruff check ." in "\n" + done
+
+
 @pytest.mark.parametrize(("python", "advice"), [("no-such-python", "there is no"), ("old-python", "is Python 3.9")])
 def test_another_python_is_named_with_what_to_do(tmp_path: Path, python: str, advice: str) -> None:
     machine = Machine(tmp_path, "exit 0")
@@ -266,7 +312,7 @@ def test_another_python_is_named_with_what_to_do(tmp_path: Path, python: str, ad
 
 
 def test_python_packages_that_cannot_be_installed_end_with_the_step_and_what_to_do(installer: ModuleType) -> None:
-    for step, advice in (("Python packages", "mirror"), ("virtual environment", "python3.11-venv")):
+    for step, advice in (("Python packages", "mirror"), ("virtual environment", "python3.1")):
         said = installer.failure(step)
         assert f"The step '{step}' failed" in said and (advice in said or "free some space" in said)
 
