@@ -105,7 +105,7 @@ def analyze(
     job: Annotated[
         str,
         typer.Argument(
-            help="message-life, routes, service-levels, dead-letters, journals-and-traces, link-costs, keys, "
+            help="message-life, routes, service-levels, dead-letters, journals-and-traces, waiting, link-costs, keys, "
             "capacity; all."
         ),
     ],

@@ -45,6 +45,7 @@ _MOMENTS: Final = {
         "died": compute.field("death", "time"),
     },
     "queue_sizes": {"last": compute.field("last", "time")},
+    "queue_states": {"last": compute.field("time")},
 }
 """The columns of tables that hold times of events."""
 QUARANTINE: Final = "_quarantine"

@@ -18,9 +18,11 @@ from mqenterprise.pipeline.jobs import (
     keys,
     link_costs,
     message_life,
+    paths,
     queue_names,
     routes,
     service_levels,
+    waiting,
 )
 
 
@@ -95,10 +97,28 @@ GATHERED: Final = (
         capacity.within,
     ),
     Gathered(
-        "journals_and_traces",
+        "journal",
         journals.KINDS,
         journals.COLUMNS,
-        journals.journals_and_traces,
+        journals.journal,
+        journals.join,
+        _as_they_are,
+        journals.within,
+    ),
+    Gathered(
+        "traces",
+        journals.TRACE_KINDS,
+        journals.TRACE_COLUMNS,
+        journals.traces,
+        journals.join,
+        _as_they_are,
+        journals.within,
+    ),
+    Gathered(
+        "queue_states",
+        waiting.KINDS,
+        waiting.COLUMNS,
+        waiting.queue_states,
         journals.join,
         _as_they_are,
         journals.within,
@@ -106,6 +126,8 @@ GATHERED: Final = (
 )
 DERIVED: Final = (
     Derived("routes", "message_life", ("links",), routes.routes),
+    Derived("message_path", "message_life", (), paths.message_path),
+    Derived("hops", "message_life", (), paths.hops),
     Derived("service_levels", "message_life", (), service_levels.service_levels),
     Derived("latencies", "message_life", (), service_levels.latencies),
     Derived("backlog", "message_life", (), service_levels.backlog),
@@ -130,14 +152,16 @@ SUMMARIES: Final = (
     Summary("keys", ("key_use",), ("keys",), keys.keys),
     Summary("certificates", (), ("certificates",), keys.certificates),
     Summary("capacity", ("queue_sizes",), (), _capacity),
+    Summary("waiting", ("queue_states",), (), waiting.waiting),
 )
 
 JOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "message-life": ("message_life",),
-    "routes": ("routes",),
+    "routes": ("routes", "message_path", "hops"),
     "service-levels": ("service_levels", "latencies", "backlog"),
     "dead-letters": ("dead_letters",),
-    "journals-and-traces": ("journals_and_traces",),
+    "journals-and-traces": ("journal", "traces"),
+    "waiting": ("waiting",),
     "link-costs": ("link_costs",),
     "keys": ("keys", "certificates"),
     "capacity": ("capacity",),

@@ -31,6 +31,7 @@ from qmnode.transport.ping import ping
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
+    from qmnode.model.ports import Recorder
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +74,7 @@ class QueueConnection:
         """The reason why the last resolution found no next hop."""
         self._undialled = ""
         """The reason why the last hop could not be connected."""
+        self._recorded = OutgoingQueueState.INACTIVE, ""
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
             self._way.pause(*self._now())
@@ -183,6 +185,8 @@ class QueueConnection:
         if self._learning is not None:
             self._learning.cancel()
         self._give_up()
+        if self._queue.recorder is not None:
+            self._record(OutgoingQueueState.INACTIVE, self._queue.recorder)
 
     # Changes of the path
 
@@ -291,14 +295,23 @@ class QueueConnection:
             timer = self._way.next_timer()
             self._alarm.set(None if timer is None else timer[1])
         offline = not self._paused and self._way.queue_state is OutgoingQueueState.ON_HOLD
-        state = OutgoingQueueState.DISCONNECTED if offline else self._way.queue_state
-        if state is not self._queue.state and self._queue.recorder is not None:
-            peer = "" if self._way.hop is None else self._way.hop.address
-            self._queue.recorder.queue_state(self._queue, state.value, peer)
-        self._queue.state = state
+        state = self._queue.state = OutgoingQueueState.DISCONNECTED if offline else self._way.queue_state
         self._queue.next_hops = tuple(hop.address for hop in self._way.next_hops)
         self._show_history()
         self._queue.reason = self._reason(offline) if state in _WITHOUT_SESSION else ""
+        if self._queue.recorder is not None:
+            self._record(state, self._queue.recorder, offline)
+
+    def _record(self, state: OutgoingQueueState, recorder: "Recorder", offline: bool = False) -> None:
+        """Record the state, and why there is no session, when one of them changes."""
+        failure = self._queue.failure
+        cause = ""
+        if state is OutgoingQueueState.DISCONNECTED:
+            cause = "offline" if offline else "" if failure is None else failure.name.lower().replace("_", " ")
+        if (state, cause) != self._recorded:
+            self._recorded = state, cause
+            peer = "" if self._way.hop is None else self._way.hop.address
+            recorder.queue_state(self._queue, state.value, peer, cause, self._queue.reason if cause else "")
 
     def _reason(self, offline: bool) -> str:
         """Why there is no session, in words; empty if no attempt has failed."""

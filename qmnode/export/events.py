@@ -89,6 +89,8 @@ COLUMNS: Final[dict[str, str]] = {
     "count": "int64",
     "bytes": "int64",
     "quota": "int64",
+    "cause": "string",
+    "detail": "string",
 }
 """The columns of a segment in their order, and their types; timestamps are microseconds in UTC."""
 

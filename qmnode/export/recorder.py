@@ -34,6 +34,8 @@ _LAZY: Final = 0.5
 """Seconds for which such events may wait in memory."""
 _IN_MEMORY: Final = 4096
 """The most such events in memory."""
+_LONGEST: Final = 200
+"""Characters of a sentence in an event."""
 _DROPPED: Final = "events_dropped"
 _REPORT: Final = MessageClass.MQMSG_CLASS_REPORT.value
 _RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
@@ -128,9 +130,10 @@ class EventRecorder:
         kind = EventKind.SESSION_OPENED if opened else EventKind.SESSION_CLOSED
         self.node_event(kind, peer=f"{peer} {guid_to_text(peer_identifier)}", incoming=incoming, state=state or None)
 
-    def queue_state(self, queue: "Queue", state: str, peer: str) -> None:
+    def queue_state(self, queue: "Queue", state: str, peer: str, cause: str = "", detail: str = "") -> None:
         """The state of an outgoing queue changed."""
-        self.node_event(EventKind.QUEUE_STATE, queue=queue.pathname, peer=peer, state=state)
+        why = {"cause": cause or None, "detail": detail[:_LONGEST] or None}
+        self.node_event(EventKind.QUEUE_STATE, queue=queue.pathname, peer=peer, state=state, **why)
 
     def node_event(self, kind: EventKind, queue: str = "", peer: str = "", **facts: Any) -> None:
         """Record an event that is not about a message."""

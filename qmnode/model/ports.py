@@ -242,8 +242,8 @@ class Recorder(Protocol):
     def session(self, opened: bool, *, peer: str, peer_identifier: bytes, incoming: bool, state: str = "") -> None:
         """A session was opened or closed."""
 
-    def queue_state(self, queue: "Queue", state: str, peer: str) -> None:
-        """The state of an outgoing queue changed."""
+    def queue_state(self, queue: "Queue", state: str, peer: str, cause: str = "", detail: str = "") -> None:
+        """The state of an outgoing queue changed; ``cause`` and ``detail`` say why it has no session."""
 
 
 class AccessPolicy(Protocol):

@@ -46,6 +46,10 @@ def test_routes(analysed: tuple[Analysis, pd.DataFrame]) -> None:
     known.check_routes(analysed[0].tables, analysed[1], analysed[0].directory)
 
 
+def test_paths_and_hops(analysed: tuple[Analysis, pd.DataFrame]) -> None:
+    known.check_paths(analysed[0].tables, analysed[1])
+
+
 def test_service_levels(analysed: tuple[Analysis, pd.DataFrame]) -> None:
     known.check_service_levels(analysed[0].tables, analysed[1], analysed[0].directory)
 

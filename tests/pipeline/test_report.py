@@ -69,6 +69,8 @@ LEVELS = [
         "died": 1,
         "latency_us_sum": 900_000,
         "latency_us_max": 500_000,
+        "last_received": HOUR,
+        "oldest_waiting": None,
     }
     for hour in range(3)
     for site in ("Aarhus", EVIL)
@@ -98,6 +100,9 @@ DEAD = [
         "first": HOUR,
         "last": HOUR,
         "sample": "guid\\7",
+        "kept": 4,
+        "kept_at": "a",
+        "kept_in": "a\\dead$",
     }
 ]
 USE = [
@@ -277,6 +282,72 @@ def test_the_same_figures_give_the_same_page() -> None:
     one, other = (page(figures(service_levels=LEVELS, dead_letters=DEAD, link_use=USE)) for _ in range(2))
 
     assert one == other
+
+
+def test_hops_are_ranked_by_their_mean_and_show_the_slowest_message() -> None:
+    hop = {"date": "2026-02-28", "from_node": "a", "to_node": "b", "messages": 3, "wait_us_sum": 30_000}
+    slow = {"to_node": EVIL, "messages": 1, "wait_us_sum": 9_000_000, "wait_us_max": 9_000_000, "slowest": "guid\\7"}
+    rows = [
+        hop | {"wait_us_max": 20_000, "slowest": "guid\\1"},
+        hop | {"wait_us_max": 15_000, "slowest": "x"},
+        hop | slow,
+    ]
+    found = figures(service_levels=LEVELS, hops=rows)
+
+    assert found.slowest_hops()[["mean", "worst", "slowest"]].to_numpy().tolist() == [
+        [9_000_000.0, 9_000_000, "guid\\7"],
+        [10_000.0, 20_000, "guid\\1"],
+    ]
+    text = page(found)
+    assert "Slowest hops" in text
+    assert EVIL not in text
+
+
+def test_a_consumer_has_stopped_when_messages_wait_and_nobody_receives_for_an_hour() -> None:
+    def level(queue: str, oldest: pd.Timestamp | None, received: pd.Timestamp | None) -> dict[str, Any]:
+        return LEVELS[0] | {"queue": queue, "oldest_waiting": oldest, "last_received": received}
+
+    now, hour = pd.Timestamp(NOW), pd.Timedelta(hours=1)
+    found = figures(
+        service_levels=[
+            level("stopped", now - 3 * hour, now - 2 * hour),
+            level("never", now - 5 * hour, None),
+            level("busy", now - 3 * hour, now - hour / 2),
+            level("empty", None, now - 9 * hour),
+            level("new", now - hour / 2, now - 9 * hour),
+        ],
+        backlog=[{"date": "2026-02-28", "queue": "stopped", "hour": HOUR, "growth": 6}],
+    )
+
+    assert found.stopped_consumers()[["queue", "waiting"]].to_numpy().tolist() == [["never", 0], ["stopped", 6]]
+    text = page(found)
+    assert "Consumers that stopped" in text
+    assert "2026-03-01 10:00" in text
+
+
+def test_reasons_for_waiting_are_shown_by_hour_and_queue() -> None:
+    now, hour = pd.Timestamp(NOW), pd.Timedelta(hours=1)
+    wait = {"node": "a", "queue": EVIL, "reason": "dns failure", "detail": "no name", "wait_us": 1 << 62}
+    rows = [wait | {"begin": now - 2.5 * hour, "end": now - 2 * hour}, wait | {"begin": now - hour, "end": None}]
+    rows += [wait | {"reason": f"reason {one}", "begin": pd.Timestamp(0, tz="UTC"), "end": None} for one in range(20)]
+    found = figures(service_levels=LEVELS, waiting=rows)
+    hours = found.waiting_by_hour()
+
+    assert hours.index[-1] == now - hour
+    assert len(hours) == 24 * 14, "the last two weeks"
+    others = hours["other reasons"]
+    assert hours.iloc[-3:].sum(axis=1).tolist() == [20.5, 20.0, 21.0]
+    assert others.iloc[-1] >= 11
+    text = page(found)
+    assert "goes on" in text
+    assert EVIL not in text
+
+
+def test_what_a_dead_letter_queue_kept_is_named() -> None:
+    text = page(figures(service_levels=LEVELS, dead_letters=DEAD))
+    row = next(row for row in re.findall("<tr>.*?</tr>", text) if "<td>access denied</td>" in row)
+
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row)[6:8] == ["4", "a: a\\dead$"]
 
 
 def test_what_was_set_aside_is_told_with_its_reason() -> None:

@@ -16,6 +16,7 @@ from mqenterprise.pipeline.jobs import (
     keys,
     link_costs,
     message_life,
+    paths,
     routes,
     service_levels,
 )
@@ -63,12 +64,12 @@ EVENTS = [
     told("C", "received", 11, 1, queue=BACK),
     *journey(2),
     told("C", "died", 3602, 2, queue=BACK, reason=0xC002),
-    told("C", "dead_letter", 3602, 2, offset=1, node_id="c", reason=0xC002),
+    told("C", "dead_letter", 3602, 2, offset=1, node_id="c", reason=0xC002, queue="C\\dead$"),
     told("C", "journaled", 11, 1, offset=2, node_id="c", queue=BACK + ";journal"),
     told("C", "journaled", 11, 1, offset=2, node_id="c", queue=BACK + ";journal"),  # read twice
     told("C", "removed", 40, 1, offset=3, node_id="c", queue=BACK + ";journal"),
     told("A", "report", 12, 901, offset=4, node_id="a", message_class=1, about_source_id=SOURCE, state="C")
-    | {"about_message_number": 1},
+    | {"about_message_number": 1, "source_id": SOURCE[::-1], "sent_time": at(2)},
     told("A", "sent", 3, 3, hop_count=0),
     told("A", "died", 63, 3, peer="B", reason=0x8002),
     told("A", "sent", 8, 8, hop_count=0),
@@ -148,6 +149,39 @@ def test_a_route_is_compared_with_the_cheapest(lives: DataFrame, links: DataFram
     assert (one["cost"], one["least_cost"], one["expected"], one["detour"]) == (6, 4, ["North", "South"], True)
 
 
+def test_a_path_has_each_hop_with_its_times(lives: DataFrame) -> None:
+    found = rows_of(paths.message_path(lives).orderBy("message_number", "hop"))
+
+    def hop(row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in ("hop", "from_node", "to_node", "came", "left", "arrived", "wait_us"))
+
+    assert [hop(row) for row in found if row["message_number"] == 1] == [
+        (1, "A", "B", at(1), at(2), at(2), 1_000_000),
+        (2, "B", "C", at(2), at(3), at(3), 1_000_000),
+    ]
+    assert {row["message_number"] for row in found} == {1, 2, 7}, "the others left no machine"
+    assert {(row["from_site"], row["to_site"]) for row in found} == {("North", "Middle"), ("Middle", "South")}
+
+
+def test_a_message_that_comes_by_twice_has_the_times_of_each_visit(spark: SparkSession, events: DataFrame) -> None:
+    seen = [
+        told("A", "sent", 1, 1, hop_count=0),
+        told("A", "transferred", 2, 1, hop_count=0, peer="B"),
+        told("B", "accepted", 2, 1, hop_count=1),
+        told("B", "transferred", 3, 1, hop_count=1, peer="A"),
+        told("A", "accepted", 3, 1, hop_count=2),
+        told("A", "transferred", 9, 1, hop_count=2, peer="C"),
+    ]
+    around = spark.createDataFrame([{name: row.get(name) for name in SCHEMA.names} for row in seen], events.schema)
+    found = rows_of(paths.message_path(message_life.finished(message_life.lives_of(around))).orderBy("hop"))
+
+    assert [(row["from_node"], row["to_node"], row["left"], row["arrived"]) for row in found] == [
+        ("A", "B", at(2), at(2)),
+        ("B", "A", at(3), at(3)),
+        ("A", "C", at(9), None),
+    ]
+
+
 def test_what_is_told_of_in_part_goes_through_every_job(
     spark: SparkSession, events: DataFrame, links: DataFrame
 ) -> None:
@@ -204,18 +238,25 @@ def test_dead_letters_are_ranked_by_their_cause(lives: DataFrame) -> None:
         "MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT": 0, "MQMSG_CLASS_NACK_ACCESS_DENIED": 0,
         "MQMSG_CLASS_NACK_RECEIVE_TIMEOUT": 1,
     }  # fmt: skip
+    assert {(row["kept_at"], row["kept_in"]) for row in found.values()} == {(None, None), ("C", "C\\dead$")}
 
 
 def test_copies_and_trace_reports_have_a_row_each(events: DataFrame) -> None:
-    found = rows_of(journals.join(journals.journals_and_traces(events)))
-    found.sort(key=lambda row: row["time"])
-    assert [(row["kind"], row["message_number"], row["queue"], row["class"], row["next_hop"]) for row in found] == [
+    found = rows_of(journals.join(journals.journal(events)).orderBy("time"))
+    assert [(row["kind"], row["message_number"], row["queue"], row["class"], row["cause"]) for row in found] == [
         ("journaled", 1, BACK + ";journal", None, None),
-        ("report", 1, None, None, "C"),
         ("removed", 1, BACK + ";journal", None, None),
-        ("dead_letter", 2, None, "MQMSG_CLASS_NACK_RECEIVE_TIMEOUT", None),
+        ("dead_letter", 2, "C\\dead$", "MQMSG_CLASS_NACK_RECEIVE_TIMEOUT", "was not received in time"),
     ]
     assert {row["date"] for row in found} == {"2026-01-05"}
+    (report,) = rows_of(journals.join(journals.traces(events)))
+    assert (report["source_id"], report["message_number"], report["step"], report["next_hop"]) == (
+        SOURCE,
+        1,
+        "sent",
+        "C",
+    )
+    assert (report["reporter_id"], report["reported"], report["node"]) == (SOURCE[::-1], at(2), "A")
 
 
 def test_links_cost_what_they_take(spark: SparkSession, lives: DataFrame, links: DataFrame) -> None:

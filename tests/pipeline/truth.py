@@ -23,6 +23,7 @@ def check_everything(tables: Tables, truth: pd.DataFrame, directory: DirectoryTa
     """Every table against the truth, exactly."""
     check_message_life(tables, truth, directory)
     check_routes(tables, truth, directory)
+    check_paths(tables, truth)
     check_service_levels(tables, truth, directory)
     check_latencies(tables, truth)
     check_backlog(tables, truth)
@@ -75,11 +76,38 @@ def check_routes(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables
     assert both["detour"].any(), "the traffic has detours"
 
 
+def check_paths(tables: Tables, truth: pd.DataFrame) -> None:
+    """Each hop of each message with its times, and the hops of all messages together."""
+    wanted: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for row in truth.itertuples():
+        times = micros(row.times)
+        for place in range(1, len(row.path)):
+            key = (*(getattr(row, name) for name in KEY), row.path[place - 1], row.path[place])
+            wanted[key] = (times[place - 1], times[place])
+    told = frame(tables, "message_path")
+    done = told[told["arrived"].notna()]
+    ends = zip(micro(done["came"]), micro(done["arrived"]), strict=True)
+    names = done[[*KEY, "from_node", "to_node"]].itertuples(index=False, name=None)
+    found = dict(zip(names, ends, strict=True))
+    assert len(found) == len(done), "no hop twice"
+    assert found == wanted
+    by_pair: dict[tuple[str, str], list[int]] = {}
+    for key, (came, arrived) in wanted.items():
+        by_pair.setdefault(key[3:], []).append(arrived - came)
+    sums = frame(tables, "hops").groupby(["from_node", "to_node"])
+    found_sums = {
+        pair: (int(some["messages"].sum()), int(some["wait_us_sum"].sum()), int(some["wait_us_max"].max()))
+        for pair, some in sums
+    }
+    assert found_sums == {pair: (len(some), sum(some), max(some)) for pair, some in by_pair.items()}
+
+
 def check_service_levels(tables: Tables, truth: pd.DataFrame, directory: DirectoryTables) -> None:
     rows = known_queue(truth, directory)
     rows["date"], rows["hour"] = rows["sent"].dt.strftime("%Y-%m-%d"), rows["sent"].dt.floor("h")
     rows["latency"] = (micro(rows["reached"]) - micro(rows["sent"])).where(rows["reached"].notna())
     rows["waiting"] = (micro(rows["received"]) - micro(rows["reached"])).where(rows["received"].notna())
+    check_consumers(tables, rows)
     key = ["date", "site", "destination_site", "queue", "hour"]
     wanted = {group: level(some) for group, some in rows.groupby(key)}
     told = frame(tables, "service_levels")
@@ -88,6 +116,14 @@ def check_service_levels(tables: Tables, truth: pd.DataFrame, directory: Directo
         expected = wanted[tuple(row[name] for name in key)]
         found = {name: None if pd.isna(row[name]) else int(row[name]) for name in expected}
         assert found == expected, row
+
+
+def check_consumers(tables: Tables, rows: pd.DataFrame) -> None:
+    told = frame(tables, "service_levels").groupby("queue")
+    assert told["last_received"].max().dropna().to_dict() == rows.groupby("queue")["received"].max().dropna().to_dict()
+    left = rows[rows["status"] == "reached"].groupby("queue")["reached"].min()
+    assert told["oldest_waiting"].min().dropna().to_dict() == left.to_dict()
+    assert len(left), "the traffic has a queue from which nobody receives"
 
 
 def check_latencies(tables: Tables, truth: pd.DataFrame) -> None:

@@ -41,13 +41,31 @@ def class_of(reason: Column) -> Column:
 
 
 def dead_letters(lives: DataFrame) -> DataFrame:
-    """One row for each cause, queue, sender, sending machine and hour of death, over the table ``message_life``.
+    """One row for each cause, queue, sender, sending machine, hour of death and dead-letter queue.
 
-    ``rank`` orders the causes of a date by how many messages they killed, most first. ``kept`` counts those of which
-    a dead-letter queue got a copy; of the others, nothing is left.
+    ``lives`` is the table ``message_life``. ``rank`` orders the causes of a date by how many messages they killed, most
+    first. ``kept`` counts the messages with a copy in a dead-letter queue; ``kept_at`` and ``kept_in`` name its node
+    and the queue, and are null without a copy.
     """
-    key = ["date", "site", "cause", "reason", "class", "queue", "sender", "origin", "node", "hour"]
+    key = [
+        "date",
+        "site",
+        "cause",
+        "reason",
+        "class",
+        "queue",
+        "sender",
+        "origin",
+        "node",
+        "kept_at",
+        "kept_in",
+        "hour",
+    ]
     death = F.col("death")
+    # Tables of earlier versions do not have it until the next event.
+    copy = (
+        F.col("dead_letter") if "dead_letter" in lives.columns else F.lit(None).cast("struct<node:string,queue:string>")
+    )
     dead = lives.where("status = 'died'").select(
         "date",
         "site",
@@ -60,8 +78,9 @@ def dead_letters(lives: DataFrame) -> DataFrame:
         death["node"].alias("node"),
         F.date_trunc("hour", death["time"]).alias("hour"),
         death["time"].alias("time"),
-        # Tables of earlier versions do not have it until the next event.
-        (F.col("dead_letter") if "dead_letter" in lives.columns else F.lit(None)).isNotNull().alias("is_kept"),
+        copy.isNotNull().alias("is_kept"),
+        copy["node"].alias("kept_at"),
+        copy["queue"].alias("kept_in"),
         F.struct(
             death["time"].alias("time"),
             F.concat_ws("\\", "source_id", F.col("message_number").cast("string")).alias("message"),

@@ -3,31 +3,18 @@
 from datetime import datetime
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from mqenterprise.pipeline.jobs.dead_letters import class_of
+from mqenterprise.pipeline.jobs.dead_letters import cause_of, class_of
 from mqenterprise.pipeline.jobs.message_life import UNKNOWN
 from qmnode.export.events import EventKind
 
-KINDS: Final = (EventKind.JOURNALED, EventKind.DEAD_LETTER, EventKind.REMOVED, EventKind.REPORT)
-COLUMNS: Final = (
-    "offset",
-    "time",
-    "kind",
-    "node_id",
-    "node",
-    "site",
-    "source_id",
-    "message_number",
-    "destination",
-    "queue",
-    "reason",
-    "hop_count",
-    "state",
-    "about_source_id",
-    "about_message_number",
-)
+KINDS: Final = (EventKind.JOURNALED, EventKind.DEAD_LETTER, EventKind.REMOVED)
+TRACE_KINDS: Final = (EventKind.REPORT,)
+_EVENT: Final = ("offset", "time", "kind", "node_id", "node", "site", "source_id", "queue")
+COLUMNS: Final = (*_EVENT, "message_number", "destination", "reason", "size")
+TRACE_COLUMNS: Final = (*_EVENT, "sent_time", "hop_count", "state", "about_source_id", "about_message_number")
 
 
 def within(events: DataFrame, since: datetime, until: datetime | None = None) -> DataFrame:
@@ -37,22 +24,52 @@ def within(events: DataFrame, since: datetime, until: datetime | None = None) ->
     return later if until is None else later.where(time < F.lit(until))
 
 
-def journals_and_traces(events: DataFrame) -> DataFrame:
-    """The table ``journals_and_traces``. A trace report is a row of the message that it is about, with the next hop."""
-    is_report = F.col("kind") == EventKind.REPORT
-    return events.where(F.col("kind").isin(*KINDS)).select(
+def partition() -> tuple[Column, Column]:
+    """The partition of a row about an event: its day (UTC), and the site of its node."""
+    return (
         F.date_format("time", "yyyy-MM-dd").alias("date"),
         F.coalesce(F.nullif(F.col("site"), F.lit("")), F.lit(UNKNOWN)).alias("site"),
+    )
+
+
+def journal(events: DataFrame) -> DataFrame:
+    """The table ``journal``: copies that went to a journal or a dead-letter queue, and those that left one."""
+    reason = F.col("reason")
+    return events.where(F.col("kind").isin(*KINDS)).select(
+        *partition(),
         "time",
         "kind",
         "node",
         "queue",
-        F.when(is_report, F.col("about_source_id")).otherwise(F.col("source_id")).alias("source_id"),
-        F.when(is_report, F.col("about_message_number")).otherwise(F.col("message_number")).alias("message_number"),
-        F.when(~is_report, F.col("destination")).alias("destination"),
-        class_of(F.col("reason")).alias("class"),
+        "source_id",
+        "message_number",
+        "destination",
+        class_of(reason).alias("class"),
+        F.when(reason.isNotNull(), cause_of(reason)).alias("cause"),
+        "size",
+        "node_id",
+        "offset",
+    )
+
+
+def traces(events: DataFrame) -> DataFrame:
+    """The table ``traces``: what each trace report says about a message (MS-MQQB 3.1.5.8.9).
+
+    ``reporter_id`` is the queue manager that sent or took the message at ``reported``, to the second. ``next_hop`` is
+    null where the message arrived. ``node`` and ``queue`` are where the report is.
+    """
+    return events.where(F.col("kind") == EventKind.REPORT).select(
+        *partition(),
+        F.col("about_source_id").alias("source_id"),
+        F.col("about_message_number").alias("message_number"),
         "hop_count",
-        F.when(is_report, F.col("state")).alias("next_hop"),
+        F.col("source_id").alias("reporter_id"),
+        F.when(F.col("state").isNull(), "arrived").otherwise("sent").alias("step"),
+        F.col("state").alias("next_hop"),
+        F.col("sent_time").alias("reported"),
+        "time",
+        "node",
+        "queue",
         "node_id",
         "offset",
     )

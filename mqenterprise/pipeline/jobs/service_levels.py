@@ -17,7 +17,11 @@ PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def service_levels(lives: DataFrame) -> DataFrame:
-    """One row for each queue, pair of sites and hour of sending (UTC), over the table ``message_life``."""
+    """One row for each queue, pair of sites and hour of sending (UTC), over the table ``message_life``.
+
+    ``last_received`` is when one of these messages was last received, ``oldest_waiting`` when the first of those that
+    are still in the queue arrived there.
+    """
     sent, reached, received = (F.unix_micros(name) for name in ("sent", "reached", "received"))
     rows = lives.select(
         "date",
@@ -38,6 +42,8 @@ def service_levels(lives: DataFrame) -> DataFrame:
         F.count("reached").alias("reached"),
         F.count("received").alias("received"),
         F.count_if(F.col("status") == "died").alias("died"),
+        F.max("received").alias("last_received"),
+        F.min(F.when(F.col("status") == "reached", F.col("reached"))).alias("oldest_waiting"),
         F.try_sum("latency").alias("latency_us_sum"),
         F.max("latency").alias("latency_us_max"),
         *_percentiles("latency"),

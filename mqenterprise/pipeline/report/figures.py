@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyarrow import compute
@@ -31,6 +32,8 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
         "died",
         "latency_us_sum",
         "latency_us_max",
+        "last_received",
+        "oldest_waiting",
     ),
     "latencies": ("date", "site", "destination_site", "queue", "latency_us", "messages"),
     "backlog": ("date", "queue", "hour", "growth"),
@@ -46,8 +49,12 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
         "first",
         "last",
         "sample",
+        "kept",
+        "kept_at",
+        "kept_in",
     ),
     "routes": ("date", "detour", "hops"),
+    "hops": ("date", "from_node", "to_node", "messages", "wait_us_sum", "wait_us_max", "slowest"),
     "link_use": ("date", "from_site", "to_site", "crossings", "lost", "bytes", "delay_us_sum"),
 }
 """The tables that are read for a window in time, with the needed columns. All others are read whole."""
@@ -68,7 +75,13 @@ LIFE: Final = (
 """The columns that show the life of an example."""
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p95": 0.95}
 MOST_EXAMPLES: Final = 300
-WHOLE: Final = ("link_costs", "keys", "certificates", "capacity")
+WHOLE: Final = ("link_costs", "keys", "certificates", "capacity", "waiting")
+MOST_REASONS: Final = 9
+OTHERS: Final = "other reasons"
+STOPPED_AFTER: Final = pd.Timedelta(hours=1)
+"""A consumer has stopped when messages wait in its queue for this long, and nobody received one."""
+MOST_HOURS: Final = 24 * 14
+"""The hours before the last event for which the report has reasons for waiting."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +218,8 @@ class Figures:
         if rows.empty:
             return rows
         table = (
-            rows.sort_values(["first", "sample"])
+            rows.assign(place=rows["kept_in"].where(rows["kept_at"].isna(), rows["kept_at"] + ": " + rows["kept_in"]))
+            .sort_values(["first", "sample"])
             .groupby(["cause", "queue"], as_index=False, dropna=False)
             .agg(
                 messages=("messages", "sum"),
@@ -214,6 +228,8 @@ class Figures:
                 last=("last", "max"),
                 date=("date", "first"),
                 sample=("sample", "first"),
+                kept=("kept", "sum"),
+                places=("place", _places),
             )
         )
         return table.sort_values(["messages", "cause", "queue"], ascending=[False, True, True])
@@ -226,6 +242,83 @@ class Figures:
         table = rows.groupby(["hour", "cause"])["messages"].sum().unstack("cause", fill_value=0)
         step = "h" if table.index.max() - table.index.min() < pd.Timedelta(days=14) else "D"
         return table.resample(step).sum()
+
+    def slowest_hops(self) -> pd.DataFrame:
+        """Return the hops between two machines with mean and longest time, the slowest mean first."""
+        rows = self["hops"]
+        if rows.empty:
+            return rows
+        table = (
+            rows.sort_values("wait_us_max", ascending=False)
+            .groupby(["from_node", "to_node"], as_index=False, dropna=False)
+            .agg(
+                messages=("messages", "sum"),
+                total=("wait_us_sum", "sum"),
+                worst=("wait_us_max", "max"),
+                slowest=("slowest", "first"),
+            )
+        )
+        table["mean"] = table["total"] / table["messages"]
+        return table.sort_values(["mean", "from_node", "to_node"], ascending=[False, True, True])
+
+    def stopped_consumers(self) -> pd.DataFrame:
+        """Return the queues in which messages wait and nobody receives: ``waiting``, ``oldest``, ``received``."""
+        rows = self["service_levels"]
+        if rows.empty:
+            return pd.DataFrame()
+        table = rows.groupby("queue", as_index=False).agg(
+            oldest=("oldest_waiting", "min"), received=("last_received", "max")
+        )
+        growth = self["backlog"].groupby("queue")["growth"].sum() if len(self["backlog"]) else pd.Series(dtype="int64")
+        table["waiting"] = table["queue"].map(growth).fillna(0).astype("int64")
+        table["since"] = table[["oldest", "received"]].apply(pd.to_datetime, utc=True).max(axis=1)
+        silent = pd.Timestamp(self.as_of) - table["since"] >= STOPPED_AFTER
+        table = table[table["oldest"].notna() & silent]
+        return table.sort_values(["since", "queue"])
+
+    def waiting_by_hour(self) -> pd.DataFrame:
+        """Return for each hour and reason how many outgoing queues waited, on average over the hour."""
+        rows = self["waiting"]
+        if rows.empty:
+            return pd.DataFrame()
+        last = pd.Timestamp(self.as_of)
+        begins = rows["begin"].clip(upper=last)
+        ends = rows["end"].fillna(last).clip(begins, last)
+        first = max(rows["begin"].min(), last - pd.Timedelta(hours=MOST_HOURS))
+        edges = pd.date_range(first.floor("h"), last.ceil("h"), freq="h")
+        if len(edges) < 2:
+            return pd.DataFrame()
+        found = {
+            reason: np.diff(_waited(some, ends[some.index], edges)) / 3600
+            for reason, some in begins.groupby(rows["reason"])
+        }
+        table = pd.DataFrame(found, index=edges[:-1])
+        table = table.loc[:, table.sum() > 0]
+        order = table.sum().sort_values(ascending=False).index
+        if len(order) > MOST_REASONS:
+            table[OTHERS] = table[order[MOST_REASONS - 1 :]].sum(axis=1)
+            order = [*order[: MOST_REASONS - 1], OTHERS]
+        return table[order]
+
+    def waiting_reasons(self) -> pd.DataFrame:
+        """Return the reasons for waiting by queue, the longest wait first."""
+        rows = self["waiting"]
+        if rows.empty:
+            return rows
+        table = (
+            rows.assign(wait_us=rows["wait_us"].astype("float64"))
+            .sort_values("begin")
+            .groupby(["reason", "node", "queue"], as_index=False, dropna=False)
+            .agg(
+                times=("begin", "count"),
+                waited=("wait_us", "sum"),
+                first=("begin", "min"),
+                last=("end", "last"),
+                goes_on=("end", lambda ends: bool(ends.isna().any())),
+                detail=("detail", "last"),
+            )
+        )
+        return table.sort_values(["waited", "node", "queue"], ascending=[False, True, True])
 
     def traffic_by_hour(self) -> pd.DataFrame:
         """Messages sent and died by hour."""
@@ -260,6 +353,24 @@ class Figures:
         table[counts] = table[counts].apply(pd.to_numeric).fillna(0)
         table["delay"] = pd.to_numeric(table["delay"])
         return table.sort_values(["crossings", "site1", "site2"], ascending=[False, True, True])
+
+
+def _waited(begins: pd.Series, ends: pd.Series, edges: pd.DatetimeIndex) -> Any:
+    """Return the seconds of these intervals before each edge, all together."""
+    seen = (edges - edges[0]).total_seconds().to_numpy()
+
+    def before(moments: pd.Series) -> Any:
+        times = np.sort((moments - edges[0]).dt.total_seconds().to_numpy())
+        sums = np.concatenate([[0.0], np.cumsum(times)])
+        place = np.searchsorted(times, seen)
+        return place * seen - sums[place]
+
+    return before(begins) - before(ends)
+
+
+def _places(found: pd.Series) -> tuple[str, ...]:
+    """Return where copies are kept, a few of the places."""
+    return tuple(sorted(found.dropna().unique())[:3])
 
 
 def nearest_ranks(latencies: pd.DataFrame, key: Sequence[str] = ()) -> pd.DataFrame:

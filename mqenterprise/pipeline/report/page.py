@@ -192,6 +192,8 @@ def _deaths(figures: Figures) -> list[Element]:
             number(int(row["origins"])),
             moment(row["first"]),
             moment(row["last"]),
+            number(int(row["kept"])),
+            text(", ".join(row["places"]) or None),
             lives.link(row["sample"], figures.examples),
         ]
         for row in deaths.head(MOST_ROWS).to_dict("records")
@@ -203,6 +205,8 @@ def _deaths(figures: Figures) -> list[Element]:
         Column("Senders", "Machines that sent them"),
         Column("First"),
         Column("Last"),
+        Column("Kept", "Of how many a dead-letter queue has a copy"),
+        Column("Where"),
         Column("Example", "The first of them: where it was, and when"),
     )
     return section(
@@ -212,6 +216,101 @@ def _deaths(figures: Figures) -> list[Element]:
         *plots.deaths(figures.deaths_by_hour()),
         *table(columns, rows, "dead letters", len(deaths)),
     ) + lives.lives(figures.examples)
+
+
+def _hops(figures: Figures) -> list[Element]:
+    hops = figures.slowest_hops()
+    if hops.empty:
+        return []
+    rows = [
+        [
+            text(row["from_node"]),
+            text(row["to_node"]),
+            number(int(row["messages"])),
+            time(row["mean"] / 1e6),
+            time(row["worst"] / 1e6),
+            lives.link(row["slowest"], figures.examples),
+        ]
+        for row in hops.head(MOST_ROWS).to_dict("records")
+    ]
+    columns = (
+        Column("From"),
+        Column("To"),
+        Column("Messages"),
+        Column("Mean"),
+        Column("Slowest"),
+        Column("Message", "The message that took the longest"),
+    )
+    return section(
+        "hops",
+        "Slowest hops",
+        "Time from being at one machine to being at the next, the wait for the link included.",
+        *table(columns, rows, "hops", len(hops)),
+    )
+
+
+def _waiting(figures: Figures) -> list[Element]:
+    reasons = figures.waiting_reasons()
+    if reasons.empty:
+        return []
+    rows = [
+        [
+            text(row["reason"], "alarm" if row["goes_on"] else ""),
+            text(row["node"]),
+            text(row["queue"]),
+            time(row["waited"] / 1e6),
+            number(int(row["times"])),
+            moment(row["first"]),
+            text("goes on", "alarm") if row["goes_on"] else moment(row["last"]),
+            text(row["detail"]),
+        ]
+        for row in reasons.head(MOST_ROWS).to_dict("records")
+    ]
+    columns = (
+        Column("Reason"),
+        Column("Machine"),
+        Column("Outgoing queue"),
+        Column("Waited"),
+        Column("Times"),
+        Column("First"),
+        Column("Until"),
+        Column("Last said"),
+    )
+    hours = figures.waiting_by_hour()
+    return section(
+        "waiting",
+        "Reasons for waiting",
+        "Why outgoing queues had no session, by hour (UTC): how many of them waited, on average over the hour.",
+        *(() if hours.empty else plots.waiting(hours)),
+        *table(columns, rows, "reasons", len(reasons)),
+    )
+
+
+def _consumers(figures: Figures) -> list[Element]:
+    stopped = figures.stopped_consumers()
+    if stopped.empty:
+        return []
+    rows = [
+        [
+            text(row["queue"]),
+            number(int(row["waiting"]), css="alarm"),
+            moment(row["oldest"]),
+            quiet("never", -1.0) if pd.isna(row["received"]) else moment(row["received"]),
+        ]
+        for row in stopped.head(MOST_ROWS).to_dict("records")
+    ]
+    columns = (
+        Column("Queue"),
+        Column("Waiting", "Messages in the queue that nobody received"),
+        Column("Oldest", "When the first of them arrived"),
+        Column("Last received", "When somebody last received a message from the queue"),
+    )
+    return section(
+        "consumers",
+        "Consumers that stopped",
+        "Queues in which messages wait, and from which nobody received for an hour or longer.",
+        *table(columns, rows, "queues without a receiver", len(stopped)),
+    )
 
 
 def _queues(figures: Figures) -> list[Element]:
@@ -357,6 +456,9 @@ _SECTIONS: Final[tuple[tuple[str, str, Callable[[Figures], list[Element]]], ...]
     ("traffic", "Traffic", _traffic),
     ("latency", "Latency", _latency),
     ("dead-letters", "Dead letters", _deaths),
+    ("hops", "Hops", _hops),
+    ("waiting", "Waiting", _waiting),
+    ("consumers", "Consumers", _consumers),
     ("queues", "Queues", _queues),
     ("capacity", "Capacity", _capacity),
     ("keys", "Keys and certificates", _keys),

@@ -181,6 +181,15 @@ def _draw_link(axes: Axes, ends: np.ndarray, row: Any, most: float, *, label: bo
 
 def deaths(table: pd.DataFrame) -> list[Element]:
     """Causes of death over time, stacked."""
+    return _stacked("Causes of death over time", table)
+
+
+def waiting(table: pd.DataFrame) -> list[Element]:
+    """Reasons for waiting over time, stacked."""
+    return _stacked("Reasons for waiting over time", table, "outgoing queues")
+
+
+def _stacked(title: str, table: pd.DataFrame, unit: str = "messages") -> list[Element]:
     order = table.sum().sort_values(ascending=False).index
 
     def draw(width: float) -> Figure:
@@ -191,12 +200,12 @@ def deaths(table: pd.DataFrame) -> list[Element]:
             heights = table[cause].to_numpy(dtype=float)
             _bars(axes, table, heights, _CAUSES[number % len(_CAUSES)], fit(cause), base)
             base += heights
-        _axes_of_time(axes, table, width)
+        _axes_of_time(axes, table, width, unit)
         columns = 3 if width == WIDE else 1
         axes.legend(frameon=False, ncols=columns, loc="upper left", bbox_to_anchor=(0, -0.2), handlelength=1)
         return figure
 
-    return _both("Causes of death over time", draw)
+    return _both(title, draw)
 
 
 def traffic(table: pd.DataFrame) -> list[Element]:
@@ -221,7 +230,7 @@ def _bars(
     axes.bar(table.index, heights, width=step, bottom=base, align="edge", color=drawn, label=label, linewidth=0)
 
 
-def _axes_of_time(axes: Axes, table: pd.DataFrame, width: float) -> None:
+def _axes_of_time(axes: Axes, table: pd.DataFrame, width: float, unit: str = "messages") -> None:
     """Days as 2026-01-31, hours as 13:00 with the day beneath the first and each midnight."""
     first, last = table.index[0], table.index[-1]
     most = 9 if width == WIDE else 4
@@ -234,6 +243,6 @@ def _axes_of_time(axes: Axes, table: pd.DataFrame, width: float) -> None:
     axes.set_xticks(ticks, labels)
     axes.grid(visible=False, axis="x")
     axes.margins(x=0)
-    axes.set_ylabel("messages")
+    axes.set_ylabel(unit)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -10,7 +10,10 @@ from tests.docs.reference.markdown import prose, table
 MEANINGS: Final = {
     "queue_names": "The name that each queue had, and since when.",
     "message_life": "One row for each message: when it was sent, its hops, and how it ended.",
-    "journals_and_traces": "One row for each journal copy that a node kept or removed, and for each trace report.",
+    "journal": "One row for each copy that a node kept in a journal or a dead-letter queue, or removed.",
+    "traces": "One row for each trace report: who sent or took the message, and the next hop.",
+    "queue_states": "Changes of the state of outgoing queues, with the cause.",
+    "waiting": "One row for each interval in which an outgoing queue had no session, with the reason.",
     "queue_sizes": "Samples of the size of each queue and node.",
     "link_costs": "One row for each routing link: delay, loss, cost and the cost that these suggest.",
     "keys": "One row for each encryption key: age, state, and the senders that still use an old one.",
