@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/plugins/filter"
-batches, link_ends, verification, needed_by, declared_queues, moved = (
+batches, link_ends, verification, needed_by, declared_queues, moved, left_out = (
     runpy.run_path(str(FOLDER / f"{name}.py"))[name]
-    for name in ("batches", "link_ends", "verification", "needed_by", "declared_queues", "moved")
+    for name in ("batches", "link_ends", "verification", "needed_by", "declared_queues", "moved", "left_out")
 )
 
 
@@ -75,6 +75,17 @@ def test_hosts_without_a_node_come_before_all_others_and_one_goes_ahead() -> Non
     found = batches(fleet, fleet)
 
     assert found == [["a-1"], ["a-2", "a-3", "a-client", "b-gate", "c-gate"], ["a-gate"], ["b-client"]]
+
+
+def test_hosts_at_fault_are_in_no_batch_and_reported_with_those_that_were_passed_over() -> None:
+    gate, other, *_ = FLEET
+    assert left_out(FLEET) == "localhost,!localhost", "a pattern that matches no host"
+    fleet = FLEET | {
+        gate: FLEET[gate] | {"queue_manager_fault": "away"},
+        other: FLEET[other] | {"queue_manager_passed_over": [gate]},
+    }
+    assert not any(gate in batch for batch in batches(fleet, fleet))
+    assert left_out(fleet) == f"{gate},{other}"
 
 
 def test_a_foreign_site_has_no_host_to_probe() -> None:

@@ -222,7 +222,7 @@ class TestFaults:
 
         assert went_on.code != 0
         assert went_on.at_fault == {SHOP}
-        assert f"The roll-out went on without {SHOP}" in went_on.said
+        assert f"The others went on without {SHOP}" in went_on.said
         assert f"ansible-playbook playbooks/rollout.yml --limit {SHOP}" in went_on.said
         assert went_on.stats[ROUTER]["ok"] > stopped.stats[ROUTER]["ok"]
         left_out = small.play("rollout", queue_manager_failures="site", queue_manager_failures_percent=50)
@@ -233,6 +233,31 @@ class TestFaults:
         assert bounded.stats[ROUTER]["ok"] <= stopped.stats[ROUTER]["ok"]
         small.lab.network.plug(SHOP)
         assert small.play("rollout", "--limit", SHOP).ok().changed == 0, "also since the node was let in again"
+
+    @pytest.mark.soak
+    @pytest.mark.timeout(1800)
+    def test_other_playbooks_go_on_without_a_host_that_is_away(self, small: LabEnterprise) -> None:
+        if not small.is_real:
+            pytest.skip("hosts without a network of their own cannot be away")
+        small.lab.network.unplug(SHOP)
+        allowed = {"queue_manager_failures": "continue", "queue_manager_failures_percent": 50}
+        for playbook, asked in (("upgrade", {}), ("rotate_keys", {}), ("tls", {"queue_manager_tls": "offer"})):
+            stopped = small.play(playbook, **asked)
+            assert stopped.at_fault == {SHOP}, stopped.said
+            assert f"{SHOP} cannot be reached" in stopped.said
+            assert "or -e queue_manager_failures=continue" in stopped.said
+            went_on = small.play(playbook, **asked, **allowed)
+            assert went_on.at_fault == {SHOP}, went_on.said
+            assert f"ansible-playbook playbooks/{playbook}.yml --limit {SHOP}" in went_on.said
+            assert went_on.stats[ROUTER]["failures"] == 0
+            passed_over = small.play(playbook, **asked, **allowed | {"queue_manager_failures": "site"})
+            assert passed_over.at_fault == {SHOP, ROUTER}, passed_over.said
+        refused = small.play("tls", queue_manager_tls="require", **allowed)
+        assert "this one could still speak in clear" in refused.said
+        assert refused.changed == 0
+        small.lab.network.plug(SHOP)
+        small.play("tls", queue_manager_tls="offer").ok()
+        small.play("rollout").ok()
 
     def test_a_host_with_another_key(self, small: LabEnterprise) -> None:
         if not small.is_real:

@@ -16,6 +16,7 @@ description:
     hosts together. A host without a site comes last.
   - Hosts that have no node yet, as P(mqenterprise.fleet.queue_manager#role) found them, come before all others and
     together, since nothing depends on them. One host goes ahead of all.
+  - Hosts at fault (C(queue_manager_fault)) are left out.
 options:
   _input:
     description: Names of the hosts.
@@ -57,6 +58,7 @@ _value:
 
 def batches(hosts, hostvars, one_at_a_time=False, sites_at_once=1, joined=()):
     """Return the batches in the order in which they are worked on."""
+    hosts = [host for host in hosts if "queue_manager_fault" not in hostvars[host]]
     new = [] if one_at_a_time else [host for host in hosts if _is_new(hostvars[host])]
     sites = {}
     for host in hosts:
