@@ -35,7 +35,7 @@ NOBODY = "localhost,!localhost"
 
 
 def left_out(hostvars):
-    """Return the pattern."""
+    """Return a pattern of the hosts at fault and of those that were passed over."""
     known = {host: hostvars[host] for host in hostvars}
     at_fault = [host for host, variables in known.items() if "queue_manager_fault" in variables]
     passed_over = [host for host, variables in known.items() if "queue_manager_passed_over" in variables]
