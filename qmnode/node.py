@@ -63,18 +63,20 @@ class QueueManager(ModelQueueManager):
 
     async def close(self) -> None:
         """Close the sessions, if it has any, then the queue manager."""
-        if self.remote_reader is not None:
-            await self.remote_reader.close()
-        if self.context.network is not None:
-            await self.operations.stop()
-            await self.network.stop()
-        if self.exporter is not None:
-            exporter, self.exporter = self.exporter, None
-            await exporter.stop()
-        if self.copier is not None:
-            copier, self.copier = self.copier, None
-            await copier.stop()
-        await super().close()
+        try:
+            if self.remote_reader is not None:
+                await self.remote_reader.close()
+            if self.context.network is not None:
+                await self.operations.stop()
+                await self.network.stop()
+            if self.exporter is not None:
+                exporter, self.exporter = self.exporter, None
+                await exporter.stop()
+            if self.copier is not None:
+                copier, self.copier = self.copier, None
+                await copier.stop()
+        finally:
+            await super().close()
 
     async def backup(self, path: str | Path) -> None:
         """Write a consistent copy of the store to a new directory."""

@@ -169,6 +169,12 @@ class QueueManager(QueueManagerApi):
         if not self._open:
             return
         self._open = False
+        try:
+            self._end()
+        finally:  # a store that has failed lets nothing end well, and its directory must not stay locked
+            self.store.close()
+
+    def _end(self) -> None:
         self.context.expiry.stop()
         self.context.duplicates.stop()
         self.context.retries.stop()
@@ -184,7 +190,6 @@ class QueueManager(QueueManagerApi):
         for queue in queues:
             for descriptor in list(queue.descriptors.values()):
                 descriptor.closed()
-        self.store.close()
 
     # State, 3.1.4.12, 3.1.4.13, 3.1.7.2.5, 3.1.7.2.6
 

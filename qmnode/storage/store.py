@@ -226,6 +226,7 @@ class Store:
         except StoreError:
             raise
         except Exception as error:
+            error.__traceback__ = database = None  # they hold the lock
             reason = str(error)
             if "lock" in reason.lower() and "Corrupt" not in reason:
                 raise StoreError(
@@ -758,7 +759,7 @@ def _close(part: Rdict) -> Exception | None:
     try:
         part.close()
     except Exception as error:  # RocksDB's exceptions have no common class
-        return error
+        return error.with_traceback(None)  # its frames hold the lock
     return None
 
 

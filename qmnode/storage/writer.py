@@ -405,6 +405,7 @@ class Writer:
         self.check()
         apart = WriteBatch(raw_mode=True)
         apart.put(key, value, family)
+        del family
         try:
             self._database.write(apart, self._synced)
             self.written = self._database.latest_sequence_number()
@@ -503,6 +504,7 @@ class Writer:
 
     def _fail(self, error: BaseException, *waiting: "asyncio.Future[None] | None") -> None:
         """Stop writing: memory is ahead of the disk, so the store has to be reopened. All who wait learn of it."""
+        error.__traceback__ = None  # its frames hold the lock, as long as somebody keeps the failure
         first = self._failure is None
         self._failure = self._failure or _failure(error)
         self.batch = WriteBatch(raw_mode=True)

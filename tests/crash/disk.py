@@ -18,6 +18,8 @@ from typing import Final
 _SHIM: Final = Path(__file__).with_name("shim.c")
 _PAGE: Final = 4096
 _CONTROL: Final = struct.Struct("=7i")
+_FAILED: Final = struct.Struct("=i")
+"""Behind the numbers: how many calls failed."""
 
 
 def compile_shim(folder: Path) -> Path:
@@ -49,9 +51,9 @@ class Disk:
         control = folder / "control"
         for directory in (self.store, self._shadow):
             directory.mkdir(parents=True)
-        control.write_bytes(bytes(_CONTROL.size))
+        control.write_bytes(bytes(_CONTROL.size + _FAILED.size))
         with control.open("r+b") as file:
-            self._control = mmap.mmap(file.fileno(), _CONTROL.size)
+            self._control = mmap.mmap(file.fileno(), 0)
         self.environment = {
             "LD_PRELOAD": str(shim),
             "SHIM_ROOT": str(self.store),
@@ -79,7 +81,12 @@ class Disk:
         ``until_full`` writes the disk is full.
         """
         numbers = (writes, syncs, read_errors, write_errors, lost_syncs, slow_syncs, until_full)
-        self._control[:] = _CONTROL.pack(*numbers)
+        self._control[: _CONTROL.size] = _CONTROL.pack(*numbers)
+
+    @property
+    def failed(self) -> int:
+        """Calls that have failed so far: reads, writes and opens."""
+        return int(_FAILED.unpack_from(self._control, _CONTROL.size)[0])
 
     def _accept(self) -> None:
         """All that is there now is durable."""

@@ -14,8 +14,11 @@
  *
  * The control file holds numbers that a test changes while the node runs: the errno with which writes fail, and that
  * with which syncs fail, 0 is none; of a million reads, writes and syncs, how many fail with EIO, and of syncs, how many
- * succeed without being done; milliseconds that a sync takes; and writes until the disk is full. SHIM_NO_SYNC makes syncs succeed without doing or noting anything: a node that
- * forgot to sync, which the crash test must catch.
+ * succeed without being done; milliseconds that a sync takes; and writes until the disk is full. The last number counts
+ * the calls that failed for one of these reasons. RocksDB reads tables with pread, and logs and manifests with
+ * fread_unlocked, whose system call inside the C library no preloaded library sees: it is replaced as a whole.
+ * SHIM_NO_SYNC makes syncs succeed without doing or noting anything: a node that forgot to sync, which the crash test
+ * must catch.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -31,12 +34,13 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#undef fread_unlocked
 
 static const char *root, *shadow;
 static size_t root_length;
 static int journal = -1, no_sync;
 static volatile int *control; /* the numbers below, in the order of tests/crash/disk.py */
-enum { WRITES, SYNCS, READ_ERRORS, WRITE_ERRORS, LOST_SYNCS, SLOW_SYNCS, UNTIL_FULL, NUMBERS };
+enum { WRITES, SYNCS, READ_ERRORS, WRITE_ERRORS, LOST_SYNCS, SLOW_SYNCS, UNTIL_FULL, FAILED, NUMBERS };
 
 #define REAL(name) ((__typeof__(&name))real(#name))
 
@@ -81,11 +85,13 @@ static int watched(int fd) {
 
 /* Writes that fail */
 
-static int refuse(int fd, int error) {
-  if (!error || !watched(fd)) return 0;
+static int fails(int error) {
+  __sync_add_and_fetch(&control[FAILED], 1);
   errno = error;
   return 1;
 }
+
+static int refuse(int fd, int error) { return error && watched(fd) && fails(error); }
 
 static int write_error(void) { return control ? control[WRITES] : 0; }
 
@@ -101,15 +107,11 @@ static int picked(int what) {
 static int write_fails(int fd) {
   if (!control || !(control[UNTIL_FULL] || control[WRITE_ERRORS]) || !watched(fd)) return 0;
   if (control[UNTIL_FULL] && __sync_sub_and_fetch(&control[UNTIL_FULL], 1) == 0) control[WRITES] = ENOSPC;
-  if (!picked(WRITE_ERRORS)) return 0;
-  errno = EIO;
-  return 1;
+  return picked(WRITE_ERRORS) && fails(EIO);
 }
 
 static int read_fails(int fd) {
-  if (!control || !control[READ_ERRORS] || !watched(fd) || !picked(READ_ERRORS)) return 0;
-  errno = EIO;
-  return 1;
+  return control && control[READ_ERRORS] && watched(fd) && picked(READ_ERRORS) && fails(EIO);
 }
 
 ssize_t read(int fd, void *data, size_t count) { return read_fails(fd) ? -1 : REAL(read)(fd, data, count); }
@@ -120,6 +122,11 @@ ssize_t pread(int fd, void *data, size_t count, off_t offset) {
 
 ssize_t pread64(int fd, void *data, size_t count, off_t offset) {
   return read_fails(fd) ? -1 : REAL(pread64)(fd, data, count, offset);
+}
+
+/* Short, and not at the end of the file: an error to RocksDB. */
+size_t fread_unlocked(void *data, size_t size, size_t count, FILE *file) {
+  return read_fails(fileno(file)) ? 0 : REAL(fread_unlocked)(data, size, count, file);
 }
 
 /* A disk that becomes full takes the first half of the write that no longer fits. */
@@ -201,9 +208,7 @@ int fallocate(int fd, int mode, off_t offset, off_t size) {
 static int may_open(const char *path, int flags) {
   int error = write_error();
   int writes = error == EROFS ? flags & (O_CREAT | O_WRONLY | O_RDWR) : flags & O_CREAT;
-  if (!error || !writes || !inside(path)) return 1;
-  errno = error;
-  return 0;
+  return !error || !writes || !inside(path) || !fails(error);
 }
 
 #define OPEN(name)                                                      \

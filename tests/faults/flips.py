@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from qmnode import Access, Message, QueueManager
+from qmnode.administration.history import History
+from qmnode.administration.operations import HISTORY_FILE
 from qmnode.settings.node import Settings, StorageSettings
 from qmnode.storage.writer import SYNCED_FILE
 from tests.storage.damage import killed
@@ -53,6 +55,9 @@ async def make_store(path: Path, folder: Path, count: int) -> Path:
                     await queue.send_many([Message(body(number), recoverable=True) for number in numbers])
             last = end
             if end == count:
+                history = History(qm, folder / HISTORY_FILE)
+                await history.sample()
+                await history.save()
                 killed(folder, path)
     return path
 

@@ -46,7 +46,9 @@ class Bench:
         """Start a process with this task; its number."""
         self._log.unlink(missing_ok=True)
         self._log.touch()
-        whole = {"store": str(self.disk.store), "acknowledged": str(self._log), "last": 1 << 30} | task
+        self.stop.unlink(missing_ok=True)
+        whole = {"store": str(self.disk.store), "acknowledged": str(self._log), "stop": str(self.stop), "same": False}
+        whole |= task
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(whole) + "\n")
         self.process.stdin.flush()
@@ -55,6 +57,11 @@ class Bench:
     @property
     def _log(self) -> Path:
         return self.folder / "acknowledged"
+
+    @property
+    def stop(self) -> Path:
+        """The file that ends the process."""
+        return self.folder / "stop"
 
     def lines(self) -> list[str]:
         """What the process has written."""
@@ -180,11 +187,25 @@ async def test_lost_syncs(bench: Bench, seeds: list[int]) -> None:
         await cut(bench, seed, lost_syncs=random.Random(seed).choice((1_000_000, 300_000)))
 
 
-async def recovered(bench: Bench, child: int, last: int) -> None:
-    """The disk works again, the process ends with all messages tried, and they are compared."""
+async def errors(bench: Bench, seed: int, rounds: int = 1, turn: int | None = None, **faults: int) -> None:
+    """Send while calls fail, until some have; then the disk works again, and the messages are compared."""
+    chance = random.Random(seed)
+    bench.disk.clear()
+    more = {} if turn is None else {"turn": turn}
+    child = bench.begin(seed=seed, sync=_sync(chance), same=chance.random() < 0.5, **more)
+    bench.wait(lambda: len(bench.acknowledged()) >= 2 * (turn or 0) and "open" in bench.lines())
+    failed, lines = bench.disk.failed, len(bench.lines())
+    bench.disk.fail(**faults)
+    bench.wait(lambda: bench.disk.failed > failed and len(bench.lines()) > lines + rounds)
     bench.disk.fail()
+    bench.outcomes["calls failed"] += bench.disk.failed - failed
+    count = len(bench.acknowledged())
+    bench.wait(lambda: len(bench.acknowledged()) > count)  # it goes on by itself
+    bench.stop.touch()
     bench.wait(lambda: bench.lines()[-1:] == ["end"])
     bench.wait(lambda: not Path(f"/proc/{child}").exists())
+    problems = [line for line in bench.lines() if line.startswith(("error", "wrong"))]
+    assert not [line for line in problems if line.startswith("wrong") or "is in use" in line], problems[:5]
     bench.outcomes["errors answered"] += sum(line.startswith("error") for line in bench.lines())
     await bench.judge()
 
@@ -192,36 +213,20 @@ async def recovered(bench: Bench, child: int, last: int) -> None:
 @pytest.mark.soak
 async def test_errors_of_writes(bench: Bench, seeds: list[int]) -> None:
     for seed in seeds:
-        chance = random.Random(seed)
-        bench.disk.clear()
-        child = bench.begin(seed=seed, sync=_sync(chance), last=200)
-        bench.wait(lambda: "open" in bench.lines())
-        bench.disk.fail(write_errors=chance.choice((3_000, 30_000)))
-        bench.wait(lambda: len(bench.lines()) > 100 or "end" in bench.lines())
-        await recovered(bench, child, 200)
+        await errors(bench, seed, 100, write_errors=random.Random(-seed).choice((3_000, 30_000)))
 
 
 @pytest.mark.soak
 async def test_errors_of_reads(bench: Bench, seeds: list[int]) -> None:
+    """The store is opened every 40 messages, and all messages in it are peeked at."""
     for seed in seeds:
-        chance = random.Random(seed)
-        bench.disk.clear()
-        child = bench.begin(seed=seed, sync=_sync(chance), last=200)
-        bench.wait(lambda: "open" in bench.lines())
-        bench.disk.fail(read_errors=chance.choice((10_000, 200_000)), until_full=chance.randint(50, 200))
-        bench.wait(lambda: len(bench.lines()) > 50 or "end" in bench.lines())
-        await recovered(bench, child, 200)
+        await errors(bench, seed, 20, 40, read_errors=random.Random(-seed).choice((3_000, 20_000, 200_000)))
 
 
 @pytest.mark.soak
 async def test_a_disk_that_is_full_at_every_write(bench: Bench, seeds: list[int]) -> None:
     for place, seed in enumerate(seeds):
-        bench.disk.clear()
-        child = bench.begin(seed=seed, sync=_sync(random.Random(seed)), last=200)
-        bench.wait(lambda: "open" in bench.lines())
-        bench.disk.fail(until_full=place + 1)
-        bench.wait(lambda: any(line.startswith("error") for line in bench.lines()) or "end" in bench.lines())
-        await recovered(bench, child, 200)
+        await errors(bench, seed, until_full=place + 1)
 
 
 @pytest.mark.soak

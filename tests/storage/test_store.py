@@ -1,11 +1,17 @@
 """The store: what survives, what is refused, and what is said about it."""
 
 import asyncio
+import gc
+import resource
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from qmnode import QueueManager
+from qmnode.model.transaction import Transaction
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import NEWEST_FORMAT, QUEUE_KEY, Family
@@ -116,6 +122,51 @@ def test_a_store_that_is_open_elsewhere_is_refused(path):
     with Store.open(path), pytest.raises(StoreError, match="is in use"):
         Store.open(path)
     Store.open(path).close()
+
+
+@contextmanager
+def no_room(path: Path) -> Iterator[None]:
+    """Meanwhile the log of the store cannot grow. What pytest captures is shorter, and can."""
+    size = max(file.stat().st_size for file in path.glob("*.log"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What is freed is freed because nobody has it any longer."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_a_store_that_could_not_be_written_opens_again_while_its_error_is_kept(path: Path, no_collector: None) -> None:
+    store = Store.open(path)
+    store.put_meta("much", bytes(2 << 20))
+    store.flush()
+    with no_room(path), pytest.raises(StoreError) as kept:
+        store.put_meta_apart("more", bytes(100))
+    store.close()
+    Store.open(path).close()
+    assert "File too large" in str(kept.value)
+
+
+async def test_a_queue_manager_closes_its_store_although_nothing_else_ends_well(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise StoreError("a write to the message store failed")
+
+    qm = await QueueManager.open(path)
+    qm.transaction()
+    monkeypatch.setattr(Transaction, "transaction_abort", fails)
+    with pytest.raises(StoreError, match="failed"):
+        await qm.close()
+    await (await QueueManager.open(path)).close()
 
 
 def identifier(store: Store) -> int:
