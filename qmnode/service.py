@@ -11,7 +11,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -21,6 +23,7 @@ from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.disk import DiskWatch
 from qmnode.errors import MessageQueuingError, reason_of
 from qmnode.event_loop import loop_name
+from qmnode.lease import Lease
 from qmnode.local.changes import LocalChange
 from qmnode.local.server import LocalServer
 from qmnode.log_limit import LogLimit
@@ -29,7 +32,10 @@ from qmnode.node import QueueManager
 from qmnode.settings.node import ConfigurationError, LogSettings, NodeSettings, read_settings
 from qmnode.settings.writers import why_others_write
 from qmnode.storage.origin import copy_notice
+from qmnode.storage.store import Store
+from qmnode.storage.takeovers import note_in_ledger, take_over, violations
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.version import program_version
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -124,6 +130,7 @@ class Service:
         self.settings = settings
         self.configuration = configuration
         self._stopping = stopping
+        self._process = token_hex(16)
         self.manager: QueueManager
         self.audit_log: AuditLog
         self.management: ManagementServer
@@ -138,11 +145,12 @@ class Service:
 
         When the disk has failed and works again, all but the process starts anew.
         """
-        while await self._serve(started):
-            started = _nothing
-        log.info("stopped")
+        with Lease(self.settings.failover) if self.settings.failover.hosts else contextlib.nullcontext() as lease:
+            while await self._serve(started, lease):
+                started = _nothing
+            log.info("stopped")
 
-    async def _serve(self, started: Callable[[], object]) -> bool:
+    async def _serve(self, started: Callable[[], object], lease: Lease | None) -> bool:
         """One start and stop of the rooms. Whether to start again."""
         async with contextlib.AsyncExitStack() as rooms:
             directory = directory_of(self.settings)
@@ -154,12 +162,18 @@ class Service:
                     data=str(self.settings.data),
                 )
             opening = QueueManager.open(self.settings.data, self.settings, directory=directory)
+            if lease is not None:
+                lease.extend()
             self.manager = opening.begin()
             self.manager.ready = False
             if (notice := copy_notice(self.manager.store)) is not None:
                 self.manager.troubles["store"] = notice
             self._look_who_writes_settings()
             rooms.push_async_callback(self.manager.close)
+            if lease is not None:
+                rooms.callback(lease.extend)
+                lease.confirm()
+                self._take_over(lease)
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)
             self._handle_signals()
@@ -175,10 +189,10 @@ class Service:
                 await self._join(directory, rooms)
                 await local.start()
             local.complete(self.manager.operations)
-            await self._start_management(directory, rooms)
             if self.settings.transport.enabled and not self.settings.hardened_security:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)
+            await self._start_management(directory, rooms)
             await self._serve_remote_readers(directory, rooms)
             await self._open_amqp_door(rooms)
             await self._start_bridges(rooms)
@@ -219,6 +233,39 @@ class Service:
         left = await drain(self.manager.network, self.settings.transfer.drain_time)
         if left:
             log.info("messages wait for the next start", messages=left)
+
+    def _take_over(self, lease: Lease) -> None:
+        """Write the token of this process before anybody is served, and look for signs of two active hosts."""
+        settings, store = self.settings.failover, self.manager.store
+        assert isinstance(store, Store)
+        token, before = take_over(
+            store,
+            settings.hosts,
+            host=lease.host,
+            boot=lease.boot,
+            process=self._process,
+            version=program_version(),
+        )
+        found: list[str] = []
+        if settings.ledger is not None:
+            try:
+                found = violations(settings.ledger, lease.host, [*before, token])
+                note_in_ledger(settings.ledger, token)
+            except OSError as error:
+                raise ConfigurationError(f"failover.ledger: {settings.ledger}: {reason_of(error)}") from error
+        facts = {
+            "host": lease.host,
+            "hosts": list(settings.hosts),
+            "since": token.time,
+            "token": token.number,
+            "before": before[-1].host if before else "",
+            "violations": found,
+        }
+        self.manager.failover = lambda: facts | lease.state()
+        log.info("active", **asdict(token))
+        for sentence in found:
+            self.manager.troubles["failover"] = sentence
+            log.error("two hosts were active at once", reason=sentence)
 
     def _look_who_writes_settings(self) -> None:
         """Warn, in the log and the status, of settings that another user could change."""
@@ -490,5 +537,5 @@ class Service:
 _TROUBLE: Final = "settings"
 _FIXED: Final = (
     "data", "computer_name", "storage", "read_ahead", "local", "management", "directory",
-    "transport", "session", "transfer", "security", "remote_read", "amqp", "hardened_security", "export",
+    "transport", "session", "transfer", "security", "remote_read", "amqp", "hardened_security", "export", "failover",
 )  # fmt: skip

@@ -13,7 +13,7 @@ _NODE: Final = (
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
     "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
-    "remote_copy", "after_restore",
+    "remote_copy", "failover", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -66,6 +66,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "local_settings": found.get("local_settings", {}),
         "shares": found.get("shares", {}),
         "remote_copy": found.get("remote_copy") or None,
+        "failover": found.get("failover") or None,
         "after_restore": found.get("after_restore", {}),
         "weakened_security": found.get("weakened_security", False),
         "weakened_security_source": found.get("weakened_security_source", ""),
@@ -109,6 +110,7 @@ def _print(node: dict[str, Any]) -> None:
             "bridges": "; ".join(map(_bridge_text, node["bridges"])) or "none",
             "directory": node["directory"] or "none",
             "remote_copy": _copy_text(node["remote_copy"]),
+            "failover": _failover_text(node["failover"]),
             "warnings": "; ".join(node["warnings"]) or "none",
         }
         | {name: ", ".join(value) or "none" if isinstance(value, list) else value for name, value in routing.items()}
@@ -161,6 +163,18 @@ def _copy_text(copy: dict[str, Any] | None) -> str:
     covered = f"has all up to {_time_text(copy['moment'])}" if copy["moment"] else "has no base yet"
     behind = f"{copy['lag_seconds']:.0f} s and {size_text(copy['lag_bytes'])} behind"
     return f"{copy['to']} {covered}, {behind}{': ' if copy['failure'] else ''}{copy['failure']}"
+
+
+def _failover_text(failover: dict[str, Any] | None) -> str:
+    if failover is None:
+        return "none"
+    before = f" after {failover['before']}" if failover["before"] else ""
+    others = failover["standbys"] or [host for host in failover["hosts"] if host != failover["host"]]
+    return (
+        f"{failover['host']} is active since {_time_text(failover['since'])}{before}, token {failover['token']}; lease "
+        f"{failover['lease_left']:.1f} of {failover['lease']:g} s, renewed by {failover['renewed_by'] or 'the node'}; "
+        f"standby {'; '.join(others) or 'none'}"
+    )
 
 
 def _bridge_text(bridge: dict[str, Any]) -> str:

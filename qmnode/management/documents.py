@@ -237,6 +237,21 @@ class RemoteCopyDocument(Document):
     failure: str = Field(description="Why the last attempt to write it failed; empty if it succeeded")
 
 
+class FailoverDocument(Document):
+    """A queue manager that one of several hosts runs at a time."""
+
+    host: str = Field(description="The host that is active: this one")
+    hosts: list[str] = Field(description="The hosts that may be active")
+    since: float = Field(description="When it took over, in seconds since 1970 (UTC)")
+    token: int = Field(description="Number of the take-over")
+    before: str = Field(description="The host that was active before; empty: none")
+    lease: float = Field(description="Seconds that a renewal lasts")
+    lease_left: float = Field(description="Seconds until the kernel kills the node unless its lease is renewed")
+    renewed_by: str = Field(description="The file of the cluster manager; empty: the node renews its lease itself")
+    standbys: list[str] = Field(description="A line of the cluster manager about each other host")
+    violations: list[str] = Field(description="Signs that two hosts were active at once")
+
+
 class ShareDocument(Document):
     """The use of one bounded resource. Kinds of party: own, declared, stranger."""
 
@@ -309,6 +324,9 @@ class NodeDocument(Document):
     remote_copy: RemoteCopyDocument | None = Field(
         default=None, description="The copy of the store elsewhere; null without one"
     )
+    failover: FailoverDocument | None = Field(
+        default=None, description="For a queue manager that one of several hosts runs at a time; null for others"
+    )
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},
         description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "
@@ -326,6 +344,7 @@ class NodeDocument(Document):
             tls_mode=status.tls_mode or None,
             bridges=[BridgeDocument.from_attributes(bridge) for bridge in status.bridges],
             remote_copy=RemoteCopyDocument(**status.remote_copy) if status.remote_copy else None,
+            failover=FailoverDocument(**status.failover) if status.failover else None,
         )
 
 

@@ -95,6 +95,8 @@ class NodeStatus:
     remote_copy: dict[str, Any] = field(default_factory=dict)
     """The copy of the store elsewhere: ``to``, ``lag_seconds`` and ``lag_bytes`` behind the store, the last ``moment``
     that can be restored and the last ``base`` (seconds since 1970, 0: none), ``failure``. Empty without one."""
+    failover: dict[str, Any] = field(default_factory=dict)
+    """Of a queue manager that several hosts can run, else empty: see FailoverDocument of the management API."""
 
 
 @dataclass(slots=True)

@@ -95,6 +95,8 @@ class QueueManager(QueueManagerApi):
         self.troubles: dict[str, str] = {}
         self.copy_state: Callable[[], dict[str, Any]] = dict
         """The copy of the store elsewhere: see ``NodeStatus.remote_copy``."""
+        self.failover: Callable[[], dict[str, Any]] = dict
+        """The take-over by this process: see ``NodeStatus.failover``."""
         self.after_restore: dict[str, list[dict[str, Any]]] = {}
         """The ranges of messages that a restored store lacks: see ``NodeStatus.after_restore``."""
         self.ready = True
@@ -388,6 +390,7 @@ class QueueManager(QueueManagerApi):
             directory=self.directory_state,
             after_restore=self.after_restore,
             remote_copy=self.copy_state(),
+            failover=self.failover(),
             quota_source=self.quotas.sources["queue_manager_quota"],
             journal_quota_source=self.quotas.sources["journal_quota"],
             quota_settings=self.quotas.own,

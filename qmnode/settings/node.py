@@ -342,6 +342,34 @@ class DirectoryMembershipSettings(_Settings):
     """Least time in seconds between two readings of the directory that change notifications cause (MS-MQCN 5.1)."""
 
 
+class FailoverSettings(_Settings):
+    """A queue manager that one of several hosts runs at a time (docs/failover.md). Takes effect at the next start."""
+
+    hosts: tuple[str, ...] = ()
+    """The hosts that may run it, by host name. Its store moves between them: on none of them it is a copy."""
+    lease: float = Field(default=10.0, ge=1, le=3600)
+    """Seconds of boot time (CLOCK_BOOTTIME) for which one renewal lets the node be active. The kernel kills it then."""
+    lease_file: Path | None = None
+    """File in memory, of which the cluster manager writes the first line anew: the boot identifier, and the second of
+    boot time until which this host may be active. None: the node renews its lease itself, so it ends pauses only."""
+    ledger: Path | None = None
+    """File of this host's own disk for the tokens that it took, to find out later that two hosts were active at once.
+    """
+
+    @model_validator(mode="after")
+    def _has_hosts(self) -> Self:
+        names = [host.partition(".")[0].casefold() for host in self.hosts]
+        if len(set(names)) < len(names):
+            raise ValueError("failover.hosts has one host twice")
+        if not self.hosts and (self.lease_file or self.ledger):
+            raise ValueError("failover has a lease_file or a ledger and no hosts: name the hosts that may run the node")
+        for name in ("lease_file", "ledger"):
+            path = getattr(self, name)
+            if path is not None and not path.is_absolute():
+                raise ValueError(f"failover.{name} is {str(path)!r}: give an absolute path")
+        return self
+
+
 class NodeSettings(Settings):
     """All settings of ``qmnode run``: from a YAML file, and from the environment, which takes precedence.
 
@@ -358,6 +386,7 @@ class NodeSettings(Settings):
     """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/bridges.md); need the extra ``amqp``."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
+    failover: FailoverSettings = FailoverSettings()
 
     @model_validator(mode="after")
     def _keys_are_published_somewhere(self) -> Self:

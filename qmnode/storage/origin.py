@@ -7,6 +7,7 @@ starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
 
 import contextlib
 import json
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -35,6 +36,8 @@ REPORT: Final = "copied_report"
 _LONGEST: Final = 4096
 _NOTICE_TIME: Final = 7 * 86_400
 _MACHINE_ID: Final = Path("/etc/machine-id")
+_HOSTS: Final = "failover_hosts"
+"""The hosts between which the store moves, as JSON: on none of them it is a copy."""
 
 
 def take_origin(store: "Store", *, lost: bool = False) -> None:
@@ -43,7 +46,7 @@ def take_origin(store: "Store", *, lost: bool = False) -> None:
     A store that has lost writes skips like a copy: it does not know the identifiers used since.
     """
     marker = store.path / COPY_MARKER
-    here = _fingerprint(store.path)
+    here = _fingerprint(store)
     before = store.get_meta(_ORIGIN)
     copied = lost or marker.exists() or (before is not None and before != here)
     if before == here and not copied:
@@ -124,8 +127,26 @@ def new_sequence_time_stamp(store: "Store") -> None:
     store.put_meta(SEQUENCE_TIME_STAMP, max(last + 1, int(time.time())).to_bytes(8, "big"))
 
 
-def _fingerprint(path: Path) -> bytes:
-    """The machine and the directory: both change when files are copied to another place."""
+def move_between(store: "Store", hosts: tuple[str, ...]) -> None:
+    """Let the store move between these hosts, from its next start on; none: let it stay where it is."""
+    store.put_meta(_HOSTS, json.dumps(sorted(host.partition(".")[0].casefold() for host in hosts)).encode())
+    store.flush()
+    store.put_meta(_ORIGIN, _fingerprint(store))
+
+
+def moves(store: "Store") -> bool:
+    """Whether the store moves between hosts, of which this is one."""
+    own = socket.gethostname().partition(".")[0].casefold()
+    return own in json.loads(store.get_meta(_HOSTS) or b"[]")
+
+
+def _fingerprint(store: "Store") -> bytes:
+    """The machine and the directory: both change when files are copied to another place. Of a store that moves between
+    hosts only the directory's number in its file system stays.
+    """
+    path = store.path
+    if moves(store):
+        return b"failover %d" % path.stat().st_ino
     machine = _MACHINE_ID.read_bytes().strip() if _MACHINE_ID.exists() else b""
     place = path.stat()
     return b"%s %d %d" % (machine, place.st_dev, place.st_ino)

@@ -49,6 +49,7 @@ PAGES_OF_THEIR_OWN = {
     "docs/workgroup.md": "its enterprise has no directory: tests/playbooks/test_workgroup.py rolls it out",
     "docs/tutorial.md": "it begins with nothing: tests/docs/test_tutorial.py does what it says",
     "docs/beside-windows.md": "it is about an Active Directory: tests/docs/test_beside_windows.py has one",
+    "docs/failover.md": "it needs two hosts: tests/failover has some",
     "docs/faults.md": "it is about a damaged store: tests/faults and tests/storage damage some",
     "docs/moving.md": "it is about Windows machines: tests/survey and tests/operations have nodes in their place",
 }
