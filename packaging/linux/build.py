@@ -249,6 +249,10 @@ def files(root: Path, package: Package, source: Path) -> None:
         unit = root / "usr/lib/systemd/system/qmnode.service"
         unit.parent.mkdir(parents=True)
         shutil.copy(source / "qmnode/systemd/qmnode.service", unit)
+        agent = root / "usr/lib/ocf/resource.d/qmnode/qmnode"
+        agent.parent.mkdir(parents=True)
+        shutil.copy(source / "qmnode/systemd/qmnode.ocf", agent)
+        agent.chmod(0o755)
         (root / "etc/qmnode").mkdir(parents=True)
         shutil.copy(HERE / "node.yaml", root / "etc/qmnode/node.yaml")
     else:

@@ -65,6 +65,7 @@ def test_a_package_is_of_root_names_its_settings_and_has_the_same_bytes_twice(
     assert listed["./opt/qmnode/bin/qmnode"][0] == "-rwxr-xr-x"
     assert listed["./usr/share/man/man1/qmnode-queue.1.gz"][0] == "-rw-r--r--"
     assert {"./usr/bin/qmnode", "./usr/lib/systemd/system/qmnode.service"} <= set(listed)
+    assert "./usr/lib/ocf/resource.d/qmnode/qmnode" in listed
     assert not [name for name in listed if "mqenterprise" in name]
 
     depends = told("dpkg-deb", "--field", first, "Depends")

@@ -1,0 +1,263 @@
+"""A node on a real cluster of two hosts is killed in every way, under traffic and with a million messages waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qmnode
+from qmnode import Access, Message
+from qmnode.model.api import QueueType
+from tests.failover.cluster import NAMES, Cluster
+from tests.lab.hosts import why_no_hosts
+from tests.lab.nodes import NodeProcess
+from tests.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.servers, pytest.mark.soak, pytest.mark.timed]
+KILLS = int(os.environ.get("QMNODE_FAILOVER_KILLS", "10"))
+WAITING = int(os.environ.get("QMNODE_FAILOVER_WAITING", "1000000"))
+SEED = int(os.environ.get("QMNODE_FAILOVER_SEED", "51"))
+KINDS = ("process", "host", "cut", "paused process", "paused host")
+ORDERS, DONE = r".\private$\orders", r".\private$\done"
+BATCH = 20
+PATIENCE = 3.0
+"""Seconds after which a program takes a connection for dead."""
+RATE = 50.0
+"""Messages a second."""
+
+
+async def fill(path: Path) -> None:
+    """A store with messages that wait: three fifths for programs, the others for a machine that is down."""
+    async with qmnode.QueueManager.open(path) as qm:
+        for name in (r".\private$\big", ORDERS, DONE):
+            await qm.create_queue(name, transactional=True)
+        own = await qm.open_queue(r"DIRECT=OS:.\private$\big", Access.SEND)
+        far = await qm.open_queue(r"DIRECT=TCP:198.19.255.254\private$\far", Access.SEND)
+        for number in range(0, WAITING, 500):
+            transaction = qm.transaction()
+            for one in range(number, number + 500):
+                await (own if one % 5 < 3 else far).send(Message(b"%08d" % one + b"x" * 200), transaction=transaction)
+            await transaction.commit()
+
+
+class Sender:
+    """Another node, whose program sends numbered messages in transactions all the time."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        transfer = {"retry_interval": 0.5, "retry_maximum": 1.0}
+        self.node = NodeProcess(
+            folder, computer_name="SENDER",
+            transport={"enabled": True, "address": cluster.network.controller}, transfer=transfer,
+        )  # fmt: skip
+        self.target = rf"DIRECT=TCP:{cluster.address}\private$\orders"
+        self.sent = 0
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        async with qmnode.connect(self.node.socket) as qm:
+            queue = await qm.open_queue(self.target, Access.SEND)
+            while not self._ended.is_set():
+                transaction = qm.transaction()
+                for _ in range(5):
+                    body = json.dumps({"number": self.sent, "time": time.time()}).encode()
+                    await queue.send(Message(body), transaction=transaction)
+                    self.sent += 1
+                await transaction.commit()
+                await asyncio.sleep(5 / RATE)
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+class Program:
+    """A program beside the active node: it takes orders and writes them to another queue, in one transaction."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.newest = 0.0
+        """When the last order that is done was sent."""
+        self.unknown = 0
+        """Commits whose outcome it never saw."""
+
+    async def run(self) -> None:
+        while True:
+            name = await asyncio.to_thread(self._cluster.active)
+            if name:
+                with contextlib.suppress(OSError, qmnode.MessageQueuingError, TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        qm = await qmnode.connect(self._cluster.socket(name))
+                    try:
+                        await self._work(qm)
+                    finally:
+                        with contextlib.suppress(TimeoutError):
+                            async with asyncio.timeout(PATIENCE):
+                                await qm.close()
+            await asyncio.sleep(0.05)
+
+    async def _work(self, qm: Any) -> None:
+        orders = await qm.open_queue(f"DIRECT=OS:{ORDERS}", Access.RECEIVE)
+        done = await qm.open_queue(f"DIRECT=OS:{DONE}", Access.SEND)
+        while True:
+            async with asyncio.timeout(PATIENCE):
+                transaction = qm.transaction()
+                try:
+                    messages = await orders.receive_many(BATCH, timeout=1, transaction=transaction)
+                except qmnode.MessageQueuingError as error:
+                    if error.name != "MQ_ERROR_IO_TIMEOUT":
+                        raise
+                    await transaction.abort()
+                    continue
+                bodies = [bytes(message.body) for message in messages]
+                await done.send_many([Message(body) for body in bodies], transaction=transaction)
+                self.unknown += 1
+                await transaction.commit()
+                self.unknown -= 1
+                self.newest = json.loads(bodies[-1])["time"]
+
+
+class Watch:
+    """Looks on which hosts a process of the node is, twenty times a second."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._ended = threading.Event()
+        self.both = 0
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.2):
+            if all(self._cluster.main_process(name) for name in NAMES):
+                self.both += 1
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    if reason := why_no_hosts():
+        pytest.skip(reason)
+    asyncio.run(fill(tmp_path / "filled"))
+    made = Cluster()
+    try:
+        settings = {
+            "transport": {"address": made.address},
+            "quotas": {"queue_manager_quota": "none"},
+            "transfer": {"retry_interval": 0.5, "retry_maximum": 1.0},
+        }
+        made.start(settings, tmp_path / "filled")
+        yield made
+    finally:
+        made.close()
+
+
+async def strike(cluster: Cluster, kind: str, name: str, seed: random.Random) -> str:
+    """Kill the active host's node this way; what was done."""
+    length = seed.choice((0.5, 2.0, 4.0, 8.0, 20.0))
+    number = cluster.main_process(name)
+    match kind:
+        case "process":
+            os.kill(number, signal.SIGKILL)
+        case "host":
+            await asyncio.to_thread(cluster.lose, name)
+        case "cut":
+            await asyncio.to_thread(cluster.cut, name)
+        case "paused process":
+            os.kill(number, signal.SIGSTOP)
+            await asyncio.sleep(length)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
+            return f"{kind} {length:g} s"
+        case "paused host":
+            before = cluster.boots[name]
+            await asyncio.to_thread(cluster.pause, name)
+            await asyncio.sleep(length)
+            if cluster.boots[name] == before:
+                await asyncio.to_thread(cluster.resume, name)
+            return f"{kind} {length:g} s"
+    return kind
+
+
+async def _until(condition: Any, what: str) -> None:
+    await asyncio.to_thread(wait_until, condition, 240, what, 0.05)
+
+
+async def test_kills_of_the_active(cluster: Cluster, tmp_path: Path) -> None:
+    seed = random.Random(SEED)
+    sender, program = Sender(cluster, tmp_path / "sender"), Program(cluster)
+    sender.node.start()
+    times: list[tuple[str, float, bool]] = []
+    with Watch(cluster) as watch:
+        sending, working = asyncio.create_task(sender.run()), asyncio.create_task(program.run())
+        try:
+            await _until(lambda: program.newest > 0, "the first order is done")
+            for place in range(KILLS):
+                kind = KINDS[place % len(KINDS)]
+                name = await asyncio.to_thread(cluster.wait_until_active)
+                begun, fenced = time.time(), len(cluster.fenced)
+                done = await strike(cluster, kind, name, seed)
+                await _until(lambda begun=begun: program.newest > begun, "orders of after the kill are done")
+                # The pause itself is no failure of the cluster, unless it has fenced.
+                ready = time.time() - begun
+                times.append((done, ready, len(cluster.fenced) > fenced))
+                print(f"{place + 1}: {done} of {name}: {ready:.1f} s, fenced: {cluster.fenced[fenced:]}", flush=True)
+                await _until(cluster.is_whole, "both hosts are there again")
+                assert not sending.done() or sending.result()
+        finally:
+            sender.end()
+            await sending
+        await _until(lambda: program.newest > 0, "a commit")
+        numbers = await _drain(cluster, sender, working)
+    tokens = cluster.tokens()
+    waits = [wait for done, wait, fenced in times if not done.startswith("paused") or fenced]
+    print(
+        f"{len(times)} kills: {sender.sent} sent, {len(numbers)} arrived, {program.unknown} commits without outcome, "
+        f"{len(cluster.fenced)} fenced, {watch.both} times two processes; tokens {[number for number, *_ in tokens]}; "
+        f"ready at the median {statistics.median(waits):.1f} s, at worst {max(waits):.1f} s"
+    )
+    sender.node.stop()
+    assert numbers == list(range(sender.sent))
+    assert watch.both == 0
+    assert [number for number, *_ in tokens] == list(range(1, len(tokens) + 1))
+    assert not cluster.node_status(cluster.active())["failover"]["violations"]  # type: ignore[index]
+
+
+async def _drain(cluster: Cluster, sender: Sender, working: asyncio.Task[None]) -> list[int]:
+    """All numbers that arrived, in the order in which they were done."""
+
+    async def waiting() -> int:
+        async with qmnode.connect(sender.node.socket) as qm:
+            return sum(queue.message_count for queue in await qm.queues([QueueType.OUTGOING]))
+
+    while await waiting():
+        await asyncio.sleep(0.2)
+    name = await asyncio.to_thread(cluster.wait_until_active)
+    numbers: list[int] = []
+    async with qmnode.connect(cluster.socket(name)) as qm:
+        while (await qm.queue(ORDERS)).message_count:
+            await asyncio.sleep(0.2)
+        working.cancel()
+        queue = await qm.open_queue(f"DIRECT=OS:{DONE}", Access.RECEIVE)
+        with contextlib.suppress(qmnode.MessageQueuingError):
+            while True:
+                numbers.append(json.loads(bytes((await queue.receive(timeout=1)).body))["number"])
+    return numbers
