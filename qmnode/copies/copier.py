@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
-from qmnode.copies.log_records import FAMILIES
-from qmnode.copies.shipper import GapError, Shipper
+from qmnode.copies.shipper import FAMILIES, GapError, Shipper
 from qmnode.copies.target import CopyError, Folder, open_target
 from qmnode.errors import ConfigurationError
 from qmnode.settings.node import RemoteCopySettings

@@ -10,14 +10,15 @@ from typing import Any, Final, Self
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
-from qmnode.copies.log_records import FAMILIES, Change, LogReader, changes
 from qmnode.copies.pieces import Increment, Place, Stored
+from qmnode.copies.shipper import FAMILIES
 from qmnode.copies.target import CopyError
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import system_queue_name
 from qmnode.model.record import IDENTIFIER, SOURCE, arrival
 from qmnode.storage.large import number_of, read_value, value_in
 from qmnode.storage.layout import MESSAGE_KEY, QUEUE_KEY, Family
+from qmnode.storage.log_records import Change, LogError, LogReader, changes
 from qmnode.storage.records import scan
 from qmnode.structures.guid import Guid, guid_to_text
 
@@ -116,8 +117,14 @@ class Comparison:
         self._readers.clear()
 
     def add(self, increment: Increment, data: memoryview) -> None:
-        """The next increment. Records up to the moment only say which number each family has."""
+        """The next increment. Records up to the moment only say which number each family has. Raises CopyError."""
         self._large |= {int(one.path.rpartition("/")[2], 16): one for one in increment.files}
+        try:
+            self._follow(increment, data)
+        except LogError as error:
+            raise CopyError(str(error)) from error
+
+    def _follow(self, increment: Increment, data: memoryview) -> None:
         for log, record, end in self._records(increment, data):
             later = (log, end) > self._start
             if later or FAMILIES in record:

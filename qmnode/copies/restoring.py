@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from qmnode.copies.log_records import LogReader
 from qmnode.copies.missing import Comparison, Lacking
 from qmnode.copies.pieces import Base, Increment, Mark, Name, Place, Sealed, Stored, moment_text, read_name
 from qmnode.copies.target import PIECE, CopyError, open_target
 from qmnode.errors import ConfigurationError
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import FOLDER, sync_folder
+from qmnode.storage.log_records import LogError, LogReader
 from qmnode.storage.origin import COPY_MARKER
 from qmnode.storage.store import make_private
 
@@ -347,11 +347,14 @@ class _Reading:
 def _end_at_a_record(path: Path) -> None:
     """Cut a record that was being written at the moment, or when the node was killed: it was not acknowledged."""
     reader = LogReader()
-    with path.open("rb+") as file:
-        while piece := file.read(PIECE):
-            for _ in reader.feed(piece):
-                pass
-        file.truncate(reader.end)
+    try:
+        with path.open("rb+") as file:
+            while piece := file.read(PIECE):
+                for _ in reader.feed(piece):
+                    pass
+            file.truncate(reader.end)
+    except LogError as error:
+        raise CopyError(str(error)) from error
 
 
 def _is_inside(path: str) -> bool:

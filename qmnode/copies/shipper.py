@@ -38,6 +38,8 @@ from qmnode.storage.writer import logs_in
 
 log = structlog.get_logger(__name__)
 
+FAMILIES: Final = b"copied_families"
+"""The key of the record that names the families; deletions of the same key follow, one in each of them."""
 _INCREMENT: Final = 4 * 1024 * 1024
 """Most bytes of the log in one increment."""
 _TAIL: Final = 4096

@@ -5,23 +5,16 @@ that lost what it had confirmed leaves the same bytes. Only the framing is read 
 end; RocksDB compares the checksums of all records before it.
 """
 
-import functools
 import mmap
-import struct
 from pathlib import Path
 from typing import Final
 
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
+from qmnode.storage.log_records import BLOCK, FULL, HEADER, LAST, fragment_at, is_whole
 
 MAY_HAVE_HELD: Final = "may have held acknowledged messages"
-BLOCK: Final = 32768
-HEADER: Final = struct.Struct("<4xHB")
-"""Checksum, length and type of a fragment of a record."""
-_BEGINNINGS: Final = (2, 3)
-"""Types of fragments that others follow: first and middle."""
 _RECYCLED: Final = range(5, 9)
-_LOG_NUMBER: Final = 4
-"""Bytes behind the header of a recycled fragment."""
+"""Kinds of fragments that a store of ours has none of; RocksDB may read one again and again, for ever."""
 
 
 def damaged_end(file: Path) -> int:
@@ -37,43 +30,22 @@ def damaged_end(file: Path) -> int:
 def _last_record(content: mmap.mmap, size: int) -> int:
     """Where the last complete record ends."""
     place = complete = 0
-    unpack, head = HEADER.unpack_from, HEADER.size
-    while place + head <= size:
+    while place + HEADER.size <= size:
         room = BLOCK - place % BLOCK
-        if room < head:
+        if room < HEADER.size:
             place += room
             complete = min(place, size) if complete == place - room else complete
             continue
-        length, kind = unpack(content, place)
-        begin = place + head + (_LOG_NUMBER if kind in _RECYCLED else 0)
-        if kind in _RECYCLED:  # the store has none; RocksDB would read this one again and again, for ever
+        found = fragment_at(content, place)
+        if found is None and content[place + HEADER.size - 1] in _RECYCLED:
             raise StoreError(f"the record at byte {place} of a log or manifest is damaged: {WHAT_TO_DO}", damaged=True)
-        if not kind or begin + length > min(size, place + room):
+        if found is None or found.end > size:
             break
-        place = begin + length
-        if kind not in _BEGINNINGS and kind - 4 not in _BEGINNINGS:
+        place = found.end
+        if found.kind in (FULL, LAST):
             complete = place
     room = BLOCK - complete % BLOCK
-    return size if room < head and size - complete <= room else complete
-
-
-@functools.cache
-def _table() -> list[int]:
-    table = []
-    for number in range(256):
-        for _ in range(8):
-            number = number >> 1 ^ (0x82F63B78 if number & 1 else 0)
-        table.append(number)
-    return table
-
-
-def checksum(content: bytes) -> int:
-    """CRC-32C as RocksDB stores it: rotated, with a constant added."""
-    table, crc = _table(), 0xFFFFFFFF
-    for byte in content:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
+    return size if room < HEADER.size and size - complete <= room else complete
 
 
 def damaged_record(file: Path) -> int | None:
@@ -87,13 +59,10 @@ def damaged_record(file: Path) -> int | None:
         if room < HEADER.size:
             place += room
             continue
-        length, kind = HEADER.unpack_from(content, place)
-        end = place + HEADER.size + length + (_LOG_NUMBER if kind in _RECYCLED else 0)
-        if not kind or end > min(size, place + room):
+        found = fragment_at(content, place)
+        if found is None or not is_whole(content, found):
             return place
-        if checksum(content[place + HEADER.size - 1 : end]) != int.from_bytes(content[place : place + 4], "little"):
-            return place
-        place = end
+        place = found.end
     return None
 
 

@@ -1,143 +1,135 @@
 """A write-ahead log without its damage: all whole records, and the whole part of a batch of which others are damaged.
 
 RocksDB drops a whole batch for one wrong bit in it, and what follows in the same block. A batch may hold hundreds of
-messages, in fragments that have a checksum each.
+messages, in fragments that have a checksum each. Where a change of a batch begins only the changes before it say, and
+the body of a message may look like changes, of other queues too. So whole changes behind damage are taken only if those
+before them lead there through the damaged bytes, and on to the end, with the number that the batch has.
 """
 
-import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
-from qmnode.storage.log_ends import BLOCK, HEADER, checksum
+from qmnode.storage.log_records import (
+    BATCH,
+    BLOCK,
+    FIRST,
+    FULL,
+    HEADER,
+    LAST,
+    MIDDLE,
+    checksum,
+    entry_at,
+    fragment_at,
+    is_whole,
+)
 
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_BATCH: Final = struct.Struct("<QI")
-"""Sequence number of the first entry, and number of entries."""
-_STRINGS: Final = {0x4: 1, 0x5: 2, 0xE: 2}
-"""Strings of an entry by its tag: deletion, value, and deletion of a range, each in a column family."""
+
+class _Part(NamedTuple):
+    """Bytes of a record; those of a damaged fragment have no kind."""
+
+    kind: int | None
+    content: bytes
 
 
-def rebuild_log(source: Path, target: Path) -> None:
-    """Write a log with what is whole of another. Raises OSError."""
+def rebuild_log(source: Path, target: Path) -> int:
+    """Write a log with what is whole of another. Return the number of batches whose changes behind damage are left out,
+    as they may be the contents of a message. Raises OSError.
+    """
+    number = left_out = 0
     with target.open("wb") as file:
         place = 0
-        for record in _records(source.read_bytes()):
-            for fragment in _framed(record, place):
-                file.write(fragment)
-                place += len(fragment)
+        for parts in _records(source.read_bytes()):
+            batches, complete = _batches(parts, number)
+            left_out += not complete
+            for batch in batches:
+                number = sum(BATCH.unpack_from(batch))
+                for fragment in _framed(batch, place):
+                    file.write(fragment)
+                    place += len(fragment)
+    return left_out
 
 
-def _fragment(content: bytes, place: int) -> tuple[int, bytes] | None:
-    """Type and content of the fragment at this place; None if it is none, or damaged."""
-    room = min(len(content), place + BLOCK - place % BLOCK) - place
-    if room < HEADER.size:
-        return None
-    length, kind = HEADER.unpack_from(content, place)
-    end = place + HEADER.size + length
-    if not _FULL <= kind <= _LAST or HEADER.size + length > room:
-        return None
-    stored = int.from_bytes(content[place : place + 4], "little")
-    if checksum(content[place + HEADER.size - 1 : end]) != stored:
-        return None
-    return kind, content[place + HEADER.size : end]
-
-
-def _fragments(content: bytes) -> Iterator[tuple[int, bytes] | None]:
-    """All whole fragments, and None for each damaged place."""
+def _parts(content: bytes) -> Iterator[_Part]:
+    """All fragments, and the bytes of each damaged place."""
     place = 0
     while place + HEADER.size <= len(content):
         room = BLOCK - place % BLOCK
         if room < HEADER.size:
             place += room
             continue
-        found = _fragment(content, place)
-        if found is None:
-            yield None
-            length, _ = HEADER.unpack_from(content, place)
-            end = min(place + room, len(content))
-            after = place + HEADER.size + length  # where the next one is, if the length is sound
-            if 0 <= end - after < HEADER.size:  # it fills its block; in it may be a body that looks like fragments
-                place = end
-                continue
-            candidates = ([after] if after < end else []) + list(range(place + 1, end))
-            place = next((one for one in candidates if _fragment(content, one) is not None), end)
+        found = fragment_at(content, place)
+        if found is not None and is_whole(content, found):
+            yield _Part(found.kind, content[found.begin : found.end])
+            place = found.end
             continue
-        yield found
-        place += HEADER.size + len(found[1])
+        # In the rest of the block may be a body that looks like fragments: no other place than the next is looked at.
+        end = min(place + room, len(content))
+        if found is not None and found.end + HEADER.size <= end:
+            after = fragment_at(content, found.end)
+            end = found.end if after is not None and is_whole(content, after) else end
+        yield _Part(None, content[place + HEADER.size : end])
+        place = end
 
 
-def _records(content: bytes) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    headless = False
-    number = 0
-    for found in _fragments(content):
-        if found is None or found[0] in (_FULL, _FIRST):
-            if parts and not headless and (record := _beginning(b"".join(parts))):
-                number = sum(_BATCH.unpack_from(record))
-                yield record
-            parts, headless = [], found is None
-        if found is None:
-            continue
-        kind, payload = found
-        parts.append(payload)
-        if kind in (_FULL, _LAST):
-            whole = b"".join(parts)
-            record = _ending(whole, number) if headless else whole
-            parts, headless = [], False
-            if len(record) >= _BATCH.size:
-                number = sum(_BATCH.unpack_from(record))
-                yield record
-    if parts and not headless and (record := _beginning(b"".join(parts))):
-        yield record
+def _records(content: bytes) -> Iterator[list[_Part]]:
+    """The parts of each record, of which some may be damaged."""
+    parts: list[_Part] = []
+    for part in _parts(content):
+        if part.kind in (FULL, FIRST) and parts:
+            yield parts
+            parts = []
+        parts.append(part)
+        if part.kind in (FULL, LAST):
+            yield parts
+            parts = []
+    if parts:
+        yield parts
 
 
-def _beginning(batch: bytes) -> bytes:
-    """The whole entries at the beginning of a batch, as a batch; b"" if there are none."""
-    if len(batch) <= _BATCH.size:
-        return b""
-    number, _ = _BATCH.unpack_from(batch)
-    place, count = _BATCH.size, 0
-    while (end := _entry(batch, place)) is not None:
-        place, count = end, count + 1
-    return _BATCH.pack(number, count) + batch[_BATCH.size : place] if count else b""
+def _batches(parts: list[_Part], number: int) -> tuple[list[bytes], bool]:
+    """The whole changes of a batch, as batches, and whether these are all. ``number``: that of the change that may
+    follow the batch before it.
+    """
+    record = b"".join(part.content for part in parts)
+    damaged, place = [], 0
+    for part in parts:
+        if part.kind is None:
+            damaged.append(range(place, place + len(part.content)))
+        place += len(part.content)
+    if len(record) <= BATCH.size:
+        return [], True
+    sound = damaged[0].start if damaged else len(record)
+    begin, count = BATCH.unpack_from(record)
+    begin = begin if sound >= BATCH.size else number
+    entries, leads = _entries(record)
+    complete = leads and parts[-1].kind in (FULL, LAST) and len(entries) == count
+    runs: list[list[range]] = [[]]
+    for entry in entries:
+        hit = any(entry.start < one.stop and one.start < entry.stop for one in damaged)
+        if entry.stop <= sound or (complete and not hit):
+            runs[-1].append(entry)
+        else:
+            runs.append([])
+    batches = []
+    for run in filter(None, runs):
+        batches.append(BATCH.pack(begin, len(run)) + record[run[0].start : run[-1].stop])
+        begin += len(run)
+    return batches, complete or not damaged or damaged[-1].stop == len(record)
 
 
-def _ending(rest: bytes, number: int) -> bytes:
-    """The whole entries at the end of a batch whose beginning is damaged, as a batch; b"" if there are none."""
-    leads = bytearray(len(rest) + 1)  # whether whole entries lead from a place to the end; each place is looked at once
-    leads[-1] = 1
-    first = len(rest)
-    for place in range(len(rest) - 1, -1, -1):
-        if (end := _entry(rest, place)) is not None and leads[end]:
-            leads[place], first = 1, place
-    place, count = first, 0
-    while (end := _entry(rest, place)) is not None:
-        place, count = end, count + 1
-    return _BATCH.pack(number, count) + rest[first:] if count else b""
-
-
-def _entry(batch: bytes, place: int) -> int | None:
-    """Where the entry ends that begins at this place; None if none does."""
-    strings = _STRINGS.get(batch[place]) if place < len(batch) else None
-    if strings is None:
-        return None
-    _, place = _number(batch, place + 1)
-    for _ in range(strings):
-        length, place = _number(batch, place)
-        place += length
-    return place if place <= len(batch) else None
-
-
-def _number(batch: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends; beyond the batch if it does not."""
-    number = shift = 0
-    while place < len(batch) and shift < 35:
-        byte = batch[place]
-        number, place, shift = number | (byte & 0x7F) << shift, place + 1, shift + 7
-        if byte < 0x80:
-            return number, place
-    return 0, len(batch) + 1
+def _entries(record: bytes) -> tuple[list[range], bool]:
+    """The places of the changes of a batch, as far as they lead, and whether that is to its end."""
+    place = BATCH.size
+    found: list[range] = []
+    while place < len(record):
+        entry = entry_at(record, place)
+        if entry is None:
+            return found, False
+        if entry[0] is not None:
+            found.append(range(place, entry[1]))
+        place = entry[1]
+    return found, True
 
 
 def _framed(record: bytes, place: int) -> Iterator[bytes]:
@@ -149,7 +141,7 @@ def _framed(record: bytes, place: int) -> Iterator[bytes]:
             yield bytes(room)
             place, room = place + room, BLOCK
         part, record = record[: room - HEADER.size], record[room - HEADER.size :]
-        kind = (_MIDDLE if record else _LAST) if begun else (_FIRST if record else _FULL)
+        kind = (MIDDLE if record else LAST) if begun else (FIRST if record else FULL)
         typed = bytes([kind]) + part
         yield checksum(typed).to_bytes(4, "little") + len(part).to_bytes(2, "little") + typed
         place, begun = place + HEADER.size + len(part), True

@@ -31,6 +31,9 @@ from qmnode.storage.verification import Finding, not_in_use
 _LEFT_OUT: Final = ("LOCK", "LOG")
 _NEEDED: Final = (Family.META, Family.MESSAGES, Family.QUEUES, Family.COUNTERS, Family.TRANSACTIONS)
 _BROUGHT_OUT: Final = (Family.MESSAGES, Family.QUEUES, Family.COUNTERS)
+_LEFT_OUT_OF_LOG: Final = (
+    "{} of its batches: changes behind the damage may be the contents of a message, and stay behind"
+)
 _FIRST_DUMMY: Final = 10_000_000
 """Number of the first table that tells RocksDB of a family that only a log has."""
 
@@ -104,7 +107,8 @@ class Salvage:
             if file.suffix == ".sst":
                 (copy / file.name).symlink_to(file.resolve())
             elif file.suffix == ".log" and damaged_record(file) is not None:
-                rebuild_log(file, copy / file.name)
+                if left_out := rebuild_log(file, copy / file.name):
+                    self.rest.append(Finding(file.name, _LEFT_OUT_OF_LOG.format(left_out)))
             else:
                 shutil.copyfile(file, copy / file.name)
 

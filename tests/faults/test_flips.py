@@ -10,7 +10,7 @@ import pytest
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 from tests.faults.conftest import COUNT
-from tests.faults.flips import QUEUES, flipped, flips, kind_of, make_store
+from tests.faults.flips import QUEUES, Flip, files_of, flipped, flips, kind_of, make_store
 from tests.faults.outcomes import Outcome, named, outcome
 from tests.lab.nodes import NodeError, NodeProcess
 
@@ -33,6 +33,16 @@ async def test_no_message_is_missing_without_a_word(store: Path, tmp_path: Path)
     outcomes = await campaign(store, tmp_path, 1, 18, COUNT)
     assert outcomes["log", "no start"] == 2
     assert outcomes["CURRENT", "no start"] == 2
+
+
+@pytest.mark.timeout(300)
+async def test_a_record_of_the_manifest_that_would_be_read_for_ever_is_refused(store: Path, tmp_path: Path) -> None:
+    (name,) = files_of(store)["manifest"]
+    with flipped(store, tmp_path / "flipped", Flip(name, 6, 2)) as path:  # the kind of its first record
+        seen = await outcome(path)
+    assert seen.refused
+    assert "the record at byte 0 of a log or manifest is damaged" in seen.words[0]
+    assert seen.findings
 
 
 async def started(path: Path, folder: Path) -> Outcome:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+import pytest
+
 from qmnode.storage import log_rebuild
-from qmnode.storage.log_ends import BLOCK, HEADER
 from qmnode.storage.log_rebuild import rebuild_log
+from qmnode.storage.log_records import BLOCK, HEADER, LogReader, changes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def batch(number: int, *values: bytes) -> bytes:
@@ -37,30 +37,47 @@ def log_of(*records: bytes) -> bytearray:
     return content
 
 
-def rebuilt(folder: Path, content: bytes | bytearray) -> list[bytes]:
+def rebuilt(folder: Path, content: bytes | bytearray, left_out: int = 0) -> list[bytes]:
     (folder / "damaged").write_bytes(content)
-    rebuild_log(folder / "damaged", folder / "rebuilt")
-    return list(log_rebuild._records((folder / "rebuilt").read_bytes()))
+    assert rebuild_log(folder / "damaged", folder / "rebuilt") == left_out
+    return list(LogReader().feed((folder / "rebuilt").read_bytes()))
 
 
-def test_whole_entries_behind_a_damaged_beginning_are_found_in_one_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def values(records: list[bytes]) -> list[bytes | None]:
+    return [change.value for record in records for change in changes(record)]
+
+
+FORGED = batch(1, b"forged")[12:]
+LARGE = b"." * 2 * BLOCK + FORGED * 3  # what follows the damage begins in this body, and ends like a batch
+
+
+def test_whole_changes_on_both_sides_of_damage_are_found(tmp_path: Path) -> None:
+    content = log_of(batch(1, b"a", LARGE, b"b"), batch(4, b"c"))
+    content[BLOCK // 2] ^= 1
+    records = rebuilt(tmp_path, content)
+    assert values(records) == [b"b", b"c"]
+    content[BLOCK // 2] ^= 1
+    content[BLOCK + BLOCK // 2] ^= 1
+    assert values(rebuilt(tmp_path, content)) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("place", "bit"),
+    [(8, 1), (12, 4), (14, 1), (22, 1), (22, 128)],
+    ids=["count", "tag", "length of the key", "length of the body", "where it ends"],
+)
+def test_a_body_that_ends_like_a_batch_adds_nothing_to_one_with_a_damaged_beginning(
+    tmp_path: Path, place: int, bit: int
 ) -> None:
-    body = b"\x04\x00\x00" * 20_000 + b"\xff"  # each of these could be the first of thousands of entries
-    content = log_of(batch(1, b"a", body, b"b"))
-    content[HEADER.size + 1] ^= 1
-    calls = 0
-    entry = log_rebuild._entry
+    content = log_of(batch(1, b"a", LARGE, b"b"), batch(4, b"c"))
+    content[HEADER.size + place] ^= bit
+    assert values(rebuilt(tmp_path, content, 1)) == [b"c"]
 
-    def counted(rest: bytes, place: int) -> int | None:
-        nonlocal calls
-        calls += 1
-        assert calls <= 2 * len(content)
-        return entry(rest, place)
 
-    monkeypatch.setattr(log_rebuild, "_entry", counted)
-    (record,) = rebuilt(tmp_path, content)
-    assert record[12:] == b"\x05\x01\x01k\x01b"
+def test_a_beginning_of_zeros_leads_nowhere(tmp_path: Path) -> None:
+    content = log_of(batch(1, b"a", LARGE), batch(3, b"c"))
+    content[: BLOCK // 2] = bytes(BLOCK // 2)
+    assert values(rebuilt(tmp_path, content, 1)) == [b"c"]
 
 
 def test_a_body_that_looks_like_records_adds_none_when_a_bit_of_its_block_is_wrong(tmp_path: Path) -> None:
