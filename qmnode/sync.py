@@ -292,6 +292,7 @@ class QueueManager(_Closing):
     set_queue_manager_security = _blocking(QueueManagerApi.set_queue_manager_security)
     incoming_sequences = _blocking(QueueManagerApi.incoming_sequences)
     refused_messages = _blocking(QueueManagerApi.refused_messages)
+    waiting = _blocking(QueueManagerApi.waiting)
     reset_incoming_sequences = _blocking(QueueManagerApi.reset_incoming_sequences)
     backup = _blocking(QueueManagerApi.backup)
 

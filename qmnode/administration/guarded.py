@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.waiting import Waiting
     from qmnode.security.principals import Principal
     from qmnode.structures.guid import Guid
 from qmnode.structures.sid import Sid
@@ -60,6 +61,7 @@ NEEDED: Final[dict[str, QueueAccess | QueueManagerAccess | None]] = {
     "resume_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
     "set_online": QueueManagerAccess.MQSEC_SET_MACHINE_PROPERTIES,
     "set_queue": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    "waiting": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
     "set_queue_manager_security": None,
     "status": QueueManagerAccess.MQSEC_GET_MACHINE_PROPERTIES,
 }
@@ -339,6 +341,11 @@ class GuardedQueueManager(QueueManagerApi):
         if name:
             self._queue("queue", name)
         return await self.manager.incoming_sequences(name)
+
+    async def waiting(self, machine: str = "", link: str = "") -> list[Waiting]:
+        self._require_machine("waiting")
+        found = await self.manager.waiting(machine, link)
+        return [one for one in found if not one.queue or self.may_see(self.manager.context.names.find(one.queue))]
 
     async def close(self) -> None:
         """Nothing: the queue manager is not the caller's to close."""

@@ -30,6 +30,7 @@ from qmnode.structures.names import PathName, QueueKind, QueueNameError
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.administration import IncomingSequenceInformation
+    from qmnode.model.waiting import Waiting
 
 app = Commands(
     no_args_is_help=True,
@@ -143,7 +144,7 @@ def list_queues(
         print_json(QueueList(queues=[QueueDocument.of(queue) for queue in queues]))
         return
     print_table(
-        ("queue", "type", "messages", "oldest", "size", "journal", "transactional", "label"),
+        ("queue", "type", "messages", "oldest", "size", "journal", "transactional", "label", "waits for"),
         [
             (
                 queue.pathname,
@@ -154,6 +155,7 @@ def list_queues(
                 queue.journal_message_count,
                 _transactional(queue),
                 queue.label,
+                waiting_text(queue.waiting),
             )
             for queue in queues
         ],
@@ -248,7 +250,18 @@ def _show(queue: QueueInformation, as_json: bool) -> None:
     facts: dict[str, Any] = dict(document)
     quotas = {row.name: quota_text(facts[row.name]) for row in _ROWS if row.form is QUOTA}
     sizes = {name: size_text(facts[name]) for name in ("total_bytes", "journal_total_bytes")}
-    print_facts(facts | quotas | sizes | {"transactional": _transactional(queue)})
+    waiting = facts.pop("waiting")
+    del facts["reason"]
+    waits = {} if queue.waiting is None else {
+        "waits_for": waiting_text(queue.waiting), "waits_since": waiting.since, "next_try": waiting.next_try,
+        "what_to_do": waiting.step,
+    }  # fmt: skip
+    print_facts(facts | quotas | sizes | {"transactional": _transactional(queue)} | waits)
+
+
+def waiting_text(waiting: Waiting | None) -> str:
+    """The reason and the sentence; empty without a reason."""
+    return "" if waiting is None else f"{waiting.reason}: {waiting.sentence}"
 
 
 def _transactional(queue: QueueInformation) -> bool | None:

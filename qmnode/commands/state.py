@@ -13,7 +13,7 @@ _NODE: Final = (
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
     "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
     "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
-    "remote_copy", "failover", "after_restore",
+    "remote_copy", "failover", "waiting", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",
@@ -60,6 +60,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "tls_mode": found.get("tls_mode") or None,
         "plain_peers": found.get("plain_peers") or [],
         "bridges": found.get("bridges") or [],
+        "waiting": found.get("waiting") or [],
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
         "routing": found.get("routing", {}),
@@ -111,12 +112,19 @@ def _print(node: dict[str, Any]) -> None:
             "directory": node["directory"] or "none",
             "remote_copy": _copy_text(node["remote_copy"]),
             "failover": _failover_text(node["failover"]),
+            "waiting": "; ".join(map(_waiting_text, node["waiting"])) or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
         | {name: ", ".join(value) or "none" if isinstance(value, list) else value for name, value in routing.items()}
         | {f"share of {name}": _share_text(share) for name, share in shares.items() if _is_used(share)}
         | _ranges(after_restore)
     )
+
+
+def _waiting_text(group: dict[str, Any]) -> str:
+    since, queues = _time_text(group["since"]), group["queues"]
+    where = f" ({group['messages']} messages in {queues} {'queue' if queues == 1 else 'queues'})" if queues else ""
+    return f"{group['reason']}: {group['sentence']}{where} since {since}; {group['step']}"
 
 
 def _is_used(share: dict[str, Any]) -> bool:

@@ -31,7 +31,9 @@ class Acknowledgments:
         self._loop = asyncio.get_running_loop()
         self._reached: set[str] = set()
         self._reached_at = float("-inf")
-        self.final_acks = FinalAcks(network.manager, network.state, self._queue_sender_of, self._answers_for)
+        self.final_acks = FinalAcks(
+            network.manager, network.state, self._queue_sender_of, self._answers_for, network.queue_sender
+        )
 
     def take_order_ack(self, connection: Connection, received: OrderAckReceived) -> None:
         """Receive an OrderAck packet, 3.1.5.6."""
@@ -122,6 +124,7 @@ class Acknowledgments:
         if queue_sender is not None:
             queue_sender.credibility.answers_from = address
             queue_sender.unacknowledged.order_acknowledged(sequence.acknowledged)
+            queue_sender.queue.accepted((sequence.active_id, sequence.acknowledged))
             queue_sender.schedule()
         self._network.timers_changed()
 

@@ -463,7 +463,8 @@ class Arrivals:
             standing = self._network.unsigned_senders.standing_of(connection, headers, queue)
         sender = RefusedSender(int(reason), standing, headers.source_queue_manager, headers.claimed_sender)
         now = self._manager.clock.time()
-        self._manager.traffic.refusals.note(queue.pathname, sender, connection.address, len(received.packet), now)
+        size, arrived = len(received.packet), tally.arrived
+        self._manager.traffic.refusals.note(queue.pathname, sender, connection.address, size, now, arrived)
 
     def _persisted(self, batch: list[tuple[Connection, Admission]], written: "asyncio.Future[None]") -> None:
         """The batch is on disk: only now may acknowledgments be sent."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from qmnode.delivery.queue_sender import QueueSender
     from qmnode.model.queue_manager import QueueManager
 
+_NEGATIVE: Final = 0x8000
+"""The bit of a class that makes it a negative acknowledgment (MS-MQMQ 2.2.18.1.6)."""
 _LOOKUP: Final = Struct(">Q")
 _NUMBER: Final = Struct(">I")
 _DESTINATION: Final = slice(_LOOKUP.size, _LOOKUP.size + len(ZERO_GUID))
@@ -56,14 +58,17 @@ class FinalAcks:
         state: "ProtocolState",
         queue_sender: "Callable[[int], QueueSender | None]",
         answers_for: Callable[[Guid, Guid], Guid],
+        sender_of: "Callable[[bytes], QueueSender | None]",
     ) -> None:
-        """``queue_sender`` finds the sender of an outgoing queue by the identifier of an unacknowledged sequence.
+        """``queue_sender`` finds the sender of an outgoing queue by the identifier of an unacknowledged sequence,
+        ``sender_of`` by the key of the queue.
         ``answers_for`` is that of :class:`qmnode.delivery.identities.Identities`.
         """
         self._manager = manager
         self._state = state
         self._queue_sender = queue_sender
         self._answers_for = answers_for
+        self._sender_of = sender_of
 
     def wait_for(self, entries: Iterable[Entry], destination: Guid, outgoing: bytes) -> None:
         """Keep messages that arrived at ``destination`` until their final acknowledgment comes.
@@ -106,7 +111,7 @@ class FinalAcks:
         store.delete(Family.OUTGOING, key)
         queue.take_this(lookup_identifier)
         queue.remove(lookup_identifier, value)
-        self._end((lookup_identifier, value), fate, acknowledgment)
+        self._end((lookup_identifier, value), fate, acknowledgment, self._sender_of(record[_DESTINATION.stop :]))
         return True
 
     def waiting_of(self, outgoing: bytes) -> int:
@@ -139,15 +144,20 @@ class FinalAcks:
         if believed is not Belief.WHOLE and not queue_sender.unacknowledged.is_stored(acknowledgment):
             return queue_sender.unacknowledged.wait_for(acknowledgment)
         queue_sender.unacknowledged.remove(entry, body.tx_sequence_number, acknowledgment.message_class in ON_THE_WAY)
-        self._end(entry, fate, acknowledgment)
+        self._end(entry, fate, acknowledgment, queue_sender)
         return True
 
     def _fate(self, packet: bytes, acknowledgment: FinalAckReceived, destination: Guid) -> Fate:
         author = self._answers_for(acknowledgment.author, destination)
         return final_ack_fate(packet, acknowledgment._replace(author=author), destination)
 
-    def _end(self, entry: Entry, fate: Fate, acknowledgment: FinalAckReceived) -> None:
+    def _end(
+        self, entry: Entry, fate: Fate, acknowledgment: FinalAckReceived, queue_sender: "QueueSender | None"
+    ) -> None:
         outcomes = self._manager.outcomes
+        if queue_sender is not None and acknowledgment.message_class & _NEGATIVE:
+            place = acknowledgment.body.tx_sequence_id, acknowledgment.body.tx_sequence_number
+            queue_sender.queue.refused(acknowledgment.message_class, acknowledgment.author, place)
         if fate is Fate.JOURNAL:
             outcomes.add_to_journal(self._manager.journal_queue, *entry)
         elif fate is Fate.TRANSACTIONAL_DEAD_LETTER:

@@ -31,6 +31,7 @@ from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
 from qmnode.delivery.unsigned_senders import UnsignedSenderPolicy
+from qmnode.delivery.waiting import why
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
@@ -39,6 +40,7 @@ from qmnode.model.ports import TransitEnd
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
+from qmnode.model.waiting import Waiting
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.neighbour import passing
@@ -331,6 +333,14 @@ class Network:
         sequence = None if queue.message_count else self.state.outgoing.end(self.state.key_of(queue))
         if sequence is not None:
             self.state.changed(sequence)
+
+    def waiting_of(self, queue: Queue) -> Waiting | None:
+        """The reason why the messages of a queue wait, or why it refuses messages; None if nothing keeps them."""
+        return next(why(self, queue), None)
+
+    def waiting(self, machine: str = "", link: str = "") -> list[Waiting]:
+        """The same of all queues, of those that lead to or over a machine, or over a routing link."""
+        return list(why(self, machine=machine, link=link))
 
     def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
         """The state of the queue's outgoing sequence."""

@@ -5,6 +5,7 @@ import ipaddress
 import socket
 from typing import Final
 
+from qmnode.model.waiting import Cause, WaitReason
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.hresults import hresult_of_error
@@ -16,10 +17,20 @@ _EVERYBODY: Final = ipaddress.IPv4Address("255.255.255.255")
 
 
 class ResolutionError(Exception):
-    """There is no next hop now. Holds the status for the connection history, and the reason."""
+    """There is no next hop now. Holds the status for the connection history, and the cause."""
 
-    def __init__(self, status: ConnectionStatus, sentence: str, error: int = 0) -> None:
+    def __init__(
+        self,
+        status: ConnectionStatus,
+        sentence: str,
+        error: int = 0,
+        *,
+        reason: WaitReason = WaitReason.NO_NAME,
+        machine: str = "",
+        step: str = "",
+    ) -> None:
         super().__init__(sentence)
+        self.cause = Cause(reason, sentence, machine, step)
         self.status = status
         self.error = error
         """HRESULT; 0 if the status says enough."""
@@ -41,9 +52,11 @@ async def addresses_of(host: str, identifier: Guid = ZERO_GUID) -> list[NextHop]
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except TimeoutError as error:
         sentence = f"no answer about {host}"
-        raise ResolutionError(ConnectionStatus.DNS_FAILURE, sentence, hresult_of_error(error)) from None
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, sentence, hresult_of_error(error), machine=host) from None
     except OSError as error:
-        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{host}: {error}", hresult_of_error(error)) from error
+        raise ResolutionError(
+            ConnectionStatus.DNS_FAILURE, f"{host}: {error}", hresult_of_error(error), machine=host
+        ) from error
     addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
     for address in addresses:
         check_address(address)
@@ -79,4 +92,6 @@ class Resolver:
         raise ResolutionError(
             ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
             f"{format_name}: this node has no directory; use a direct format name",
+            reason=WaitReason.NO_ROUTE,
+            step="use a direct format name, or set directory.name in node.yaml",
         )

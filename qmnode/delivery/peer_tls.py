@@ -8,6 +8,7 @@ uses it where a plain connection was turned away. The way that worked last is re
 import asyncio
 import contextlib
 import ssl
+from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
@@ -224,6 +225,18 @@ class PeerTls:
         now = self._loop.time()
         self._other_way[_key(hop)] = now + _REMEMBERED
         self._turned[_key(hop)] = now
+
+    def own_fault(self) -> str:
+        """The fault of the certificate of this node; empty if it is valid now."""
+        settings = self._settings
+        try:
+            content = settings.certificate.read_bytes() if settings is not None else b""
+            certificate = x509.load_pem_x509_certificates(content)[0] if content else None
+        except (OSError, ValueError):
+            return "the certificate of this node cannot be read"
+        if certificate is None or certificate.not_valid_after_utc > datetime.now(UTC):
+            return ""
+        return f"the certificate of this node has expired: {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
 
     # The memory of peers
 

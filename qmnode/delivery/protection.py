@@ -61,33 +61,42 @@ class Protection:
         return any(map(self.is_needed, entries))
 
     async def protect(
-        self, queue: OutgoingQueue, entries: Sequence[Entry], failed: Callable[[int], None]
+        self,
+        queue: OutgoingQueue,
+        entries: Sequence[Entry],
+        failed: Callable[[int, str], None],
+        deferred: Callable[[str], None],
     ) -> list[Entry] | None:
         """Return the entries, encrypted where requested, without those that can never be encrypted, which end here.
 
-        None means that the directory does not answer now. ``failed`` is called with the HRESULT of each error
-        (3.1.7.1.5.1).
+        None means that the directory does not answer now. ``failed`` is called with the HRESULT and the sentence of
+        each error (3.1.7.1.5.1), ``deferred`` with the reason why that cannot be known now, or with none.
         """
         destination = await self.owner(queue.pathname)
         if destination is None:
+            deferred("the owner of the queue is not known")
             return None
         places = [place for place, entry in enumerate(entries) if self.is_needed(entry)]
         now = self._network.manager.clock.time()
         requests = [ProtectionRequest(self._packet(entries[place][1], destination, int(now))) for place in places]
         outcomes = await self._network.security.protect(requests, now)
-        if any(isinstance(outcome, Deferred) for outcome in outcomes):
-            return None
+        for outcome in outcomes:
+            if isinstance(outcome, Deferred):
+                deferred(outcome.sentence)
+                return None
+        deferred("")
         protected: dict[int, Entry] = {}
         ended: set[int] = set()
         for place, outcome in zip(places, outcomes, strict=True):
             lookup_identifier, value = entries[place]
             match outcome:
                 case Protected(packet):
+                    queue.accepted()
                     protected[place] = (lookup_identifier, value[:PREFIX_SIZE] + packet)
                 case Unprotectable(error):
                     log.warning("a message cannot be protected", queue=queue.pathname, reason=str(error))
                     ended.add(place)
-                    failed(int(error.code))
+                    failed(int(error.code), error.sentence)
                     self._end(queue, lookup_identifier)
         return [protected.get(place, entry) for place, entry in enumerate(entries) if place not in ended]
 

@@ -11,6 +11,7 @@ from qmnode.delivery.forwarding import move_to_connector
 from qmnode.delivery.next_hops import ConnectorHere, ResolutionError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
+from qmnode.model.waiting import Cause, WaitReason
 from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
     CloseConnection,
@@ -23,6 +24,7 @@ from qmnode.protocol.connection import (
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import PublicFormatName, parse_single_format_name
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 from qmnode.transport.connection import Alarm, Connection, Handler
@@ -31,7 +33,7 @@ from qmnode.transport.ping import ping
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
-    from qmnode.model.ports import Recorder
+    from qmnode.delivery.peer_tls import PeerTls
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +41,19 @@ _SUSPICIOUS_HOPS: Final = 10
 """More hops than a message takes in an enterprise whose queue managers agree on the topology."""
 _DRAINING: Final = 1.0
 """Seconds for which a session that is being replaced may wait for its last acknowledgments."""
-_WITHOUT_SESSION: Final = (
-    OutgoingQueueState.DISCONNECTED,
-    OutgoingQueueState.WAITING,
-    OutgoingQueueState.NEED_VALIDATION,
-)
+_CLOSED: Final = {
+    CloseReason.REFUSED: (
+        WaitReason.REFUSED,
+        "refuses the session: it is another machine, is offline, has no room, or demands TLS",
+    ),
+    CloseReason.INITIALIZATION_TIMEOUT: (
+        WaitReason.HOST_DOWN,
+        "takes connections, but its queue manager does not answer",
+    ),
+    CloseReason.PROTOCOL_ERROR: (WaitReason.REFUSED, "broke the protocol"),
+    CloseReason.UNANSWERED: (WaitReason.WINDOW, "took messages and acknowledged none of them"),
+}
+"""Reasons for closing that say why messages wait."""
 
 
 class QueueConnection:
@@ -70,10 +80,17 @@ class QueueConnection:
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
-        self._unresolved = ""
-        """The reason why the last resolution found no next hop."""
-        self._undialled = ""
-        """The reason why the last hop could not be connected."""
+        self.failure: Cause | None = None
+        """Why the last attempt to get a session failed; None while there is a session, and before any failed."""
+        self.failed_hop: NextHop | None = None
+        """The next hop that the last failed attempt was for; None if there was none."""
+        self.failing_since = 0.0
+        """When attempts began to fail for this reason, in seconds since 1970 (UTC)."""
+        self.deferred = ""
+        """Why messages cannot be encrypted now; they may be later."""
+        self.deferred_since = 0.0
+        self.state_since = network.manager.clock.time()
+        """When the queue came into its state."""
         self._recorded = OutgoingQueueState.INACTIVE, ""
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
@@ -83,6 +100,23 @@ class QueueConnection:
     def hop(self) -> NextHop | None:
         """The next hop that is in use or being tried."""
         return self._way.hop
+
+    @property
+    def next_try(self) -> float | None:
+        """When the next attempt begins by itself, by the clock of the event loop."""
+        timer = self._way.next_timer()
+        return None if timer is None else timer[1]
+
+    def defer(self, sentence: str) -> None:
+        """Note why messages cannot be encrypted now; with an empty sentence, that they can."""
+        if bool(sentence) is not bool(self.deferred):
+            self.deferred_since = self._network.manager.clock.time()
+        self.deferred = sentence
+
+    def _failed(self, cause: Cause) -> None:
+        if self.failure is None or self.failure.reason is not cause.reason:
+            self.failing_since = self._network.manager.clock.time()
+        self.failure, self.failed_hop = cause, self.hop
 
     def way_out(self) -> "tuple[Connection, NextHop, Callable[[], object]] | None":
         """The session that is open, its next hop, and what opens another in its place; None if there is none."""
@@ -106,8 +140,9 @@ class QueueConnection:
         self._way.status_changed(status, self._network.time())
         self._show_history()
 
-    def message_failed(self, error: int) -> None:
+    def message_failed(self, error: int, sentence: str) -> None:
         """Record the HRESULT of a failed encryption in the connection history for operators (3.1.7.1.5.1)."""
+        self._queue.refused(MessageClass.MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT, self.owner, detail=sentence)
         self._way.status_changed(ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE, self._network.time(), error)
         self._show_history()
 
@@ -115,6 +150,7 @@ class QueueConnection:
         """The session is established."""
         if self.connection is not None and self.hop is not None:
             self._network.peer_tls.reached(self.connection, self.hop)
+        self.failure = None
         self._way.session_opened(*self._now())
         self._work()
         if self.hop != self._way.next_hops[0]:
@@ -123,10 +159,14 @@ class QueueConnection:
     def closed(self, reason: CloseReason) -> None:
         """The session has closed."""
         connection, self.connection = self.connection, None
-        self._undialled = ""
         hop = self.hop
         if reason is CloseReason.DISCONNECTED and self._turns(connection, hop):
             return
+        if (
+            connection is not None
+            and (cause := _cause_of_close(reason, connection, self._network.peer_tls)) is not None
+        ):
+            self._failed(cause)
         self._review.stop()
         self._way.session_closed(reason, self._queue.message_count > 0, *self._now())
         if self._held:
@@ -185,8 +225,7 @@ class QueueConnection:
         if self._learning is not None:
             self._learning.cancel()
         self._give_up()
-        if self._queue.recorder is not None:
-            self._record(OutgoingQueueState.INACTIVE, self._queue.recorder)
+        self._record(OutgoingQueueState.INACTIVE)
 
     # Changes of the path
 
@@ -296,33 +335,27 @@ class QueueConnection:
             self._alarm.set(None if timer is None else timer[1])
         offline = not self._paused and self._way.queue_state is OutgoingQueueState.ON_HOLD
         state = self._queue.state = OutgoingQueueState.DISCONNECTED if offline else self._way.queue_state
+        if state is OutgoingQueueState.INACTIVE:
+            self.failure = None  # nothing is left that waits
+        if state is not self._recorded[0]:
+            self.state_since = self._network.manager.clock.time()
         self._queue.next_hops = tuple(hop.address for hop in self._way.next_hops)
         self._show_history()
-        self._queue.reason = self._reason(offline) if state in _WITHOUT_SESSION else ""
-        if self._queue.recorder is not None:
-            self._record(state, self._queue.recorder, offline)
+        self._record(state)
 
-    def _record(self, state: OutgoingQueueState, recorder: "Recorder", offline: bool = False) -> None:
+    def _record(self, state: OutgoingQueueState) -> None:
         """Record the state, and why there is no session, when one of them changes."""
-        failure = self._queue.failure
-        cause = ""
-        if state is OutgoingQueueState.DISCONNECTED:
-            cause = "offline" if offline else "" if failure is None else failure.name.lower().replace("_", " ")
-        if (state, cause) != self._recorded:
-            self._recorded = state, cause
+        recorder, waiting = self._queue.recorder, None
+        if recorder is not None and state is OutgoingQueueState.DISCONNECTED:
+            waiting = self._queue.waits_for
+        reason = waiting.reason.value if waiting is not None else ""
+        if (state, reason) == self._recorded:
+            return
+        self._recorded = state, reason
+        if recorder is not None:
             peer = "" if self._way.hop is None else self._way.hop.address
-            recorder.queue_state(self._queue, state.value, peer, cause, self._queue.reason if cause else "")
-
-    def _reason(self, offline: bool) -> str:
-        """Why there is no session, in words; empty if no attempt has failed."""
-        if offline:
-            return "this node is disconnected from other machines (qmnode connect)"
-        if self._queue.failure is None:
-            return ""
-        if self._unresolved or self._undialled:
-            return self._unresolved or self._undialled
-        last = self._way.history[-1]
-        return f"{last.address}: {last.status.name.lower().replace('_', ' ')}".removeprefix(": ")
+            sentence = waiting.sentence if waiting is not None else ""
+            recorder.queue_state(self._queue, state.value, peer, reason, sentence)
 
     def _give_up(self) -> None:
         if self._task is not None:
@@ -352,19 +385,18 @@ class QueueConnection:
             self._network.sequence_ended(self._queue)
             self._way.ends_here(*self._now())
         except ResolutionError as error:
-            self._log_unresolved(str(error))
+            self._log_unresolved(error.cause)
             self._way.resolution_failed(error.status, error.error, *self._now())
         else:
-            self._unresolved = ""
             self._way.destination_resolved(hops, *self._now())
             self._learn_properties_soon(format_name)
         self._work()
 
-    def _log_unresolved(self, reason: str) -> None:
-        """Log each reason once in a row: there may be many queues, each of which is resolved again and again."""
-        if reason != self._unresolved:
-            self._unresolved = reason
-            log.info("no next hop", queue=self._queue.pathname, reason=reason)
+    def _log_unresolved(self, cause: Cause) -> None:
+        """Log each cause once in a row: there may be many queues, each of which is resolved again and again."""
+        if cause != self.failure:
+            log.info("no next hop", queue=self._queue.pathname, reason=cause.words)
+        self._failed(cause)
 
     def _learn_properties_soon(self, format_name: str) -> None:
         """Read in the background what a public queue says. Others have no base priority (MS-MQMQ 2.3.1.6)."""
@@ -388,8 +420,9 @@ class QueueConnection:
 
     async def _ping(self, hop: NextHop) -> None:
         network, settings = self._network, self._network.settings
-        self._undialled = ""
         accepted = await ping(network.manager.identifier, hop.address, settings.ping_port, settings.address)
+        if not accepted:
+            self._failed(Cause(WaitReason.HOST_DOWN, f"{hop.address} does not answer the ping of Message Queuing"))
         self._way.ping_ended(accepted, *self._now())
         self._work()
 
@@ -413,7 +446,7 @@ class QueueConnection:
             if self.connection is connection:
                 self.connection = None
                 log.info("no connection", queue=self._queue.pathname, address=hop.address, reason=str(error))
-                self._undialled = f"{hop.address}: {error}"
+                self._failed(_cause_of_dialing(error, hop))
                 messages_left = self._queue.message_count > 0
                 self._way.session_closed(error.status, messages_left, *self._now(), error=error.error)
                 self._work()
@@ -428,3 +461,25 @@ def report_failure(task: "asyncio.Task[None]") -> None:
     """Log the exception, if any, of a finished task of an outgoing queue."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("an outgoing queue is stuck", exc_info=error)
+
+
+def _cause_of_dialing(error: DialingError, hop: NextHop) -> Cause:
+    words = f"{hop.address}: {error}"
+    if error.status is ConnectionStatus.CERTIFICATE_VALIDATION_FAILURE:
+        return Cause(WaitReason.CERTIFICATE, words)
+    if error.status is ConnectionStatus.SOCKET_BIND_FAILURE:
+        step = "correct transport.address in node.yaml: this machine does not have it"
+        return Cause(WaitReason.OFFLINE, words, step=step)
+    return Cause(WaitReason.HOST_DOWN, words)
+
+
+def _cause_of_close(reason: CloseReason, connection: Connection, tls: "PeerTls") -> Cause | None:
+    """The fault that the end of a session, or of the attempt to open one, shows; None if nothing is wrong."""
+    address = connection.address
+    if reason is CloseReason.DISCONNECTED:
+        if connection.established or not connection.encrypted:
+            return Cause(WaitReason.HOST_DOWN, f"{address} closed the connection")
+        fault = tls.own_fault() or connection.lost_by or "it may not accept the certificate of this node"
+        return Cause(WaitReason.CERTIFICATE, f"{address} ended TLS: {fault}")
+    known = _CLOSED.get(reason)
+    return None if known is None else Cause(known[0], f"{address} {known[1]}")

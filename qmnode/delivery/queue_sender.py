@@ -233,7 +233,9 @@ class QueueSender:
 
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
         """Encrypt and send these messages. Return whether that was possible now."""
-        protected = await self._network.protection.protect(self.queue, entries, self.queue_connection.message_failed)
+        protected = await self._network.protection.protect(
+            self.queue, entries, self.queue_connection.message_failed, self.queue_connection.defer
+        )
         if self._is_overtaking(connection, again):
             return False
         if protected is None:

@@ -10,6 +10,7 @@ from qmnode.directory.port import (
     QueueManager,
     equals,
 )
+from qmnode.model.waiting import WaitReason
 from qmnode.protocol.connection import NextHop
 from qmnode.routing.router import NoRouteError, Rule
 from qmnode.structures.guid import Guid, guid_to_text
@@ -42,10 +43,11 @@ class DirectoryResolver(Resolver):
                 await self._topology.check_journey(destination)
             return await self._first_that_resolve([*found.hops, *found.fall_back])
         except DirectoryOperationError as error:
-            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, error.sentence) from error
+            away = error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND
+            raise _unavailable(error.sentence, WaitReason.DIRECTORY if away else WaitReason.NO_ROUTE) from error
         except NoRouteError as error:
             self._topology.read_soon()  # it may be new
-            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, str(error)) from error
+            raise _unavailable(str(error), WaitReason.NO_ROUTE) from error
 
     async def owner(self, name: PrivateFormatName | PublicFormatName) -> Guid:
         """The queue manager that owns a queue. Raises DirectoryOperationError if the directory does not know it."""
@@ -71,8 +73,8 @@ class DirectoryResolver(Resolver):
             except DirectoryOperationError as error:
                 if error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND:
                     raise
-                sentence = f"the next hop {guid_to_text(hop)} is not in the directory"
-                failure = ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, sentence)
+                name = self._topology.name_of(hop) or guid_to_text(hop)
+                failure = _unavailable(f"the next hop {name} is not in the directory", WaitReason.NO_ROUTE)
         if not found and failure is not None:
             raise failure
         return found
@@ -83,3 +85,7 @@ class DirectoryResolver(Resolver):
             QueueManager, [equals("identifier", hop)], ["computer_name", "qualified_computer_name"]
         )
         return await addresses_of(found.qualified_computer_name or found.computer_name, hop)
+
+
+def _unavailable(sentence: str, reason: WaitReason) -> ResolutionError:
+    return ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, sentence, reason=reason)

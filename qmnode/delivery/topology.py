@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import structlog
 
 from qmnode.delivery.next_hops import ResolutionError
 from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, RoutingLink, Site, search
+from qmnode.model.waiting import WaitReason
 from qmnode.routing.paths import follow
 from qmnode.routing.router import NoRouteError, Router, Rule
 from qmnode.routing.snapshot import Machine, TopologySnapshot
@@ -44,6 +46,9 @@ class Topology:
         self._tables: dict[Guid, RoutingTable] = {}
         """Routing tables of the sites that journeys pass, for the current snapshot."""
         self._problem = ""
+        self.unread_since = 0.0
+        """When the directory stopped answering, in seconds since 1970 (UTC); 0 while it answers."""
+        self.unread_because = ""
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._reads = 0
@@ -74,9 +79,14 @@ class Topology:
         """
         if self._snapshot is None:
             self.read_soon()
-            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, "the directory has not answered yet")
+            raise ResolutionError(
+                ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, "the directory has not answered yet",
+                reason=WaitReason.DIRECTORY,
+            )  # fmt: skip
         if self._router is None and self._snapshot.sites:
-            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, self._problem)
+            raise ResolutionError(
+                ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, self._problem, reason=WaitReason.NO_ROUTE
+            )
         return self._router
 
     def knows(self, machine: Guid) -> bool:
@@ -113,14 +123,18 @@ class Topology:
             if machine.name.lower() in names or not wanted.isdisjoint(machine.sites)
         }
 
+    def name_of(self, machine: Guid) -> str:
+        """The computer name of a queue manager; empty if the last reading does not show it."""
+        known = None if self._snapshot is None else self._snapshot.machines.get(machine)
+        return "" if known is None else known.name
+
     def sites_of(self, machines: Iterable[Guid]) -> set[str]:
         """The names, in lower case, of the sites that these machines are in."""
         if self._snapshot is None:
             return set()
         known = self._snapshot.sites
-        return {
-            known[site].name.lower() for one in machines for site in self._snapshot.machines[one].sites if site in known
-        }
+        shown = (self._snapshot.machines[one] for one in machines if one in self._snapshot.machines)
+        return {known[site].name.lower() for machine in shown for site in machine.sites if site in known}
 
     def is_routing_server(self) -> bool:
         """Whether this queue manager is a routing server, as far as is known."""
@@ -199,7 +213,9 @@ class Topology:
     async def _read_tolerantly(self) -> None:
         try:
             await self.read()
+            self.unread_since = 0.0
         except DirectoryOperationError as error:
+            self.unread_since, self.unread_because = self.unread_since or time.time(), error.sentence
             log.warning("the topology is not read: the last known serves", reason=error.sentence)
 
     async def _read(self) -> None:

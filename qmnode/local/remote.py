@@ -80,6 +80,7 @@ class RemoteQueueManager(QueueManagerApi):
     queue_manager_security = _at_node(QueueManagerApi.queue_manager_security)
     set_queue_manager_security = _at_node(QueueManagerApi.set_queue_manager_security)
     refused_messages = _at_node(QueueManagerApi.refused_messages)
+    waiting = _at_node(QueueManagerApi.waiting)
     reset_incoming_sequences = _at_node(QueueManagerApi.reset_incoming_sequences)
 
     async def queues(self, kinds: Sequence[QueueType] | None = None) -> list[QueueInformation]:

@@ -14,6 +14,7 @@ from qmnode.model.administration import (
 )
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.model.traffic import RefusedMessages
+from qmnode.model.waiting import Waiting, WaitReason
 from qmnode.objects.table import QUEUE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
@@ -24,6 +25,7 @@ _STATUS: Final = "$status"
 _TRANSACTION: Final = "$transaction"
 _SEQUENCE: Final = "$incoming_sequence"
 _REFUSED: Final = "$refused_messages"
+_WAITING: Final = "$waiting"
 
 _NAMES: Final[dict[type, frozenset[str]]] = {
     kind: frozenset(field.name for field in fields(kind))
@@ -34,6 +36,7 @@ _NAMES: Final[dict[type, frozenset[str]]] = {
         QueueInformation,
         RefusedMessages,
         TransactionInformation,
+        Waiting,
     )
 }
 
@@ -85,6 +88,8 @@ def _to_plain(value: object) -> Any:
             return {_SEQUENCE: _attributes(value)}
         case RefusedMessages():
             return {_REFUSED: _attributes(value)}
+        case Waiting():
+            return {_WAITING: _attributes(value)}
         case _:
             raise TypeError(f"{type(value).__name__} cannot travel to or from the node")
 
@@ -114,16 +119,27 @@ def _from_plain(value: dict[str, Any]) -> Any:
         return _known(QueueInformation, attributes)
     if _STATUS in value:
         attributes = value[_STATUS]
-        lists: dict[str, Any] = {name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers")}
+        lists: dict[str, Any] = {
+            name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers", "waiting")
+        }
         lists["bridges"] = tuple(_known(BridgeInformation, bridge) for bridge in attributes.get("bridges", ()))
         return _known(NodeStatus, attributes | lists)
     if _TRANSACTION in value:
         return _known(TransactionInformation, value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
     if _SEQUENCE in value:
         return _known(IncomingSequenceInformation, value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])})
+    if _WAITING in value:
+        return _known(Waiting, value[_WAITING] | {"reason": _reason_of(value[_WAITING]["reason"])})
     if _REFUSED in value:
         return _known(RefusedMessages, value[_REFUSED] | {"source": Guid(value[_REFUSED]["source"])})
     return value
+
+
+def _reason_of(text: str) -> WaitReason:
+    try:
+        return WaitReason(text)
+    except ValueError:  # of a newer node
+        return WaitReason.REFUSED
 
 
 def _known(kind: type, attributes: dict[str, Any]) -> Any:

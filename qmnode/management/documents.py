@@ -14,6 +14,7 @@ from qmnode.management.row_fields import answers, settings, shown, with_fields
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
+from qmnode.model.waiting import Waiting, WaitReason
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -156,6 +157,33 @@ class NamedQueue(Document):
     identifier: str | None
 
 
+class WaitingDocument(Document):
+    """The reason why messages wait, or why a queue refused the last ones."""
+
+    reason: WaitReason
+    sentence: str = Field(
+        description="The same in words, with the names of machines",
+        examples=["BETA, 10.0.0.2: Connection refused"],
+    )
+    queue: str = Field(description="Path name of the queue that holds or refused them; empty for the whole node")
+    machine: str = Field(description="The machine that is waited for, or that refuses", examples=["BETA"])
+    since: datetime | None = Field(description="When the first attempt failed, or the state began")
+    next_try: datetime | None = Field(description="When the node tries again by itself; null: not, or not known")
+    messages: int = Field(description="In the queue")
+    step: str = Field(description="What to do", examples=["start the node of BETA"])
+
+    @classmethod
+    def of(cls, waiting: Waiting) -> Self:
+        """Make the document from the object of the model."""
+        return cls.from_attributes(waiting, since=time_or_none(waiting.since), next_try=time_or_none(waiting.next_try))
+
+
+class WaitingList(Document):
+    """The reasons why messages wait on this node, by queue."""
+
+    waiting: list[WaitingDocument] = Field(description="A thousand at most")
+
+
 class QueueDocument(NamedQueue):
     """A queue as it is now."""
 
@@ -169,7 +197,12 @@ class QueueDocument(NamedQueue):
     subqueues: list[str]
     state: str | None = Field(description="Of an outgoing queue (MS-MQDMPR 3.1.1.3)")
     next_hops: list[str]
-    reason: str | None = Field(default=None, description="Why an outgoing queue is not connected, in words, if known")
+    reason: str | None = Field(default=None, description="The sentence of `waiting`")
+    waiting: WaitingDocument | None = Field(
+        default=None,
+        description="What the messages of an outgoing queue wait for, or why a queue refused the last message from "
+        "elsewhere; null: nothing keeps them",
+    )
     oldest_arrival: datetime | None = Field(
         default=None, description="When the message that has waited longest arrived at the node"
     )
@@ -187,6 +220,7 @@ class QueueDocument(NamedQueue):
             journal_oldest_arrival=time_or_none(queue.journal_oldest_arrival or 0),
             state=queue.state or None,
             reason=queue.reason or None,
+            waiting=WaitingDocument.of(queue.waiting) if queue.waiting is not None else None,
             **{row.name: shown(row, getattr(queue, row.name)) for row in _ROWS},
         )
 
@@ -250,6 +284,19 @@ class FailoverDocument(Document):
     renewed_by: str = Field(description="The file of the cluster manager; empty: the node renews its lease itself")
     standbys: list[str] = Field(description="A line of the cluster manager about each other host")
     violations: list[str] = Field(description="Signs that two hosts were active at once")
+
+
+class WaitingSummary(Document):
+    """The reason why messages of several queues wait. Times are in seconds since 1970 (UTC), 0: not known."""
+
+    reason: WaitReason
+    machine: str
+    sentence: str = Field(description="Of one of the queues")
+    since: float
+    next_try: float
+    step: str
+    queues: int
+    messages: int
 
 
 class ShareDocument(Document):
@@ -327,6 +374,9 @@ class NodeDocument(Document):
     failover: FailoverDocument | None = Field(
         default=None, description="For a queue manager that one of several hosts runs at a time; null for others"
     )
+    waiting: list[WaitingSummary] = Field(
+        default=[], description="What messages wait for, by reason and machine; `/v1/waiting` has it by queue"
+    )
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},
         description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "
@@ -345,6 +395,7 @@ class NodeDocument(Document):
             bridges=[BridgeDocument.from_attributes(bridge) for bridge in status.bridges],
             remote_copy=RemoteCopyDocument(**status.remote_copy) if status.remote_copy else None,
             failover=FailoverDocument(**status.failover) if status.failover else None,
+            waiting=[WaitingSummary(**one) for one in status.waiting],
         )
 
 

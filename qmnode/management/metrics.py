@@ -106,6 +106,7 @@ class _Snapshot(Collector):
         shown = heapq.nlargest(self._context.settings.metrics_queues, queues, key=lambda queue: queue.message_count)
         yield from self._queues(shown)
         yield from self._outgoing([queue for queue in shown if isinstance(queue, OutgoingQueue)])
+        yield self._waiting(shown)
         yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
 
     def _copy(self) -> Iterator[Metric]:
@@ -227,19 +228,25 @@ class _Snapshot(Collector):
             "When the message came that waits longest to leave, since 1970 (UTC)",
             labels=("queue",),
         )
-        failures = GaugeMetricFamily(
-            "qmnode_outgoing_failure",
-            "That the last connection for a queue failed, and why",
-            labels=("queue", "status"),
-        )
         for queue in queues:
-            arrived, failure = queue.oldest_arrival, queue.failure
-            if arrived is not None:
+            if (arrived := queue.oldest_arrival) is not None:
                 oldest.add_metric((queue.pathname,), arrived)
-            if failure is not None and queue.message_count:
-                failures.add_metric((queue.pathname, failure.name.lower()), 1)
         yield oldest
-        yield failures
+
+    def _waiting(self, queues: list[Queue]) -> Metric:
+        """The reasons why messages wait, by queue; the queue is empty for those of the whole node."""
+        family = GaugeMetricFamily(
+            "qmnode_waiting_since_timestamp_seconds",
+            "Since when messages of a queue wait for a reason, since 1970 (UTC)",
+            labels=("queue", "reason", "machine"),
+        )
+        for group in self._status.waiting:
+            if not group["queues"]:
+                family.add_metric(("", group["reason"], group["machine"]), group["since"])
+        for queue in queues:
+            if (found := queue.waits_for) is not None:
+                family.add_metric((found.queue, found.reason.value, found.machine), found.since)
+        return family
 
     @staticmethod
     def _queues(shown: list[Queue]) -> Iterator[Metric]:

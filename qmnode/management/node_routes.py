@@ -1,15 +1,23 @@
 """The node itself: health, state, quotas, connections, transactions, metrics."""
 
 import asyncio
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
+from qmnode.administration.names import queue_name
 from qmnode.management.context import Node, note
-from qmnode.management.documents import ConnectionDocument, NodeDocument, QuotaDocument, TransactionDocument
+from qmnode.management.documents import (
+    ConnectionDocument,
+    NodeDocument,
+    QuotaDocument,
+    TransactionDocument,
+    WaitingDocument,
+    WaitingList,
+)
 from qmnode.management.key_documents import Keys
 from qmnode.management.large_requests import InSteps
 from qmnode.management.metrics import exposition
@@ -72,6 +80,24 @@ async def readiness(node: Node) -> Readiness | JSONResponse:
         return http_problem(503, "the node is starting or stopping")
     node.manager.store.check()
     return Readiness(warnings=list((await node.manager.status()).warnings))
+
+
+@router.get("/v1/waiting", **about("node", "What messages wait for, and why"))
+async def show_waiting(
+    node: Node,
+    queue: Annotated[
+        str | None, Query(max_length=512, description="Only of this queue: path name or format name")
+    ] = None,
+    machine: Annotated[
+        str, Query(max_length=256, description="Only what goes to or through this machine; the node itself for all")
+    ] = "",
+    link: Annotated[str, Query(max_length=256, description="Only what goes over the routing link to this site")] = "",
+) -> WaitingList:
+    """By queue, and for the whole node where all of it is concerned. Empty if nothing keeps any message."""
+    if queue is not None:
+        one = (await node.manager.queue(queue_name(queue))).waiting
+        return WaitingList(waiting=[] if one is None else [WaitingDocument.of(one)])
+    return WaitingList(waiting=[WaitingDocument.of(one) for one in await node.manager.waiting(machine, link)])
 
 
 @router.get("/v1/keys", **about("node", "The keys and certificates of the node"))

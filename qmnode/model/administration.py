@@ -10,6 +10,7 @@ from qmnode.structures.guid import ZERO_GUID, Guid
 
 if TYPE_CHECKING:
     from qmnode.model.traffic import RefusedMessages
+    from qmnode.model.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class NodeStatus:
     that can be restored and the last ``base`` (seconds since 1970, 0: none), ``failure``. Empty without one."""
     failover: dict[str, Any] = field(default_factory=dict)
     """Of a queue manager that several hosts can run, else empty: see FailoverDocument of the management API."""
+    waiting: tuple[dict[str, Any], ...] = ()
+    """The reasons why messages wait, by reason and machine: :func:`qmnode.model.waiting.summary`."""
 
 
 @dataclass(slots=True)
@@ -151,6 +154,8 @@ class StorageCondition:
     free_bytes: int = 0
     total_bytes: int = 0
     lost_writes: int = 0
+    failed_since: float = 0.0
+    """Seconds since 1970 (UTC)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +309,14 @@ class AdministrationApi(ABC):
     async def refused_messages(self, name: str) -> list["RefusedMessages"]:
         """The messages from other queue managers that a queue refused since the node started, by sender and reason:
         the 64 refused last, those first. 256 queues are remembered.
+        """
+
+    @abstractmethod
+    async def waiting(self, machine: str = "", link: str = "") -> "list[Waiting]":
+        """The reasons why messages wait on this node, by queue; empty if nothing keeps any. At most 1,000.
+
+        ``machine``: only of messages that go to or through the machine of this computer name; the node's own name for
+        all of them. ``link``: only of messages that go over the routing link to the site of this name.
         """
 
     @abstractmethod

@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple, Self, TypeVar, Unpack
 
 from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import INFINITE, Message
+from qmnode.model.waiting import Waiting
 from qmnode.objects.table import AddedAttributes, AddedProperties
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
@@ -147,7 +148,9 @@ class QueueInformation(AddedAttributes):
     """State of an outgoing queue (3.1.1.3); empty for others."""
     next_hops: tuple[str, ...] = ()
     reason: str = field(default="", kw_only=True)
-    """Why an outgoing queue has no session, in words, if it failed to get one."""
+    """The sentence of ``waiting``; empty without one."""
+    waiting: Waiting | None = field(default=None, kw_only=True)
+    """The reason why the messages of an outgoing queue wait, or why a queue refused the last message from elsewhere."""
     oldest_arrival: float | None = field(default=None, kw_only=True)
     """When the message that has waited longest arrived at the node, in seconds since 1970 (UTC)."""
     journal_oldest_arrival: float | None = field(default=None, kw_only=True)

@@ -21,8 +21,10 @@ from qmnode.model.record import (
     expiry,
     with_prefix,
 )
+from qmnode.model.waiting import Refusal
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
 from qmnode.structures.envelope import with_sequence_fields
+from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
@@ -83,8 +85,8 @@ class OutgoingQueue(Queue):
         self.multicast = pathname.upper().startswith("MULTICAST=")
         self._transfer_info: OutgoingTransferInfo | None = None
         self.connection_history: list[ConnectionAttempt] = []
-        self.reason = ""
-        """Why it has no session, in words, if it failed to get one."""
+        self.refusal: Refusal | None = None
+        """The last answer of the destination, if it refused messages and has accepted none for sure since."""
 
     @property
     def _resting(self) -> OutgoingQueueState:
@@ -106,11 +108,23 @@ class OutgoingQueue(Queue):
             and (self.context.network is None or not self.context.network.is_awaited(self))
         )
 
-    @property
-    def failure(self) -> ConnectionStatus | None:
-        """Why the last attempt to connect failed; None if it did not."""
-        status = self.connection_history[-1].status if self.connection_history else ConnectionStatus.IN_PROCESS
-        return status if status >= ConnectionStatus.UNKNOWN_FAILURE else None
+    def refused(self, message_class: int, author: Guid, place: tuple[int, int] = (0, 0), detail: str = "") -> None:
+        """Note that the destination refused the message at this place of a sequence, or that it cannot be encrypted."""
+        before, since = self.refusal, self.context.clock.time()
+        if before is not None and before.message_class == message_class and not before.is_over(since):
+            since = before.since
+        self.refusal = Refusal(message_class, author, since, place, detail)
+
+    def accepted(self, place: tuple[int, int] = (0, 0)) -> None:
+        """Note that the destination took the messages up to a place of a sequence, or that one was encrypted again.
+
+        A refusal of the last of them may still be on its way.
+        """
+        refusal = self.refusal
+        if refusal is None or refusal.accepted_at:
+            return
+        if place > refusal.place > (0, 0) or place == refusal.place == (0, 0):
+            refusal.accepted_at = self.context.clock.time()
 
     # Messages
 
@@ -256,6 +270,4 @@ class OutgoingQueue(Queue):
     def information(self, **more: Any) -> QueueInformation:
         """The attributes as they stand now."""
         active = self.message_count > 0 or bool(self.descriptors)
-        return super().information(
-            state=self.state.value, next_hops=self.next_hops, reason=self.reason, active=active, **more
-        )
+        return super().information(state=self.state.value, next_hops=self.next_hops, active=active, **more)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from qmnode.model.api import Access, QueueApi, Share
     from qmnode.model.outgoing import OutgoingQueue
     from qmnode.model.queue import Queue
+    from qmnode.model.waiting import Waiting
     from qmnode.structures.guid import Guid
     from qmnode.structures.names import FormatName
 
@@ -340,6 +341,12 @@ class Network(Protocol):
 
         The record is in the current batch.
         """
+
+    def waiting_of(self, queue: "Queue") -> "Waiting | None":
+        """The reason why the messages of a queue wait, or why it refuses messages; None if nothing keeps them."""
+
+    def waiting(self, machine: str = "", link: str = "") -> "list[Waiting]":
+        """The same of all queues, of those that lead to or over a machine, or over a routing link."""
 
     def is_awaited(self, queue: "OutgoingQueue") -> bool:
         """Whether an order acknowledgment for messages of this queue is pending (MS-MQQB 3.1.5.6)."""

@@ -27,6 +27,7 @@ from qmnode.model.record import (
     expiry,
 )
 from qmnode.model.traffic import RECEIVED
+from qmnode.model.waiting import Waiting
 from qmnode.objects.rows import Door
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
@@ -535,9 +536,15 @@ class Queue(QueueAttributes):
                 ErrorCode.MQ_ERROR_QUEUE_NOT_AVAILABLE, f"the queue {self.pathname} was deleted while it was open"
             )
 
+    @property
+    def waits_for(self) -> Waiting | None:
+        """The reason why its messages wait, or why it refuses messages; None if nothing keeps them."""
+        network = self.context.network
+        return network.waiting_of(self) if network is not None else None
+
     def information(self, **more: Any) -> QueueInformation:
         """The current attributes of the queue."""
-        journal = self.journal_queue
+        journal, waiting = self.journal_queue, self.waits_for
         facts: dict[str, Any] = {name: getattr(self, name) for name in DEFAULT_PROPERTIES if name != "security"}
         facts |= {
             "pathname": self.pathname,
@@ -554,6 +561,8 @@ class Queue(QueueAttributes):
             "oldest_arrival": self.oldest_arrival,
             "journal_oldest_arrival": journal.oldest_arrival if journal else None,
             "active": bool(self.descriptors),
+            "reason": waiting.sentence if waiting is not None else "",
+            "waiting": waiting,
             "subqueues": tuple(sorted(queue.pathname.rpartition(";")[2] for queue in self.subqueues.values())),
         }
         return QueueInformation(**(facts | more))

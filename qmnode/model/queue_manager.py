@@ -41,6 +41,7 @@ from qmnode.model.record import DEFAULT_TIME_TO_REACH_QUEUE
 from qmnode.model.retries import Retries
 from qmnode.model.traffic import RefusedMessages
 from qmnode.model.transaction import Transaction
+from qmnode.model.waiting import Waiting, summary
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
@@ -116,6 +117,8 @@ class QueueManager(QueueManagerApi):
         self.site_name = ""
         """The computer's first site in the directory; empty without a directory."""
         self.connection_active = True
+        self.offline_since = 0.0
+        """When the queue manager was taken offline, in seconds since 1970 (UTC)."""
         """ConnectionActive, 3.1.1.1: Take Offline (3.1.4.12) and Bring Online (3.1.4.13)."""
         self._open = True
         self.queue_collection.load()
@@ -197,6 +200,8 @@ class QueueManager(QueueManagerApi):
 
     def take_offline(self) -> None:
         """Take Offline: no messages are exchanged with other queue managers."""
+        if self.connection_active:
+            self.offline_since = self.clock.time()
         self.connection_active = False
         if self.context.network is not None:
             self.context.network.disconnect()
@@ -391,6 +396,7 @@ class QueueManager(QueueManagerApi):
             after_restore=self.after_restore,
             remote_copy=self.copy_state(),
             failover=self.failover(),
+            waiting=summary(self.context.network.waiting()) if self.context.network is not None else (),
             quota_source=self.quotas.sources["queue_manager_quota"],
             journal_quota_source=self.quotas.sources["journal_quota"],
             quota_settings=self.quotas.own,
@@ -436,6 +442,10 @@ class QueueManager(QueueManagerApi):
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         queue, network = self.names.find(name) if name else None, self.context.network
         return [] if network is None else network.incoming_sequences(queue)
+
+    async def waiting(self, machine: str = "", link: str = "") -> list[Waiting]:
+        network = self.context.network
+        return [] if network is None else network.waiting(machine, link)
 
     async def refused_messages(self, name: str) -> list[RefusedMessages]:
         return self.traffic.refusals.of(self.names.find(name).pathname)

@@ -371,6 +371,18 @@ class RefusedSender(NamedTuple):
     claimed_sender: bytes
 
 
+class LastRefusal(NamedTuple):
+    """The last message that a queue refused."""
+
+    reason: int
+    source: Guid
+    address: str
+    since: float
+    """When it refused the first for this reason since it took one, in seconds since 1970 (UTC)."""
+    arrived: int
+    """Messages that had arrived in the queue by then."""
+
+
 class _Row:
     __slots__ = ("address", "count", "first", "last", "size")
 
@@ -387,15 +399,20 @@ class Refusals:
         self.denied: Counter[str] = Counter()
         """Messages to which an access list denied a queue, by :class:`Standing`."""
         self._queues: OrderedDict[str, OrderedDict[RefusedSender, _Row]] = OrderedDict()
+        self._last: dict[str, LastRefusal] = {}
 
-    def note(self, pathname: str, sender: RefusedSender, address: str, size: int, now: float) -> None:
-        """Count a message that a queue refused."""
+    def note(self, pathname: str, sender: RefusedSender, address: str, size: int, now: float, arrived: int = 0) -> None:
+        """Count a message that a queue refused after ``arrived`` messages had arrived in it."""
+        last = self.last(pathname)
+        goes_on = last is not None and (last.reason, last.arrived) == (sender.reason, arrived)
+        since = last.since if last is not None and goes_on else now
+        self._last[pathname] = LastRefusal(sender.reason, sender.source, address, since, arrived)
         if sender.reason == MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED:
             self.denied[sender.standing] += 1
         rows = self._queues.setdefault(pathname, OrderedDict())
         self._queues.move_to_end(pathname)
         if len(self._queues) > QUEUES_KEPT:
-            self._queues.popitem(last=False)
+            del self._last[self._queues.popitem(last=False)[0]]
         row = rows.get(sender)
         if row is None:
             row = rows[sender] = _Row(now)
@@ -405,6 +422,10 @@ class Refusals:
         row.address, row.last = address, now
         row.count += 1
         row.size += size
+
+    def last(self, pathname: str) -> LastRefusal | None:
+        """The last refusal of a queue; None if it has refused nothing lately."""
+        return self._last.get(pathname)
 
     def of(self, pathname: str) -> list[RefusedMessages]:
         """The rows of a queue, the last refused first."""

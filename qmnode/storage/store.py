@@ -302,7 +302,8 @@ class Store:
         free, total = space(self.path)
         failure = self._writer.failure
         lost = sum(max(1, loss.writes) for loss in self.losses if loss.is_certain)
-        return StorageCondition(failure.sentence if failure is not None else "", free, total, lost)
+        sentence = failure.sentence if failure is not None else ""
+        return StorageCondition(sentence, free, total, lost, self._writer.failed_since)
 
     def reclaim(self) -> None:
         """Have RocksDB free the room of removed records; may run in a thread."""

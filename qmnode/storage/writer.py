@@ -232,6 +232,7 @@ class Writer:
         "batch",
         "before_write",
         "durations",
+        "failed_since",
         "on_failure",
         "volatile",
         "volatile_used",
@@ -261,6 +262,7 @@ class Writer:
         self.on_failure: Callable[[], None] = _nothing
         """Called once when a write or a sync has failed."""
         self._failure: StoreError | None = None
+        self.failed_since = 0.0
         self._closed = False
         self._dirty = False
         """Whether data was written for reads to see that the end of the pass must sync."""
@@ -507,6 +509,7 @@ class Writer:
         error.__traceback__ = None  # its frames hold the lock, as long as somebody keeps the failure
         first = self._failure is None
         self._failure = self._failure or _failure(error)
+        self.failed_since = self.failed_since or time.time()
         self.batch = WriteBatch(raw_mode=True)
         self.arrived = {}
         self._large.give_up()

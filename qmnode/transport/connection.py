@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_declared",
         "_is_judged", "_is_stranger", "_looks_again", "_loop", "_own_buffer", "_processing", "_read_paused",
         "_transport", "_turns", "_unsettled_limit", "address", "charged", "encrypted", "established", "fed",
-        "heard", "initiator", "local_address", "local_port", "neighbour", "on_lost", "on_writable", "payer",
+        "heard", "initiator", "local_address", "local_port", "lost_by", "neighbour", "on_lost", "on_writable", "payer",
         "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
     )  # fmt: skip
 
@@ -138,6 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the socket accepts more data. While False, hand no new messages to the session."""
         self.on_writable: Callable[[], object] | None = None
         self.on_lost: Callable[[], object] | None = None
+        self.lost_by: Exception | None = None
+        """The error of the transport with which the connection ended."""
         self.established = 0.0
         """Seconds since 1970 when the session opened; 0 before that."""
         self.heard = 0.0
@@ -269,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Report to the session that the transport connection broke or was closed."""
         self._transport = self._own_buffer = self._deferred = None
+        self.lost_by = error
         if self.charged and not self._is_judged:
             self._held.hold(self, 0)
         if self.on_lost is not None:

@@ -136,8 +136,8 @@ def test_lists_of_a_node_fit_80_columns_in_a_terminal_and_are_lines_in_a_pipe(
     (message,) = command("peek", queue, "--json").documents
 
     piped = [line.split("\t") for line in command("queue", "list").out.splitlines()]
-    assert {len(cells) for cells in piped} == {8} and piped[0][0] == "queue"
-    assert [cells[-1] for cells in piped if cells[0].endswith(queue.lower()) or cells[0].endswith(queue)] == [
+    assert {len(cells) for cells in piped} == {9} and piped[0][0] == "queue"
+    assert [cells[-2] for cells in piped if cells[0].endswith(queue.lower()) or cells[0].endswith(queue)] == [
         r"first\tsecond"
     ]
     assert command("peek", queue, "--show", "table").out.count("\n") == 2

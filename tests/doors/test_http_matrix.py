@@ -220,6 +220,7 @@ MACHINE: dict[str, tuple[frozenset[str], str, Callable[[], object]]] = {
     "PUT /v1/node/online": (ADMINISTRATORS, "/v1/node/online", lambda: {"online": True}),
     "GET /v1/quotas": (EVERYBODY, "/v1/quotas", lambda: None),
     "GET /v1/connections": (EVERYBODY, "/v1/connections", lambda: None),
+    "GET /v1/waiting": (EVERYBODY, "/v1/waiting", lambda: None),
     "GET /v1/transactions": (EVERYBODY, "/v1/transactions", lambda: None),
     "GET /healthz": (EVERYBODY, "/healthz", lambda: None),
     "GET /readyz": (EVERYBODY, "/readyz", lambda: None),

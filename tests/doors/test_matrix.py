@@ -185,6 +185,7 @@ MACHINE_OPERATIONS: dict[str, tuple[bool, Callable[[QueueManagerApi], Awaitable[
         True, lambda m: _same_security(m),
     ),
     "status": (False, lambda m: m.status()),
+    "waiting": (False, lambda m: m.waiting()),
     "open a dead-letter queue": (True, lambda m: opened(m, r".\system$;deadletter", Access.PEEK)),
     "open the transactional one": (True, lambda m: opened(m, r".\system$;deadxact", Access.RECEIVE)),
     "open the machine's journal": (True, lambda m: opened(m, r".\system$;journal", Access.PEEK)),

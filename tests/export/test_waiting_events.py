@@ -34,19 +34,19 @@ async def test_an_outgoing_queue_says_why_it_waits(tmp_path: Path) -> None:
         await queue.send(Message(b"x", recoverable=True))
     (outgoing,) = (one for one in alice.queue_collection.values() if isinstance(one, OutgoingQueue))
     await eventually(lambda: len(outgoing.connection_history) > 2)
-    reason = outgoing.reason
+    reason = outgoing.information().reason
     outgoing.pause()
     outgoing.resume()
-    await eventually(lambda: outgoing.reason != "")
+    await eventually(lambda: outgoing.information().reason != "")
     alice.take_offline()
     alice.bring_online()
-    await eventually(lambda: outgoing.reason == reason)
+    await eventually(lambda: outgoing.information().reason == reason)
     await alice.close()
 
     states = [row for row in rows(target) if row["kind"] == "queue_state"]
     failed = [row for row in states if row["state"] == "disconnected"]
     assert {(row["cause"], row["detail"]) for row in failed} == {
-        ("socket connect failure", reason),
+        ("host_down", reason),
         ("offline", "this node is disconnected from other machines (qmnode connect)"),
     }
     assert {row["queue"] for row in states} == {name}

@@ -131,6 +131,7 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     await ask("GET", "/openapi.json")
     for route in (
         "/healthz", "/readyz", "/metrics", "/v1/node", "/v1/queues", "/v1/queue-summary", "/v1/connections",
+        "/v1/waiting",
         "/v1/transactions", "/v1/journals", "/v1/outgoing-queues", "/v1/quotas", "/v1/keys", "/v1/keys/rotation",
         "/v1/history", "/v1/jobs", "/v1/caller", "/v1/queues/{name}", "/v1/queues/{name}/incoming-sequences",
         "/v1/queues/{name}/refused-messages", "/v1/queues/{name}/access", "/v1/queues/{name}/messages/{lookup}",

@@ -11,13 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from qmnode import Access, Message
 from qmnode.model.administration import ConnectionInformation
-from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
 from qmnode.security.algorithms import Policy
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.security.service import KeyStoreStatus
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.management.conftest import NAME, Managed, write_certificate
 
 
@@ -64,20 +62,16 @@ async def test_metrics_have_totals_and_the_fullest_queues(client: httpx.AsyncCli
     assert "process_resident_memory_bytes" in families
 
 
-async def test_metrics_say_what_waits_to_leave_and_why(client: httpx.AsyncClient, managed: Managed) -> None:
+async def test_metrics_say_since_when_messages_wait_to_leave(client: httpx.AsyncClient, managed: Managed) -> None:
     before = time.time()
     async with await managed.manager.open_queue(r"DIRECT=TCP:127.0.0.9\private$\away", Access.SEND) as queue:
         await queue.send(Message(b"waits"))
-    (outgoing,) = (each for each in managed.manager.queue_collection.values() if isinstance(each, OutgoingQueue))
-    outgoing.connection_history.append(ConnectionAttempt(ConnectionStatus.CONNECTION_REFUSED, int(before)))
 
     text = (await client.get("/metrics")).text
 
     families = {family.name: family for family in text_string_to_metric_families(text)}
     (oldest,) = families["qmnode_outgoing_oldest_message_timestamp_seconds"].samples
     assert before - 1 <= oldest.value <= families["qmnode_time_seconds"].samples[0].value
-    (failure,) = families["qmnode_outgoing_failure"].samples
-    assert (failure.labels["queue"], failure.labels["status"]) == (outgoing.pathname, "connection_refused")
 
 
 async def test_metrics_say_what_is_in_trouble_and_when_the_certificate_ends(

@@ -62,16 +62,16 @@ async def test_the_reason_is_in_words_beside_the_state(pair: Pair, name: str, re
     document = QueueDocument.of(shown)
     assert document.reason == shown.reason
     await pair.alice.set_online(False)
-    await eventually(lambda: "this node is disconnected" in queue_of(pair, name).reason)
+    await eventually(lambda: "this node is disconnected" in queue_of(pair, name).information().reason)
 
 
 async def test_a_queue_that_is_connected_again_has_no_reason(pair: Pair) -> None:
     name = pair.direct("BOB", r".\private$\plain")
     await pair.stop("BOB")
     await first_failure(pair, name)
-    assert "Connection refused" in queue_of(pair, name).reason
+    assert "Connection refused" in queue_of(pair, name).information().reason
     await pair.start("BOB")
-    await eventually(lambda: not queue_of(pair, name).reason)
+    await eventually(lambda: not queue_of(pair, name).information().reason)
 
 
 @pytest.mark.parametrize(

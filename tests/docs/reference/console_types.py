@@ -42,6 +42,8 @@ _NAMES: Final = {
 """The names of types where they are not those of the documents."""
 _OF_MACHINES: Final = frozenset({"Queue", "Job", "FailureGroup"})
 """Types of documents to which the console's API adds the machine."""
+_WIDTH: Final = 121
+"""Of a line with its end, as the console's formatter breaks them."""
 _BY_TYPE: Final = {"integer": "number", "number": "number", "boolean": "boolean", "string": "string", "null": "null"}
 
 
@@ -61,6 +63,8 @@ def _enter(schema: dict[str, Any], made: dict[str, str], *, is_request: bool) ->
         name = _NAMES.get(one["title"], one["title"])
         if "enum" in one:
             made[name] = f"export type {name} = {_type(one)};\n"
+            if len(made[name]) > _WIDTH:
+                made[name] = f"export type {name} =\n  | {_type(one).replace(' | ', chr(10) + '  | ')};\n"
             continue
         properties = ({"machine": {"type": "string"}} if name in _OF_MACHINES else {}) | one["properties"]
         lines = [

@@ -233,6 +233,7 @@ export interface Queue {
   readonly state: string | null;
   readonly next_hops: readonly string[];
   readonly reason: string | null;
+  readonly waiting: WaitingDocument | null;
   readonly oldest_arrival: string | null;
   readonly journal_oldest_arrival: string | null;
 }
@@ -296,3 +297,32 @@ export interface RotationStep {
 export type RunState = "running" | "done" | "failed";
 
 export type StepKind = "make" | "publish" | "keep" | "retire" | "destroy";
+
+export type WaitReason =
+  | "no_route"
+  | "gate_down"
+  | "host_down"
+  | "refused"
+  | "no_name"
+  | "directory"
+  | "key"
+  | "certificate"
+  | "access"
+  | "quota"
+  | "paused"
+  | "offline"
+  | "window"
+  | "disk"
+  | "delayed"
+  | "receiver";
+
+export interface WaitingDocument {
+  readonly reason: WaitReason;
+  readonly sentence: string;
+  readonly queue: string;
+  readonly machine: string;
+  readonly since: string | null;
+  readonly next_try: string | null;
+  readonly messages: number;
+  readonly step: string;
+}
