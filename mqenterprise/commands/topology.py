@@ -37,6 +37,7 @@ from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, lo
 from mqenterprise.topology import drawing
 from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save, state_directory, written
 from mqenterprise.topology.check import Checked, load
+from mqenterprise.topology.drift import check_metrics_file, write_metrics
 from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.machine_documents import machine_document
@@ -246,6 +247,12 @@ def drift(
     as_json: AsJson = False,
     directory: DirectoryFile = None,
     nodes_file: NodesFile = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="<path>", help="File, ending in .prom, for the numbers of differences as Prometheus reads them."
+        ),
+    ] = None,
 ) -> None:
     """Show what has changed in the directory since the last apply. Exit code 2: something has.
 
@@ -254,7 +261,7 @@ def drift(
     The directory was as declared after the last apply, so every difference is such a change. Objects that were never
     declared are reported and left alone; apply undoes the other changes.
     """
-    _tell_plan(declared, False, as_json, True, None, directory, nodes_file)
+    _tell_plan(declared, False, as_json, True, None, directory, nodes_file, metrics)
 
 
 def _tell_plan(
@@ -265,7 +272,13 @@ def _tell_plan(
     save_to: Path | None,
     directory: Path | None,
     nodes_file: Path | None,
+    metrics: Path | None = None,
 ) -> None:
+    if metrics is not None:
+        try:
+            check_metrics_file(metrics)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--metrics") from error
     settings = _nodes(nodes_file)
     with _explained():
         checked = load(declared, for_directory=settings is None or save_to is not None)
@@ -286,6 +299,9 @@ def _tell_plan(
             _print_lines(plan_lines(made, full=full, nodes=bool(found)))
         _print_at_nodes(found)
     _fail_for_silent_nodes(found)
+    if metrics is not None:
+        with _explained():
+            write_metrics(metrics, made, sum(bool(one.differences) for one in found))
     raise typer.Exit(SOMETHING_TO_DO if made.steps or any(one.differences for one in found) else 0)
 
 

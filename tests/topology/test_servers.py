@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
@@ -199,17 +200,36 @@ def test_changes_by_hand_show_in_drift_and_are_repaired(bench):
     connection.modify(link.full_path, [Change(ChangeKind.REPLACE, "mSMQCost", (b"77",))])
     bench.directory.queues.delete(bench.directory.queues.find("cor-warehouse\\picking"))
 
-    drift = command(bench, "drift", "--json", SAMPLE)
+    metrics = bench.folder / "drift.prom"
+    drift = command(bench, "drift", "--json", SAMPLE, "--metrics", metrics)
 
     assert drift.exit_code == 2, drift.stderr
+    assert counted(metrics) == {"create": 1, "update": 2, "delete": 0}
     assert {(step["action"], *step["name"]) for step in json.loads(drift.stdout)["steps"]} == {
         ("update", "ams-shop", "orders"),
         ("update", "Amsterdam", "Bremen"),
         ("create", "cor-warehouse", "picking"),
     }
     assert command(bench, "apply", SAMPLE).exit_code == 0
-    after = command(bench, "drift", SAMPLE)
+    after = command(bench, "drift", SAMPLE, "--metrics", metrics)
+    assert counted(metrics) == {"create": 0, "update": 0, "delete": 0}
     assert (after.exit_code, after.stdout.splitlines()[-1]) == (0, "Nothing to do: the directory is as declared.")
+
+
+def counted(metrics):
+    """The differences by action, as Prometheus reads them."""
+    families = text_string_to_metric_families(metrics.read_text())
+    (changes,) = (family for family in families if family.name == "mqenterprise_drift_changes")
+    return {sample.labels["action"]: sample.value for sample in changes.samples}
+
+
+@pytest.mark.parametrize("file", ["drift.txt", "nowhere/drift.prom"])
+def test_a_file_that_prometheus_would_pass_over_is_refused_before_anything_is_asked(tmp_path, file):
+    done = CliRunner().invoke(
+        app, ["drift", "--metrics", str(tmp_path / file), "--directory", "nowhere.yaml", str(SAMPLE)]
+    )
+    assert (done.exit_code, "Prometheus" in done.stderr) == (2, True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_others_made_is_left_alone_by_prune(bench):
