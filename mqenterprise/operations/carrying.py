@@ -263,16 +263,22 @@ class Carrier:
         return True
 
     async def _work(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
+        """Three batches are under way at a time: one is read, the one before it held, and the one before that ended.
+        What has ended is confirmed with the next one that is held.
+        """
         confirm: list[str] = []
         reading = asyncio.ensure_future(self._read(queue, wait=False))
+        ending = asyncio.ensure_future(self._end_held(queue, [], []))
         began, count = time.monotonic(), 0
         try:
             while True:
                 batch = await reading
                 if not batch:
+                    confirm += await self._ended(begun, ending)
                     if confirm:
                         await self._exchange(begun, confirm=confirm)
                         confirm = []
+                    ending = asyncio.ensure_future(self._end_held(queue, [], []))
                     if not self._options.follow:
                         return
                     batch = await self._read(queue, wait=True)
@@ -282,20 +288,34 @@ class Carrier:
                     self._check(message, begun)
                 reading = asyncio.ensure_future(self._read(queue, wait=False))
                 states = await self._exchange(begun, confirm=confirm, hold=batch)
-                keys = [_key(message) for message in batch]
-                ended, failure = await self._end(queue, batch)
-                # One that was carried before, and is at the source again, is ended there, and not carried again.
-                confirm = [key for key, state in zip(keys[:ended], states, strict=False) if state != "carried"]
-                self.summary.known += ended - len(confirm)
-                if failure is not None:
-                    await self._exchange(begun, confirm=confirm)
-                    raise failure
+                confirm = await self._ended(begun, ending)
+                ending = asyncio.ensure_future(self._end_held(queue, batch, states))
                 count += len(batch)
                 if self._options.rate:
                     await asyncio.sleep(max(0.0, began + count / self._options.rate - time.monotonic()))
         finally:
             reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            await asyncio.gather(reading, ending, return_exceptions=True)
+
+    async def _end_held(
+        self, queue: RemoteReadQueue, batch: Sequence[Message], states: Sequence[str]
+    ) -> tuple[list[str], MessageQueuingError | None]:
+        """End the reads of held messages: the keys to confirm, and why those behind them are not ended."""
+        ended, failure = await self._end(queue, batch)
+        # One that was carried before, and is at the source again, is ended there, and not carried again.
+        keys = [_key(one) for one, state in zip(batch[:ended], states, strict=False) if state != "carried"]
+        self.summary.known += ended - len(keys)
+        return keys, failure
+
+    async def _ended(
+        self, begun: BegunCarry, ending: asyncio.Future[tuple[list[str], MessageQueuingError | None]]
+    ) -> list[str]:
+        """The keys of the messages whose reads have ended."""
+        keys, failure = await asyncio.shield(ending)
+        if failure is not None:
+            await self._exchange(begun, confirm=keys)
+            raise failure
+        return keys
 
     async def _read(self, queue: RemoteReadQueue, *, wait: bool) -> list[Message]:
         """Begin to receive the next messages, without ending their reads; none if the queue is empty."""

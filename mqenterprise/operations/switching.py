@@ -207,7 +207,9 @@ class Switch:
         return await asyncio.to_thread(there)
 
     async def _return(self, quiet: float) -> None:
-        """Send all messages of the node to the old machine, until none has come for ``quiet`` seconds."""
+        """Send the messages of the node to the old machine, and then others until none has come for ``quiet`` seconds.
+        Senders go on: so without it, those that are there now.
+        """
         target = self._source.format_name(f".\\{self._plan.name}")
         waited = 0.0
         while True:
@@ -228,6 +230,8 @@ class Switch:
                         f"mqenterprise job show {self._client.machine}/{job.job}"
                     )
                 waited = 0.0
+                if not quiet:
+                    return
             elif waited >= quiet:
                 return
             else:

@@ -32,7 +32,7 @@ from qmnode.storage.large import SMALLEST
 from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.names import FormatName
+from qmnode.structures.names import FormatName, PublicFormatName
 from qmnode.structures.packet_view import PRIORITY_AT
 from qmnode.structures.sections import without_answers
 from qmnode.structures.user_header import UserFlags
@@ -525,7 +525,9 @@ class Arrivals:
         manager = self._manager
         if is_order_queue:
             return Destination(DestinationKind.ORDER_QUEUE)
-        if name.kind != DIRECT and name.address not in (manager.identifier, bytes(16)):
+        # A public queue may have moved here since its sender, or a routing server, looked its owner up.
+        is_ours = isinstance(parsed, PublicFormatName) and found is not None
+        if name.kind != DIRECT and not is_ours and name.address not in (manager.identifier, bytes(16)):
             return self._network.forwarding.destination(parsed, name.address, connection)
         if found is None:
             return Destination(DestinationKind.UNKNOWN)

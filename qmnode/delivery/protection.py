@@ -64,15 +64,17 @@ class Protection:
         self,
         queue: OutgoingQueue,
         entries: Sequence[Entry],
+        owner: Guid,
         failed: Callable[[int, str], None],
         deferred: Callable[[str], None],
     ) -> list[Entry] | None:
         """Return the entries, encrypted where requested, without those that can never be encrypted, which end here.
 
-        None means that the directory does not answer now. ``failed`` is called with the HRESULT and the sentence of
-        each error (3.1.7.1.5.1), ``deferred`` with the reason why that cannot be known now, or with none.
+        ``owner`` is the destination of the session, null if it is unknown. None means that the directory does not
+        answer now. ``failed`` is called with the HRESULT and the sentence of each error (3.1.7.1.5.1), ``deferred``
+        with the reason why that cannot be known now, or with none.
         """
-        destination = await self.owner(queue.pathname)
+        destination = await self.owner(queue.pathname) if owner == ZERO_GUID else owner
         if destination is None:
             deferred("the owner of the queue is not known")
             return None

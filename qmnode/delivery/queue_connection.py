@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
 from qmnode.delivery.forwarding import move_to_connector
 from qmnode.delivery.next_hops import ConnectorHere, ResolutionError
+from qmnode.delivery.routes import DirectoryResolver
 from qmnode.errors import MessageQueuingError
 from qmnode.model.outgoing import ConnectionAttempt, OutgoingQueue
 from qmnode.model.waiting import Cause, WaitReason
@@ -23,7 +24,7 @@ from qmnode.protocol.connection import (
 )
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
-from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import PublicFormatName, parse_single_format_name
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
@@ -54,21 +55,51 @@ _CLOSED: Final = {
     CloseReason.UNANSWERED: (WaitReason.WINDOW, "took messages and acknowledged none of them"),
 }
 """Reasons for closing that say why messages wait."""
+_LOOK: Final = 0.05
+"""Seconds between two looks whether the former owner of a queue has acknowledged everything."""
+
+
+class Undecided(NamedTuple):
+    """Messages of a queue that were sent, and of which nobody knows whether they arrived."""
+
+    at: Guid
+    """The queue manager that may have them; null if there are none."""
+    is_unsent: bool
+    """Whether some of them, which another session or another process has sent, are not sent again yet."""
+    progress: tuple[int, ...]
+    """Differs whenever the outcome of some has become known."""
 
 
 class QueueConnection:
     """Keeps an outgoing queue connected while it has messages."""
 
     def __init__(
-        self, network: "Network", queue: OutgoingQueue, handle: Handler, schedule: Callable[[], object]
+        self,
+        network: "Network",
+        queue: OutgoingQueue,
+        handle: Handler,
+        schedule: Callable[[], object],
+        undecided: Callable[[], Undecided],
     ) -> None:
-        """``handle`` processes the commands of sessions; ``schedule`` processes the queue after the current step."""
+        """``handle`` processes the commands of sessions; ``schedule`` processes the queue after the current step;
+        ``undecided`` returns the messages without an outcome.
+        """
         self.connection: Connection | None = None
         self._held = False
         self.draining = False
         """Whether nothing new may be sent on the connection, because messages are to take another path."""
         self.owner = ZERO_GUID
-        """The queue manager of a public queue: messages are addressed to it when it is known."""
+        """The queue manager that messages of a public queue are addressed to, when it is known. It is the one before
+        while that may have messages without an outcome: only it recognises them when they are sent again.
+        """
+        self._owner_now = ZERO_GUID
+        """The queue manager that the directory names as the owner of a public queue."""
+        self._undecided = undecided
+        self._progress: tuple[int, ...] | None = None
+        self._patience_ends = 0.0
+        """When the owner before is given up, if ``_progress`` stays as it is."""
+        self._leaving: asyncio.Task[None] | None = None
+        self._left: Connection | None = None
         self._network = network
         self._queue = queue
         self._handle = handle
@@ -153,6 +184,7 @@ class QueueConnection:
         self.failure = None
         self._way.session_opened(*self._now())
         self._work()
+        self._leave_former_owner()
         if self.hop != self._way.next_hops[0]:
             self._review_later()
 
@@ -224,6 +256,8 @@ class QueueConnection:
             self._reviewing.cancel()
         if self._learning is not None:
             self._learning.cancel()
+        if self._leaving is not None:
+            self._leaving.cancel()
         self._give_up()
         self._record(OutgoingQueueState.INACTIVE)
 
@@ -267,7 +301,7 @@ class QueueConnection:
     def _begin_review(self) -> None:
         hop = self.hop
         under_way = self._reviewing is not None and not self._reviewing.done()
-        if under_way or self.connection is None or hop is None or hop.identifier == ZERO_GUID:
+        if under_way or self._is_leaving() or self.connection is None or hop is None or hop.identifier == ZERO_GUID:
             return
         self._reviewing = self._loop.create_task(self._find_better(self.connection, hop))
         self._reviewing.add_done_callback(report_failure)
@@ -275,6 +309,9 @@ class QueueConnection:
     async def _find_better(self, connection: Connection, hop: NextHop) -> None:
         """Leave this hop if it no longer leads to the destination, or if a better one accepts connections."""
         try:
+            await self._look_for_owner()
+            if self._is_leaving():
+                return
             hops = await self._network.resolver.next_hops(self._queue.pathname)
         except (ResolutionError, ConnectorHere) as error:
             log.info("no better next hop", queue=self._queue.pathname, reason=str(error))
@@ -309,8 +346,70 @@ class QueueConnection:
     def acknowledged(self) -> None:
         """Messages were acknowledged: continue draining."""
         connection = self.connection
-        if self.draining and connection is not None and not connection.session.in_flight():
+        if connection is None or not self.draining or self._is_leaving():
+            return
+        if not connection.session.in_flight():
             self._loop.call_soon(connection.close)
+
+    # The owner of a queue that has moved
+
+    async def _look_for_owner(self) -> None:
+        """Ask the directory who owns the queue, and leave the session if that is no longer its owner."""
+        owner = await self._network.protection.owner(self._queue.pathname, anew=True)
+        if owner not in (None, ZERO_GUID):
+            self._owner_now = owner
+            self._leave_former_owner()
+
+    def _leave_former_owner(self) -> None:
+        connection = self.connection
+        if self._owner_now == self.owner or self._is_leaving() or connection is None or not connection.established:
+            return
+        log.info("the queue has moved", queue=self._queue.pathname, owner=guid_to_text(self._owner_now))
+        self._left = connection
+        self._leaving = self._loop.create_task(self._leave_when_decided(connection))
+        self._leaving.add_done_callback(report_failure)
+
+    def _is_leaving(self) -> bool:
+        return self._leaving is not None and not self._leaving.done() and self._left is self.connection
+
+    async def _leave_when_decided(self, connection: Connection) -> None:
+        """Send nothing new, and close when the former owner has acknowledged everything: the present one could not
+        recognise what the former one has.
+        """
+        while connection is self.connection:
+            undecided = self._undecided()
+            self.draining = not undecided.is_unsent
+            is_decided = undecided.at == ZERO_GUID and not connection.session.in_flight()
+            if (self.draining and is_decided) or not self._is_worth_waiting(undecided):
+                connection.close()
+                return
+            await asyncio.sleep(_LOOK)
+
+    def _is_worth_waiting(self, undecided: Undecided) -> bool:
+        """Whether the former owner may still answer: a while after its last acknowledgment, nobody waits for it."""
+        now = self._loop.time()
+        if undecided.progress != self._progress or self._paused:
+            self._progress = undecided.progress
+            self._patience_ends = now + 2 * self._network.state.parameters.maximum_order_ack_delay
+        return now < self._patience_ends
+
+    async def _hops(self, format_name: str) -> list[NextHop]:
+        """The next hops to the owner, or to the one before it while that may have messages without an outcome."""
+        resolver = self._network.resolver
+        owner = await self._network.protection.owner(format_name, anew=True) or ZERO_GUID
+        undecided = self._undecided()
+        self._owner_now = owner
+        if (
+            isinstance(resolver, DirectoryResolver)
+            and ZERO_GUID not in (owner, undecided.at)
+            and undecided.at != owner
+            and self._is_worth_waiting(undecided)
+        ):
+            self.owner = undecided.at
+            return await resolver.hops_to(undecided.at)
+        self._progress = None
+        self.owner = owner
+        return await resolver.next_hops(format_name)
 
     # The state machine
 
@@ -378,8 +477,7 @@ class QueueConnection:
 
     async def _resolve(self, format_name: str) -> None:
         try:
-            hops = await self._network.resolver.next_hops(format_name)
-            self.owner = await self._network.protection.owner(format_name, anew=True) or ZERO_GUID
+            hops = await self._hops(format_name)
         except ConnectorHere as connector:
             move_to_connector(self._queue, connector.site)
             self._network.sequence_ended(self._queue)
@@ -408,6 +506,7 @@ class QueueConnection:
 
     async def _learn_properties(self, name: PublicFormatName) -> None:
         manager, queue = self._network.manager, self._queue
+        await self._look_for_owner()
         try:
             differing = queue.differing(await manager.published.of_outgoing(name))
         except MessageQueuingError as error:

@@ -14,7 +14,7 @@ import structlog
 
 from qmnode.delivery.malformed import set_aside
 from qmnode.delivery.precedence import Precedence
-from qmnode.delivery.queue_connection import QueueConnection, report_failure
+from qmnode.delivery.queue_connection import QueueConnection, Undecided, report_failure
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
@@ -64,7 +64,7 @@ class QueueSender:
         self._state = network.state
         self._loop = asyncio.get_running_loop()
         self.key = self._state.key_of(queue)
-        self.queue_connection = QueueConnection(network, queue, self.handle, self.schedule)
+        self.queue_connection = QueueConnection(network, queue, self.handle, self.schedule, self._undecided)
         self._reading = False
         self._again: deque[int] = deque()
         self.unacknowledged = Unacknowledged(network, queue, self.key)
@@ -234,7 +234,11 @@ class QueueSender:
     async def _protect_some(self, connection: Connection, entries: list[Entry], again: bool) -> bool:
         """Encrypt and send these messages. Return whether that was possible now."""
         protected = await self._network.protection.protect(
-            self.queue, entries, self.queue_connection.message_failed, self.queue_connection.defer
+            self.queue,
+            entries,
+            self.queue_connection.owner,
+            self.queue_connection.message_failed,
+            self.queue_connection.defer,
         )
         if self._is_overtaking(connection, again):
             return False
@@ -419,9 +423,12 @@ class QueueSender:
         # The acknowledgments that count: for a direct name, those of the peer; for other names, those of the named
         # owner.
         sequence = self._state.outgoing.get(self.key)
+        before = sequence.destination
         if sequence.leads_to(connection.session.remote if connection.session.direct else self.queue_connection.owner):
             self._state.changed(sequence)
             self._state.write_lazily()
+        if before not in (ZERO_GUID, sequence.destination):  # the new one cannot decrypt them: encrypt them again
+            self._protected = {one: (value, float("-inf")) for one, (value, _) in self._protected.items()}
         self._reading = True
         self.repeats.sending()
         self.queue.readers += 1
@@ -432,6 +439,14 @@ class QueueSender:
             self._precedence = self._network.precedence_of(connection.session.remote)
             self._precedence.join(self)
         self.schedule()
+
+    def _undecided(self) -> Undecided:
+        sequence = self._state.outgoing.get(self.key)
+        again = sum(one in self.queue.locked for one in self._again)
+        is_any = again > 0 or sequence.may_have_arrived()
+        progress = sequence.active_id, sequence.acknowledged, sequence.sent, again
+        is_unsent = again > 0 or sequence.waits_for_earlier()
+        return Undecided(sequence.destination if is_any else ZERO_GUID, is_unsent, progress)
 
     def _acknowledged(self, command: MessagesAcknowledged) -> None:
         """Delete or journal acknowledged messages, 3.1.5.5. Transactional ones wait for their order acknowledgment."""

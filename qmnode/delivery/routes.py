@@ -32,6 +32,13 @@ class DirectoryResolver(Resolver):
             return await super().next_hops(format_name)
         try:
             destination = await self.owner(name)
+        except DirectoryOperationError as error:
+            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, error.sentence) from error
+        return await self.hops_to(destination)
+
+    async def hops_to(self, destination: Guid) -> list[NextHop]:
+        """The next hops to a queue manager. Raises what ``next_hops`` raises."""
+        try:
             router = self._topology.router()
             if router is None:
                 return await self.addresses(destination)

@@ -197,6 +197,8 @@ class _Flight(NamedTuple):
 _new: Final = tuple.__new__
 
 _VALUE: Final = Struct("<QIQI")
+_OWNER: Final = Struct("<16sI")
+"""Behind the numbers in the record: the destination, and the number with which the one before it was left."""
 _IDENTIFIER: Final = Struct("<Q")
 _IDENTIFIER_KEY: Final = b"last"
 ROLL_OVER: Final = 0x8000_0000
@@ -234,8 +236,8 @@ class OutgoingSequence:
     """
 
     __slots__ = (
-        "acknowledged", "active_id", "destination", "last_ack_count", "last_ack_time", "next_id",
-        "next_number", "previous_sent", "queue", "resend_at", "resend_index", "sent",
+        "acknowledged", "active_id", "destination", "last_ack_count", "last_ack_time", "left_at", "next_id",
+        "next_number", "previous_sent", "queue", "resend_at", "resend_index", "sent", "sent_before",
     )  # fmt: skip
 
     def __init__(self, queue: bytes) -> None:
@@ -253,6 +255,14 @@ class OutgoingSequence:
         """The number sent last in this pass; 0 at its beginning."""
         self.destination = ZERO_GUID
         """The queue manager whose acknowledgments count; null while unknown (a direct name not yet connected)."""
+        self.left_at = 0
+        """What an earlier destination had acknowledged of ``active_id`` when its queue moved: the present one knows
+        nothing of it.
+        """
+        self.sent_before = (0, 0)
+        """The identifier and the last number that were assigned when the process started: messages up to there may
+        have been sent, and have arrived.
+        """
         self.resend_index = 0
         """ResendIntervalIndex: consecutive resends without progress."""
         self.resend_at: float | None = None
@@ -276,10 +286,10 @@ class OutgoingSequence:
             if sequence_id < self.active_id or self.previous_sent > self.acknowledged:
                 return None
             self.active_id = sequence_id
-            self.acknowledged = self.sent = self.previous_sent = 0
+            self.acknowledged = self.sent = self.previous_sent = self.left_at = 0
         elif number <= self.acknowledged:
             return None
-        previous = self.previous_sent or self.acknowledged
+        previous = self.previous_sent or (self.acknowledged if self.acknowledged > self.left_at else 0)
         self.previous_sent = number
         if number > self.sent:
             self.sent = number
@@ -289,14 +299,23 @@ class OutgoingSequence:
         """Set the queue manager whose acknowledgments count. Return whether that changed the record.
 
         A new owner knows nothing of the sequence, and would wait for what the old one has acknowledged: for it, the
-        sequence begins with the first message that is not acknowledged.
+        sequence begins with the first message that is not acknowledged. An owner that gets its queue back recognises
+        by their numbers the messages that it has. One that is unknown for the moment changes nothing.
         """
-        has_moved = ZERO_GUID not in (self.destination, destination) and self.destination != destination
-        self.destination = destination
-        if not has_moved or not self.acknowledged or self.idle():
+        if destination in (ZERO_GUID, self.destination):
             return False
-        self.acknowledged = self.previous_sent = 0
-        return True
+        if self.destination != ZERO_GUID:
+            self.left_at, self.previous_sent = self.acknowledged, 0
+        self.destination = destination
+        return self.next_id > 0
+
+    def may_have_arrived(self) -> bool:
+        """Whether a message may have reached the destination that has not acknowledged it, before a restart too."""
+        return self.acknowledged < self.sent or self.waits_for_earlier()
+
+    def waits_for_earlier(self) -> bool:
+        """Whether messages that may have been sent before the process started are to be sent again."""
+        return (self.active_id, max(self.sent, self.acknowledged)) < self.sent_before
 
     def is_acknowledged(self, sequence_id: int, number: int) -> bool:
         """Whether the destination has acknowledged this message or a later one."""
@@ -309,6 +328,8 @@ class OutgoingSequence:
     def record(self) -> Record:
         """The record of the state, for the batch of the messages that changed it."""
         value = _VALUE.pack(self.next_id, self.next_number, self.active_id, self.acknowledged)
+        if self.destination != ZERO_GUID:
+            value += _OWNER.pack(self.destination, self.left_at)
         return Record(Family.OUTGOING_SEQUENCE, self.queue, value)
 
 
@@ -501,9 +522,13 @@ class OutgoingSequences:
             self._last_id = max(self._last_id, *_IDENTIFIER.unpack(last_identifier))
         for queue, value in records:
             sequence = self.get(queue)
-            fields = _VALUE.unpack(value)
+            fields = _VALUE.unpack_from(value)
             sequence.next_id, sequence.next_number, sequence.active_id, sequence.acknowledged = fields
             sequence.destination = destination(queue)
+            if len(value) > _VALUE.size:
+                owner, sequence.left_at = _OWNER.unpack_from(value, _VALUE.size)
+                sequence.destination = Guid(owner)
+            sequence.sent_before = (sequence.next_id, sequence.next_number - 1)
             self._by_id[sequence.next_id] = self._by_id[sequence.active_id] = sequence
             self._last_id = max(self._last_id, sequence.next_id)
 

@@ -10,6 +10,7 @@ from qmnode.protocol.outgoing_sequences import ROLL_OVER, AckResult, OutgoingSeq
 from qmnode.protocol.records import Family, Record
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.guid import ZERO_GUID
 from tests.protocol.machines import BOB, CAROL, TIME
 
 QUEUE = b"queue"
@@ -146,13 +147,49 @@ def test_a_number_that_was_not_sent_is_not_acknowledged() -> None:
 def test_for_a_new_owner_the_sequence_begins_with_the_first_message_that_is_not_acknowledged() -> None:
     sequences = table()
     sequence = sent(sequences, 6)
-    assert not sequence.leads_to(BOB)
+    assert sequence.leads_to(BOB) and not sequence.leads_to(BOB)
     ack(sequences, sequence, 3)
     sequence.rewind()
     assert sequence.leads_to(CAROL)
+    assert sequence.prepare(sequence.active_id, 3) is None, "the old owner has it"
     assert sequence.prepare(sequence.active_id, 4) == 0
     assert sequence.prepare(sequence.active_id, 5) == 4
     assert sequences.take_order_ack(CAROL, sequence.active_id, 5, 0.0, TIME)[0] is AckResult.PROGRESS
+    sequence.rewind()
+    assert sequence.prepare(sequence.active_id, 6) == 5
+
+
+def test_an_owner_that_is_unknown_for_a_while_changes_nothing() -> None:
+    sequences = table()
+    sequence = sent(sequences, 6)
+    sequence.leads_to(BOB)
+    ack(sequences, sequence, 3)
+    sequence.rewind()
+    assert not sequence.leads_to(ZERO_GUID) and not sequence.leads_to(BOB)
+    assert sequence.prepare(sequence.active_id, 4) == 3
+    assert sequences.take_order_ack(CAROL, sequence.active_id, 5, 0.0, TIME)[0] is AckResult.FORGED
+
+
+def test_a_restarted_sender_knows_its_destination_and_that_messages_may_have_arrived() -> None:
+    before = table()
+    sequence = sent(before, 6)
+    sequence.leads_to(BOB)
+    ack(before, sequence, 3)
+    after = table()
+    after.load([(QUEUE, sequence.record().value or b"")], None)
+    again = after.get(QUEUE)
+    assert (again.destination, again.may_have_arrived(), again.waits_for_earlier()) == (BOB, True, True)
+    assert [again.prepare(again.active_id, number) for number in (4, 5, 6)] == [3, 4, 5]
+    assert not again.waits_for_earlier() and again.may_have_arrived()
+    ack(after, again, 6)
+    assert not again.may_have_arrived()
+    moved = table()
+    moved.load([(QUEUE, sequence.record().value or b"")], None)
+    assert moved.get(QUEUE).leads_to(CAROL)
+    assert moved.get(QUEUE).prepare(sequence.active_id, 4) == 0
+    later = table()
+    later.load([(QUEUE, moved.get(QUEUE).record().value or b"")], None)
+    assert later.get(QUEUE).prepare(sequence.active_id, 4) == 0, "the new owner has acknowledged nothing yet"
 
 
 def test_only_the_destination_acknowledges() -> None:
