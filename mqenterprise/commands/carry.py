@@ -1,5 +1,6 @@
 """``mqenterprise carry``: the messages of a queue of Windows go to a node."""
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -39,7 +40,10 @@ class How:
 
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most. Default: no limit.")] = 0.0
     follow: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="End when no message has come for so long.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", show_default="0; of a switch 5", help="End when no message has come for so long."
+        ),
     ] = 0.0
     patience: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Wait so long for a side that does not answer.")
@@ -74,6 +78,9 @@ def carry(
     ledger: Annotated[
         Path | None, typer.Option("--ledger", help="Write the ledger of the carry to this file, as JSON lines.")
     ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Delete the carry and its ledger at the node, when the move is finished.")
+    ] = False,
     user: UserOption = "",
     password_file: PasswordFileOption = None,
     access: Access = DEFAULT_ACCESS,
@@ -96,7 +103,21 @@ def carry(
             await _write_ledger(client, summary.carry, ledger)
         return summary
 
+    async def forgotten(client: NodeClient) -> int:
+        name = at.format_name(queue)
+        found = [one for one in await client.carries() if one.source == name]
+        if not found:
+            raise OperationsError(f"{client.machine} has no carry from {name}: name the source as it was carried from")
+        for one in found:
+            await client.delete_carry(one.carry)
+        return len(found)
+
     with failing_with_sentence():
+        if ledger is not None:
+            _check_writable(ledger)
+        if forget:
+            say(f"{counted(access.at_one(target, forgotten), 'carry', 'carries')} deleted at {target}, with the ledger")
+            return
         summary = access.at_one(target, work)
     if as_json:
         print_json(asdict(summary))
@@ -110,6 +131,15 @@ def carry(
             "--sole-reader if nobody else has received there, and --drop KEY for each that somebody has"
         )
         raise typer.Exit(FAILED)
+
+
+def _check_writable(path: Path) -> None:
+    """Find out before the carry whether its ledger can be written."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise OperationsError(f"{folder} does not exist: make that folder for the ledger, and carry then")
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise OperationsError(f"{path} cannot be written: name another file for the ledger")
 
 
 async def _write_ledger(client: NodeClient, number: int, path: Path) -> None:

@@ -13,6 +13,7 @@ from mqenterprise.commands.opening import SOMETHING_TO_DO, opened
 from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, failing_with_sentence
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.carrying import CarryOptions
+from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.switching import FORWARD, Plan, Switch, plan_of
 from qmnode.commands.complaint import complain
@@ -64,10 +65,17 @@ def switch(
         raise typer.BadParameter(f"the steps are {', '.join(FORWARD)}", param_hint="--until")
     at = RemoteTarget.parse(source, user, password_file)
     options = CarryOptions(
-        how.rate, how.follow or _QUIET, how.patience, how.sole_reader, frozenset(how.drop or ()), until=until
+        how.rate,
+        how.follow or _QUIET,
+        how.patience,
+        how.sole_reader,
+        frozenset(how.drop or ()),
+        until=until,
     )
     with failing_with_sentence():
-        found = [*_plans(queues or [], machine, source, target, plans, access)]
+        found = _plans(queues or [], machine, source, target, plans, access)
+        if not found:
+            raise OperationsError(f"{machine} has no public queues in the directory: mqenterprise queue list")
         if show:
             for plan in found:
                 typer.echo(f"{plan.queue} to {plan.target}{', taken back' if plan.taken_back else ''}")
@@ -76,7 +84,8 @@ def switch(
             return
 
         async def work(client: NodeClient) -> None:
-            for plan in reversed(found) if back else found:
+            begun = [plan for plan in reversed(found) if plan.has_begun] or found
+            for plan in begun if back else found:
                 one = Switch(plan, client, at, lambda: opened(access.directory_file), options, say)
                 await (one.take_back() if back else one.run())
                 say(f"{plan.queue}: {counted(one.messages, 'message')}; {'taken back' if back else plan.done[-1]}")
@@ -97,6 +106,8 @@ def _plans(queues: list[str], machine: str, source: str, target: str, folder: Pa
         directory: EnterpriseDirectory | None = None
         if machine:
             directory = stack.enter_context(opened(access.directory_file))
+            if directory.queue_managers.find(machine) is None:
+                raise OperationsError(f"there is no queue manager {machine} in the directory: correct --machine")
             begun = [Plan.read(path).queue for path in sorted(folder.glob("*.switch.json"))]
             mine = [name for name in begun if name.partition("\\")[0].casefold() == machine.casefold()]
             queues = list(dict.fromkeys([*mine, *(one.pathname for one in directory.queues.of(machine))]))

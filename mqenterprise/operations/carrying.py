@@ -183,15 +183,27 @@ class Carrier:
         except MessageQueuingError as error:
             raise self._of_source(error) from error
 
-    async def check_source(self) -> None:
+    async def check_source(self, *, owns: str = "") -> None:
         """Look whether the queue can be carried: its readers have stopped, and the account may receive. Nothing
-        changes. Raises OperationsError.
+        changes. ``owns``: the PUBLIC= name that the queue must have there. Raises OperationsError.
         """
         try:
             async with await self._source.connect() as node:
                 await self._open(node)
+                if owns:
+                    await self._check_owner(node, owns)
         except MessageQueuingError as error:
             raise OperationsError(self._of_source(error).sentence) from error
+
+    async def _check_owner(self, node: RemoteNode, name: str) -> None:
+        try:
+            await node.open_queue(parse_single_format_name(name), Access.PEEK)
+        except MessageQueuingError as error:
+            if error.code is not ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
+                raise
+            raise OperationsError(
+                f"{self._source.host} has a queue of that name, and it is not {name}: name its owner with --from"
+            ) from error
 
     async def _check_before(self, begun: BegunCarry) -> None:
         """Look at the clock of the node and at the first message: its kind and its time."""

@@ -238,6 +238,11 @@ class NodeClient:
         """A page of the ledger of a carry."""
         return await self._ask(CarryLedger, "GET", f"/v1/carries/{number}/ledger", parameters={"after": after})
 
+    async def delete_carry(self, number: int) -> None:
+        """Delete a finished carry with its ledger."""
+        async with self._answer("DELETE", f"/v1/carries/{number}"):
+            pass
+
     # HTTP
 
     async def exchange(self, method: str, path: str, query: str, content: bytes, *, largest: int) -> Exchanged:

@@ -88,6 +88,11 @@ class Plan:
             yield name, sentence, name in self.done
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a step has changed something."""
+        return "prepare" in self.done
+
+    @property
     def name(self) -> str:
         """The name of the queue without its computer."""
         return self.queue.partition("\\")[2]
@@ -130,11 +135,14 @@ class Switch:
         )
 
     async def take_back(self) -> None:
-        """Undo what was done, with the messages that came meanwhile. Raises OperationsError."""
+        """Undo what was done, with the messages that came meanwhile. Raises OperationsError, also if nothing was."""
+        if not self._plan.has_begun:
+            raise OperationsError(
+                f"{self._plan.queue} was not switched with {self._plan.path.parent}: there is nothing to take back; "
+                "correct --plans"
+            )
         self._plan.taken_back = True
         self._plan.write()
-        if "prepare" not in self._plan.done:
-            return
         await self._do(
             {
                 "return": lambda: self._return(0.0),
@@ -172,7 +180,7 @@ class Switch:
     async def _check(self) -> None:
         if fold(found := (await self._client.node()).computer_name) != fold(self._plan.target):
             raise OperationsError(f"{found} answers at the address of {self._plan.target}: correct the file of --nodes")
-        await self._carrier(0.0).check_source()
+        await self._carrier(0.0).check_source(owns=self._public)
         there = f"{self._plan.target}\\{self._plan.name}"
         if await self._in_directory(lambda directory: directory.queues.find(there)) is not None:
             raise OperationsError(f"{there} exists in the directory, as another queue: rename it or unpublish it first")

@@ -244,6 +244,24 @@ class Carries:
         await self._store.durable()
         return {"states": states} | {name: carry.describe()[name] for name in ("carried", "carried_bytes", "held")}
 
+    async def delete(self, number: int) -> None:
+        """Delete a carry with its ledger. A message that comes from its source again is then carried again.
+
+        Raises MQ_ERROR_TRANSACTION_SEQUENCE while messages are held, MQ_ERROR_INVALID_PARAMETER for an unknown number.
+        """
+        async with self._turns:
+            carry = self._find(number)
+            if carry.held:
+                raise _error(
+                    ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE,
+                    f"carry {number} has {len(carry.held)} unconfirmed messages: carry again, then delete it",
+                )
+            prefix = f"{_LEDGER}{number:010}/"
+            self._store.delete_range(Family.META, prefix.encode(), _after(prefix))
+            self._store.delete(Family.META, f"{_CARRY}{number:010}".encode())
+            del self._carries[number]
+            await self._store.durable()
+
     # Parts
 
     async def _target(self, name: str, *, dry_run: bool) -> Queue:

@@ -246,6 +246,11 @@ class Operations:
         entries, following = self._carries.ledger(number, after)
         return {"entries": entries, "next": following}
 
+    async def delete_carry(self, asker: Asker, number: int) -> None:
+        """Delete a finished carry with its ledger. For administrators."""
+        _require_administrator(asker, "delete_carry")
+        await self._carries.delete(number)
+
     async def show_document(self, asker: Asker, *, everything: bool = False) -> dict[str, Any]:
         """Return the document of the machine, with ``everything`` also what no document made. For administrators."""
         _require_administrator(asker, "show_document")

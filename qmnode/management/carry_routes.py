@@ -132,6 +132,15 @@ async def list_carries(request: Request, node: Node) -> CarryList:
     return CarryList(carries=[CarryDocument(**one) for one in found])
 
 
+@router.delete("/v1/carries/{number}", status_code=204, **about("carries", "Delete a carry and its ledger", 409))
+async def delete_carry(number: Number, request: Request, node: Node) -> None:
+    """When its move is finished: a message that comes from its source again is then carried again. For the role
+    `administer`."""
+    require_administer(request, _WHAT)
+    note(request, carry=number)
+    await operations_of(node).delete_carry(asker_of(request, node), number)
+
+
 @router.put("/v1/carries/{number}/messages", **about("carries", "Hold and confirm messages", 404, 409, 413))
 async def carry_messages(number: Number, wanted: Exchange, request: Request, node: Node) -> Exchanged:
     """Safe to repeat. A held message is on disk, in no queue, until it is confirmed. For the role `administer`."""

@@ -207,6 +207,7 @@ MACHINE: dict[str, tuple[frozenset[str], str, Callable[[], object]]] = {
         frozenset({"auditor", "root"}), "/v1/carries", lambda: {"source": "DIRECT=OS:old\\orders", "target": "q0"},
     ),
     "GET /v1/carries/{number}/ledger": (frozenset({"auditor", "root"}), "/v1/carries/1/ledger", lambda: None),
+    "DELETE /v1/carries/{number}": (frozenset({"auditor", "root"}), "/v1/carries/1", lambda: None),
     "PUT /v1/carries/{number}/messages": (
         frozenset({"auditor", "root"}), "/v1/carries/1/messages", lambda: {"epoch": 1},
     ),

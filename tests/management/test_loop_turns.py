@@ -176,6 +176,7 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     assert keys
     await ask("PUT", "/v1/carries/{number}/messages", json=exchange | {"confirm": keys, "hold": []})
     await ask("GET", "/v1/carries")
+    await ask("DELETE", "/v1/carries/{number}")
     await ask("POST", "/v1/queues/{name}/messages/{lookup}/move", json={"target": "orders;aside"})
     lookup = first[1]["lookup_identifier"]
     await ask("POST", "/v1/queues/{name}/messages/{lookup}/edit", json={"label": "other", "keep": True})

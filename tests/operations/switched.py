@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,16 +96,17 @@ class Enterprise:
     async def publish(self, name: str, **properties: Any) -> str:
         """A public queue of the old machine; its PUBLIC= name."""
         async with qmnode.connect(self.old.socket) as manager:
-            made = await manager.create_queue(f"SWOLD\\{name}", security=OPEN, **properties)
+            made = await manager.create_queue(f"SWOLD\\{name}", **{"security": OPEN} | properties)
         return f"PUBLIC={guid_to_text(made.identifier)}"
 
     def switch(self, *words: str, code: int = 0) -> tuple[str, str]:
-        """Output and errors of ``mqenterprise switch``."""
-        argv = [
-            "mqenterprise", "switch", *words, "--from", f"{self.addresses['SWOLD']}:{self.mapper}", "--to", "SWNEW",
-            "--plans", str(self.folder), "--nodes", str(self.folder / "nodes.yaml"),
-            "--directory", str(self.folder / "directory.yaml"),
-        ]  # fmt: skip
+        """Output and errors of ``mqenterprise switch``; what ``words`` name counts instead of what is usual."""
+        usual = {
+            "--from": f"{self.addresses['SWOLD']}:{self.mapper}", "--to": "SWNEW", "--plans": str(self.folder),
+            "--nodes": str(self.folder / "nodes.yaml"), "--directory": str(self.folder / "directory.yaml"),
+        }  # fmt: skip
+        others = chain.from_iterable(item for item in usual.items() if item[0] not in words)
+        argv = ["mqenterprise", "switch", *words, *others]
         output, errors, ended = io.StringIO(), io.StringIO(), 0
         with redirect_stdout(output), redirect_stderr(errors), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", argv)
@@ -115,6 +116,13 @@ class Enterprise:
                 ended = end.code if isinstance(end.code, int) else int(bool(end.code))
         assert ended == code, errors.getvalue()
         return output.getvalue(), errors.getvalue()
+
+    def refused(self, *words: str, code: int = 1) -> str:
+        """The one line of a switch that is refused, at its first step or before that."""
+        output, errors = self.switch(*words, code=code)
+        (line,) = [one for one in errors.splitlines() if ": check: " not in one]
+        assert not output
+        return line
 
 
 class Sender:

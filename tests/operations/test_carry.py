@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,6 +79,24 @@ def test_a_killed_carrier_goes_on_where_it_was_and_no_copy_shows_before_that(est
     assert [one.body for one in at(messages_of(estate.new, "killed"))] == [b"%d" % number for number in range(900)]
 
 
+def test_a_finished_carry_is_deleted_with_its_ledger_and_no_other_one(estate: Estate) -> None:
+    both(estate, "done")
+    at(send(estate.old, "done", [Message(b"%d" % number, recoverable=True) for number in range(3)]))
+    hold(estate, "done", 2)
+    assert "2 unconfirmed messages: carry again, then delete it" in estate.refused("done", "--forget")
+    assert len(estate.ledger("done")) == 3
+    code, _, _ = estate.run("done", "--forget")
+    assert code == 0
+    assert "has no carry from" in estate.refused("done", "--forget")
+    assert [one.body for one in at(messages_of(estate.new, "done"))] == [b"0", b"1", b"2"]
+    at(send(estate.old, "done", [Message(b"3", recoverable=True)]))
+    assert len(estate.ledger("done")) == 1, "a carry after that begins anew"
+    estate.new.stop()
+    estate.new.start()
+    assert len(estate.ledger("done")) == 1
+    assert [one.body for one in at(messages_of(estate.new, "done"))] == [b"0", b"1", b"2", b"3"]
+
+
 def test_a_held_message_that_is_gone_from_the_source_is_for_a_person_to_decide(estate: Estate) -> None:
     both(estate, "gone")
     at(send(estate.old, "gone", [Message(b"%d" % number, recoverable=True) for number in range(3)]))
@@ -119,7 +138,7 @@ async def receive(estate: Estate, name: str) -> None:
         await queue.receive(0)
 
 
-def test_mistakes_are_one_line_each_and_change_nothing(estate: Estate) -> None:
+def test_mistakes_are_one_line_each_and_change_nothing(estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
     both(estate, "m")
     at(send(estate.old, "m", [Message(b"x" * 3000, recoverable=True) for _ in range(3)]))
     at(create(estate.new, "clash", transactional=True))
@@ -141,7 +160,14 @@ def test_mistakes_are_one_line_each_and_change_nothing(estate: Estate) -> None:
         "there is no token": estate.refused("m", nodes=str(without(nodes, "token_file"))),
         "is unavailable": estate.refused("m", nodes=str(away(nodes))),
         "there is no queue": estate.refused("m", "--into", r"DIRECT=OS:other\private$\m"),
+        "make that folder for the ledger": estate.refused("m", "--ledger", str(estate.folder / "absent" / "ledger")),
+        "name another file for the ledger": estate.refused("m", "--ledger", str(estate.folder)),
+        "has no carry from": estate.refused("m", "--forget"),
     }
+    with monkeypatch.context() as patch:
+        real = time.time
+        patch.setattr("mqenterprise.operations.carrying.time.time", lambda: real() + 3600)
+        lines["by which messages would expire"] = estate.refused("m")
     assert {part: line for part, line in lines.items() if part not in line} == {}
     assert len(at(messages_of(estate.old, "m"))) == 3
     assert [at(messages_of(estate.new, name)) for name in ("m", "clash", "small")] == [[], [], []]

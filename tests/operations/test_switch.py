@@ -133,6 +133,66 @@ async def send(enterprise: Enterprise, name: str, numbers: Sequence[int]) -> Non
             await queue.send(Message(b"%d" % number, recoverable=True), "single")
 
 
+async def test_mistakes_are_one_line_each_and_change_nothing(enterprise: Enterprise) -> None:
+    public = await enterprise.publish("orders", transactional=True)
+    await enterprise.publish("other")
+    await enterprise.publish("closed", security=b"")
+    await enterprise.publish("clash")
+    await send(enterprise, public, range(5))
+    await holds(lambda: has(enterprise, "old", public, 5), 120, "the old machine has the messages")
+    async with qmnode.connect(enterprise.new.socket) as manager:
+        await manager.create_queue(r"SWNEW\clash")
+    async with qmnode.connect(enterprise.sender.socket) as manager:
+        await manager.create_queue(r"SWSEND\other")
+    folder = enterprise.folder
+    (folder / "garbage").mkdir()
+    (folder / "garbage" / "swold+orders.switch.json").write_text("{")
+    Plan(folder / "others" / "swold+orders.switch.json", "SWOLD\\orders", "", "old", "OTHER").write()
+    taken = Plan(folder / "taken" / "swold+orders.switch.json", "SWOLD\\orders", "", "", "SWNEW", taken_back=True)
+    taken.source = f"{enterprise.addresses['SWOLD']}:{enterprise.mapper}"
+    taken.write()
+    (folder / "file").write_text("")
+    orders = r"SWOLD\orders"
+
+    def refusals() -> dict[str, str]:
+        refused = enterprise.refused
+        return {
+            "switch the whole machine with --machine": refused(r"SWOLD\private$\orders"),
+            "is no public queue: write": refused("orders"),
+            "there is no public queue": refused(r"SWOLD\absent"),
+            "declare the machine and apply": refused(orders, "--to", "SWNONE"),
+            "is at SWNEW already": refused(r"SWNEW\clash"),
+            "name its owner with --from": refused(r"SWSEND\other"),
+            "as another queue": refused(r"SWOLD\clash"),
+            "allow it ReceiveMessage": refused(r"SWOLD\closed"),
+            "is no plan of a switch": refused(orders, "--plans", str(folder / "garbage")),
+            "name these, or another folder": refused(orders, "--plans", str(folder / "others")),
+            "begin again with a new plan": refused(orders, "--plans", str(folder / "taken")),
+            "cannot be written": refused(orders, "--plans", str(folder / "file"), "--until", "check"),
+            "there is nothing to take back": refused(orders, "--back"),
+            "there is no queue manager SWNONE": refused("--machine", "SWNONE"),
+            "Remote read has to be enabled": refused(orders, "--from", f"{enterprise.addresses['SWSEND']}:9"),
+            "the steps are": refused(orders, "--until", "nonsense", code=2),
+            "name queues or --machine": refused(orders, "--machine", "SWOLD", code=2),
+        }
+
+    lines = await asyncio.to_thread(refusals)
+    assert {part: line for part, line in lines.items() if part not in line} == {}
+    assert not [plan for plan in folder.glob("*.switch.json") if Plan.read(plan).done or Plan.read(plan).taken_back]
+    assert enterprise.directory.queues.find(orders) is not None
+    assert await bodies(enterprise.old, public) == list(range(5))
+    reader = asyncio.create_task(is_refused_beside_a_reader(enterprise, public))
+    assert "a program has it open to receive" in await reader
+
+
+async def is_refused_beside_a_reader(enterprise: Enterprise, name: str) -> str:
+    async with (
+        qmnode.connect(enterprise.old.socket) as manager,
+        await manager.open_queue(name, Access.RECEIVE),
+    ):
+        return await asyncio.to_thread(enterprise.refused, r"SWOLD\orders")
+
+
 @pytest.mark.soak
 @pytest.mark.timed
 @pytest.mark.timeout(0)

@@ -99,7 +99,7 @@ class SwitchModule(EnterpriseModule):
 
         async def switched(client):
             messages = 0
-            for plan in reversed(plans) if back else plans:
+            for plan in [one for one in reversed(plans) if one.has_begun] if back else plans:
                 options = options_of(given, until=given["until"] or "")
                 one = Switch(plan, client, source, lambda: nullcontext(directory), options, self.module.log)
                 await (one.take_back() if back else one.run())
@@ -110,7 +110,7 @@ class SwitchModule(EnterpriseModule):
             messages = 0
             names = list(FORWARD)
             last = names.index(given["until"]) if given["until"] else len(names) - 1
-            changed = any(not plan.taken_back if back else names[last] not in plan.done for plan in plans)
+            changed = any(plan.has_begun and not plan.taken_back if back else names[last] not in plan.done for plan in plans)
         else:
             messages = at_node(directory, given, switched)
             changed = before != [(len(plan.done), plan.taken_back) for plan in plans]
