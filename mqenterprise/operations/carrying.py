@@ -276,7 +276,7 @@ class Carrier:
 
     async def _work(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
         """Three batches are under way at a time: one is read, the one before it held, and the one before that ended.
-        What has ended is confirmed with the next one that is held.
+        The ended batch is confirmed together with the next batch to hold.
         """
         confirm: list[str] = []
         reading = asyncio.ensure_future(self._read(queue, wait=False))

@@ -256,8 +256,8 @@ class OutgoingSequence:
         self.destination = ZERO_GUID
         """The queue manager whose acknowledgments count; null while unknown (a direct name not yet connected)."""
         self.left_at = 0
-        """What an earlier destination had acknowledged of ``active_id`` when its queue moved: the present one knows
-        nothing of it.
+        """The last number of ``active_id`` that an earlier destination had acknowledged when its queue moved: the
+        present one knows nothing of those messages.
         """
         self.sent_before = (0, 0)
         """The identifier and the last number that were assigned when the process started: messages up to there may
