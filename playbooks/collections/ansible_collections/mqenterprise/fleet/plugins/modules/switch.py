@@ -110,7 +110,8 @@ class SwitchModule(EnterpriseModule):
             messages = 0
             names = list(FORWARD)
             last = names.index(given["until"]) if given["until"] else len(names) - 1
-            changed = any(plan.has_begun and not plan.taken_back if back else names[last] not in plan.done for plan in plans)
+            left = [plan.has_begun and not plan.taken_back if back else names[last] not in plan.done for plan in plans]
+            changed = any(left)
         else:
             messages = at_node(directory, given, switched)
             changed = before != [(len(plan.done), plan.taken_back) for plan in plans]
