@@ -47,6 +47,20 @@ def run_node(config: Path | None) -> int:
     return 0
 
 
+def check_host(config: Path | None) -> int:
+    """Print whether the node could run here: 0 it could, 1 it could not, 2 the settings cannot be used."""
+    from qmnode.settings.node import read_settings
+    from qmnode.standby import facts, faults
+
+    try:
+        found = faults(read_settings(config))
+    except ConfigurationError as error:
+        complain(str(error))
+        return 2
+    sys.stdout.write(f"{'unfit' if found else 'fit'}: {'; '.join([*found, facts()])}\n")
+    return 1 if found else 0
+
+
 def _check_open_files() -> None:
     """Raise ConfigurationError if this process may open too few files to serve."""
     import resource

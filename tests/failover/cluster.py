@@ -140,6 +140,16 @@ CIB = """\
 """
 
 
+def why_no_cluster() -> str | None:
+    """Why this machine cannot have a cluster; None if it can."""
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    missing = [name for name in ("pacemakerd", "corosync", "nft", "ping") if not shutil.which(name, path=path)]
+    if not Path("/usr/lib/ocf/resource.d/heartbeat/Filesystem").exists():
+        missing.append("the resource agents")
+    packages = "pacemaker, pacemaker-cli-utils, corosync, resource-agents, nftables, iputils-ping, iputils-arping"
+    return f"{', '.join(missing)} not installed (packages {packages})" if missing else None
+
+
 class Cluster:
     """The two hosts, their device and their fencing; started by :meth:`start`, removed by :meth:`close`."""
 
@@ -248,8 +258,8 @@ class Cluster:
             return found + ("\npartition with quorum" if partition else "")
         return ""
 
-    def lease_holders(self) -> list[str]:
-        """The hosts on which the node's process runs."""
+    def running(self) -> list[str]:
+        """The hosts on which a process of the node runs."""
         return [name for name in NAMES if self.main_process(name)]
 
     def main_process(self, name: str) -> int:

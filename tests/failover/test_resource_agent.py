@@ -26,6 +26,7 @@ SYSTEMCTL = """\
 echo "$*" >>"$STATE/calls"
 case "$*" in
 *LoadState*) cat "$STATE/load";;
+*ExecStart*) echo "{ path=/q ; argv[]=$STATE/node run --config /etc/n.yaml ; ignore_errors=no ; pid=0 }";;
 *ActiveState*) cat "$STATE/active";;
 *MainPID*) cat "$STATE/pid";;
 "is-active --quiet "*-lease.service) [ -e "$STATE/renewer" ];;
@@ -39,7 +40,8 @@ PROGRAMS = {
     "systemctl": SYSTEMCTL,
     "systemd-run": '#!/bin/sh\necho "$*" >>"$STATE/calls"\ntouch "$STATE/renewer"\n',
     "corosync-quorumtool": '#!/bin/sh\necho "Quorate:          $(cat "$STATE/quorum")"\n',
-    "attrd_updater": '#!/bin/sh\ncase "$*" in *Q*) echo \'name="qmnode-standby" host="cor-b" value="fit"\';; esac\n',
+    "attrd_updater": '#!/bin/sh\necho "attrd $*" >>"$STATE/calls"\ncase "$*" in *Q*) '
+    'echo \'name="qmnode-standby" host="cor-b" value="fit"\';; esac\n',
     "logger": "#!/bin/sh\n",
 }
 
@@ -205,3 +207,16 @@ def test_a_lost_renewal_is_started_again(agent: Agent) -> None:
     (agent.state / "renewer").unlink()
     assert agent.call("monitor").returncode == SUCCESS
     assert (agent.state / "renewer").exists()
+
+
+def test_a_standby_reports_once_in_ten_minutes_whether_it_is_fit(agent: Agent) -> None:
+    node = agent.state / "node"
+    node.write_text('#!/bin/sh\necho "called $*" >>"$STATE/calls"\necho "unfit: the <clock> is \'wrong\'"\n')
+    node.chmod(0o755)
+    for interval in ("0", "15000", "15000"):
+        assert agent.call("monitor", OCF_RESKEY_CRM_meta_interval=interval).returncode == NOT_RUNNING
+    calls = agent.calls.splitlines()
+    assert [call for call in calls if call.startswith("called")] == ["called run --config /etc/n.yaml --check"]
+    assert [call for call in calls if call.startswith("attrd")] == [
+        f"attrd -n {agent.unit.removesuffix('.service')}-standby -U unfit: the clock is wrong"
+    ]

@@ -40,6 +40,15 @@ def test_its_nodes_and_those_of_the_image_have_the_same_settings(monkeypatch: py
     assert settings[0].data == Path("/var/lib/qmnode/store")
 
 
+def test_its_store_moves_with_the_pod_and_the_lease_can_kill_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = read(FOLDER / "nodes.yaml")["spec"]["template"]["spec"]
+    own, hosts = pod["containers"][0]["env"]
+    assert own["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"  # which is the host's name in the pod
+    monkeypatch.setenv(hosts["name"], hosts["value"].replace(f"$({own['name']})", "qm-0"))
+    assert read_settings(FOLDER / "node.yaml").failover.hosts == ("qm-0",)
+    assert pod["shareProcessNamespace"]
+
+
 @pytest.mark.soak
 def test_kustomize_renders_it() -> None:
     program = shutil.which("kustomize")

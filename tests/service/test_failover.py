@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qmnode
+from qmnode.commands.running import check_host
 from qmnode.lease import LOST, boot_identifier, boot_time
 from qmnode.node import QueueManager
 from qmnode.settings.node import ConfigurationError, StorageSettings, read_settings
 from qmnode.storage import origin
 from qmnode.storage.store import Store
 from qmnode.storage.takeovers import KEPT, note_in_ledger, take_over, tokens, violations
+from qmnode.version import program_version
 from tests.lab.nodes import NodeError, NodeProcess
+from tests.security.certificates import certificate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,3 +290,40 @@ async def _send_while_paused(node: NodeProcess, until: float, seed: random.Rando
 async def test_an_embedded_queue_manager_has_none_of_it(tmp_path: Path) -> None:
     async with QueueManager.open(tmp_path / "store") as qm:
         assert (await qm.status()).failover == {}
+
+
+def check(tmp_path: Path, capsys: pytest.CaptureFixture[str], **settings: object) -> tuple[int, str]:
+    """The exit code and the line of ``qmnode run --check``."""
+    values = {"data": str(tmp_path), "failover": {"hosts": HOSTS}} | settings
+    (tmp_path / "node.yaml").write_text(json.dumps(values))
+    code = check_host(tmp_path / "node.yaml")
+    return code, capsys.readouterr().out
+
+
+def test_a_standby_says_that_it_is_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = check(tmp_path, capsys)
+    assert (code, line.startswith(f"fit: qmnode {program_version()}, clock ")) == (0, True)
+    assert list(tmp_path.iterdir()) == [tmp_path / "node.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"failover": {"hosts": ["cor-a", "cor-b"]}}, "one of its hosts"),
+        ({"data": "/var/lib/not-there"}, "no directory /var/lib/not-there"),
+        ({"tls": "ended"}, "ends on"),
+        ({"tls": "none"}, "cannot be read: No such file"),
+        ({"tls": "wrong"}, "is no certificate in PEM"),
+    ],
+)
+def test_a_standby_says_why_it_is_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, object], reason: str
+) -> None:
+    if kind := settings.get("tls"):
+        file = tmp_path / "certificate.pem"
+        if kind != "none":
+            file.write_bytes(certificate("cor-a", 0, "authority", hours=20) if kind == "ended" else b"text")
+        tls = {"certificate": str(file), "private_key": str(file), "authorities": str(file)}
+        settings = {"security": {"tls": tls}}
+    code, line = check(tmp_path, capsys, **settings)
+    assert (code, line.startswith("unfit: "), reason in line) == (1, True, True), line
