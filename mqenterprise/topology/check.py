@@ -36,6 +36,7 @@ from mqenterprise.topology.problems import (
 from mqenterprise.topology.workgroup import refusals
 from qmnode.objects.rows import Door, Property, Rows
 from qmnode.objects.table import ENTERPRISE, QUEUE
+from qmnode.settings.node import RemoteCopySettings
 from qmnode.structures.names import parse_single_format_name
 
 _NODES = frozenset({"everyone", "authenticated users", "world"})
@@ -273,6 +274,8 @@ class _Checker:
             here: Path = ("machines", position)
             for index, name in enumerate(machine.sites):
                 self._known((*here, "sites", index), name, self.sites, self._plain_site_names, "site")
+            if machine.remote_copy is not None:
+                self._remote_copy((*here, "remote_copy"), machine, machine.remote_copy)
             if self.loaded.declaration.is_workgroup:
                 self._repeated((*here, "sites"), machine.sites)
                 continue
@@ -288,6 +291,28 @@ class _Checker:
 
     def _plain_site_names(self) -> list[str]:
         return [site.name for site in self.loaded.declaration.sites]
+
+    def _remote_copy(self, here: Path, machine: Machine, copy: RemoteCopySettings) -> None:
+        if machine.foreign:
+            self._say(here, f"{machine.name} is a foreign system; only a node has a copy elsewhere")
+        if not copy.to:
+            self._say(here, "a copy needs a place: to, an absolute folder or s3://bucket/prefix, and key")
+        elif not copy.to.startswith(("/", "s3://")):
+            self._say(
+                (*here, "to"), f"{copy.to!r} is no place for a copy: name an absolute folder, or s3://bucket/prefix"
+            )
+        if copy.key is not None and not copy.key.is_absolute():
+            sentence = f"expected the absolute path of a file on {machine.name}, which has the passphrase"
+            self._say((*here, "key"), sentence)  # without the value, which may be the passphrase itself
+        others = [
+            one.name
+            for one in self.loaded.declaration.machines
+            if one is not machine
+            and one.remote_copy is not None
+            and one.remote_copy.to.rstrip("/") == copy.to.rstrip("/")
+        ]
+        if others and copy.to.startswith("s3://"):
+            self._say((*here, "to"), f"{others[0]} has its copy there too; each node needs a place for itself")
 
     def _foreign_names(self) -> list[str]:
         return [site.name for site in self.loaded.declaration.foreign_sites]

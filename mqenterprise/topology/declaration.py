@@ -26,6 +26,7 @@ from qmnode.objects.table import (
     USER,
 )
 from qmnode.settings.bridges import BridgeName, BridgeSettings
+from qmnode.settings.node import RemoteCopySettings
 from qmnode.settings.sizes import quota_value
 from qmnode.structures.names import (
     DirectFormatName,
@@ -248,6 +249,11 @@ class Machine(_Model):
     in_routing_servers: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
     quota: Quota = None
     foreign: bool = False
+    remote_copy: RemoteCopySettings | None = Field(
+        default=None,
+        description="A copy of its messages elsewhere (docs/operations.md), for rollout.yml; the directory does not "
+        "hold it. The key is the path of a file on the machine",
+    )
 
 
 ONLY_PRIVATE: Final = tuple(row for row in PRIVATE_QUEUE.values() if Door.DECLARATION not in row.doors)

@@ -64,13 +64,17 @@ class StorageSettings(_Settings):
     """Bytes of express messages kept in memory before others spill to files that no restart reads."""
     write_buffer: Bytes = Field(default=32 * _MIB, ge=_MIB)
     """Bytes of each of at most three buffers of recoverable messages in memory. Two full ones go together from the log
-    to sorted files, without what came and went in them.
+    to sorted files, without what came and went in them. At most 1/64 of the disk, and not under 256 KiB.
     """
     block_cache: Bytes = Field(default=32 * _MIB, ge=_MIB)
     log_limit: Bytes = Field(default=128 * _MIB, ge=_MIB)
-    """Bytes of write-ahead log. A restart after a crash replays at most this much, or what the write buffers hold."""
+    """Bytes of write-ahead log. A restart after a crash replays at most this much, or what the write buffers hold. At
+    most 1/16 of the disk, and not under 1 MiB.
+    """
     low_space: Bytes = Field(default=256 * _MIB, ge=0)
-    """Free bytes of the disk below which the node warns. Without room for a write, it accepts nothing."""
+    """Free bytes of the disk below which the node warns. Without room for a write, it accepts nothing. On a disk of
+    less than 1 GiB a twelfth is kept, as the file ``.reserve``, to open the store and receive messages when it is full.
+    """
     identifier_block: int = Field(default=65536, ge=1)
     """Message identifiers reserved on disk at a time. A crash skips the rest of a block."""
     identifier_jump: int = Field(default=1 << 24, ge=1)

@@ -123,10 +123,12 @@ class TestInventory:
         assert hosts["site_cordoba"]["hosts"] == ["cor-router", "cor-warehouse"]
         assert hosts["_meta"]["hostvars"]["cor-router"]["ansible_host"] == "203.0.113.10"
 
-    def test_a_host_has_its_declared_bridges_and_no_template_in_them(self, tmp_path: Path) -> None:
+    def test_a_host_has_its_declared_bridges_and_copy_and_no_template_in_them(self, tmp_path: Path) -> None:
         bridge = {"direction": "out", "queue": "orders", "peer": "amqps://b.example", "address": "{{ 6 * 7 }}"}
         declared = yaml.safe_load((REPOSITORY / "inventory/contoso.yaml").read_text("utf-8"))
         declared["bridges"] = [{"machine": "AMS-Shop", "name": "billing", **bridge}]
+        copy = {"to": "s3://copies/{{ 6 * 7 }}", "key": "/etc/qmnode/copy.key", "lag": 5.0}
+        next(one for one in declared["machines"] if one["name"] == "ams-shop")["remote_copy"] = copy
         (tmp_path / "declared.yaml").write_text(yaml.safe_dump(declared))
         file = tmp_path / "some.msmq.yaml"
         plugin = {"plugin": "mqenterprise.fleet.directory", "source": "declared", "declared": "declared.yaml"}
@@ -136,6 +138,7 @@ class TestInventory:
 
         assert hosts["ams-shop"]["msmq_bridges"] == {"billing": bridge}
         assert hosts["ams-router"]["msmq_bridges"] == {}
+        assert (hosts["ams-shop"]["msmq_remote_copy"], hosts["ams-router"]["msmq_remote_copy"]) == (copy, {})
 
     def test_a_site_without_hosts_is_told(self, tmp_path: Path) -> None:
         file = tmp_path / "none.msmq.yaml"

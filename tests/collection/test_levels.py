@@ -241,6 +241,19 @@ def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inve
     assert "there is no group site_of_another in the inventory" in warned
 
 
+def test_a_declared_copy_is_in_the_settings_of_the_node_below_its_own(inventory: Inventory) -> None:
+    copy = {"to": "/mnt/copies/shop", "key": "/etc/qmnode/copy.key"}
+    inventory.give("group_vars/all", **inventory.local)
+    inventory.give(
+        f"host_vars/{SHOP}", msmq_remote_copy=copy, queue_manager_settings={"storage": {"remote_copy": {"lag": 5}}}
+    )
+
+    found = settings(inventory.play())
+
+    assert found[SHOP]["storage"]["remote_copy"] == {**copy, "lag": 5}
+    assert "storage" not in found[FAR]
+
+
 def test_the_end_of_a_mode_of_tls_that_only_a_run_had_set_is_reported(tmp_path: Path) -> None:
     ran = {"changes": "offer", "stays": "prefer", "stands": ""}
     hosts = {host: {"queue_manager_looked": {"document": {"tls_mode": mode}}} for host, mode in ran.items()}

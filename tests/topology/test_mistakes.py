@@ -33,6 +33,7 @@ def swap(old: str, new: str) -> str:
 
 
 ENDS = "[North, South], cost"
+S1 = "s1, sites: [South], roles: [routing_server]"
 MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     # The file
     "latin 1": (f"{GOOD}# caf\xe9\n".encode("latin-1"), ["8: the byte 0xE9 is no UTF-8; save the file in UTF-8"]),
@@ -56,6 +57,11 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     "twice": (f"{GOOD}sites: []\n", ["8: not valid YAML: 'sites' is set in line 2 and again in line 8: keep one of them"]),
     "tag": (f"{GOOD}queues: !!python/object:os.system []\n", ["8: not valid YAML: a tag (a word after '!') stands here"]),
     "no anchor": (f"{GOOD}queues: *q\n", ["8: not valid YAML: an alias (*name) stands before its anchor"]),
+    # Copies elsewhere
+    "copy in clear": (swap(S1, S1 + ", remote_copy: {to: /mnt/b}"), ["5: machines[1].remote_copy: "]),
+    "copy without a place": (swap(S1, S1 + ", remote_copy: {lag: 5}"), ["5: machines[1].remote_copy: a copy needs a place"]),
+    "copy nearby": (swap(S1, S1 + ", remote_copy: {to: b, key: /k}"), ["5: machines[1].remote_copy.to: 'b' is no place"]),
+    "passphrase": (swap(S1, S1 + ", remote_copy: {to: /b, key: x}"), ["5: machines[1].remote_copy.key: expected the absolute path of a file on s1"]),
     # Sections
     "no enterprise": (GOOD.split("\n", 1)[1], ["1: there is no 'enterprise' section; begin with 'enterprise: {name"]),
     "empty enterprise": (swap(" {name: E}", ""), ["1: enterprise: the section is empty; give at least the name"]),

@@ -16,8 +16,8 @@ description:
   - Each host has the variables C(msmq_computer), C(msmq_identifier), C(msmq_dns_name), C(msmq_sites), C(msmq_roles),
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
     C(msmq_is_gate), C(msmq_bridges), which are its declared bridges by name, C(msmq_private_queues), which are its
-    declared private queues, and C(ansible_host), which is the first
-    declared address or else the DNS name.
+    declared private queues, C(msmq_remote_copy), which are the settings of its declared copy, and C(ansible_host),
+    which is the first declared address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates, and C(msmq_directory): V(ldap), or
     V(none) for an enterprise that is declared with C(directory: none). Such a one is always read from its declaration."
   - Names and other values of the directory are data. A template among them is never evaluated; a machine whose name
@@ -170,6 +170,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self._documents = {
             fold(each.name): machine_document(declared, each.name) for each in (declared.machines if declared else ())
         }
+        self._copies = {
+            fold(each.name): each.remote_copy.model_dump(mode="json", exclude_unset=True)
+            for each in (declared.machines if declared else ())
+            if each.remote_copy
+        }
         self._bridges = {}
         for bridge in declared.bridges if declared else ():
             self._bridges.setdefault(fold(bridge.machine), {})[bridge.name] = bridge.settings
@@ -253,6 +258,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             "msmq_addresses": addresses.get(known, []),
             "msmq_is_gate": is_gate,
             "msmq_bridges": self._bridges.get(known, {}),
+            "msmq_remote_copy": self._copies.get(known, {}),
             "msmq_private_queues": self._documents.get(known, {}).get("queues", []),
         }
         reached = next(iter(variables["msmq_addresses"]), None) or machine["dns_name"]
