@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from qmnode.structures.guid import Guid
 
 MOST_QUEUES = 10_000
-"""Public queues whose computers are known; messages to further ones are counted at no link."""
+"""Public queues whose path names are known; messages to further ones are counted at no link."""
 
 
 class Crossings:
     """Answers for one reading of the directory."""
 
-    def __init__(self, topology: NamedTopology, computers: Mapping[Guid, str | None] | None = None) -> None:
-        """``computers`` are those of public queues that were looked up; None for a queue that does not exist."""
-        self.computers = dict(computers or {})
+    def __init__(self, topology: NamedTopology, pathnames: Mapping[Guid, str | None] | None = None) -> None:
+        """``pathnames`` are those of public queues that were looked up; None for a queue that does not exist."""
+        self.pathnames = dict(pathnames or {})
         self.unknown: set[Guid] = set()
         """Public queues that were asked about, and whose computer is not known yet."""
         self._topology = topology
@@ -36,7 +36,7 @@ class Crossings:
     @property
     def is_incomplete(self) -> bool:
         """Whether the directory has to be read for a queue that was asked about."""
-        return bool(self.unknown) and len(self.computers) < MOST_QUEUES
+        return bool(self.unknown) and len(self.pathnames) < MOST_QUEUES
 
     def link(self, machine: str, format_name: str) -> tuple[str, str] | None:
         """The ends of the link that a message in this outgoing queue of a machine crosses next.
@@ -51,6 +51,20 @@ class Crossings:
             self._found[asked] = self._crossed(machine, destination)
         return self._found[asked]
 
+    def destination(self, format_name: str) -> str:
+        """The path name of a public queue, or the machine of a private one; empty if neither is known."""
+        try:
+            name = parse_format_name(format_name)
+        except QueueNameError:
+            return ""
+        if isinstance(name, PrivateFormatName) and name.computer in self._topology.snapshot.machines:
+            return f"{self._topology.machine_name(name.computer)} (private queue {name.queue})"
+        if isinstance(name, PublicFormatName):
+            if name.queue not in self.pathnames:
+                self.unknown.add(name.queue)
+            return self.pathnames.get(name.queue) or ""
+        return ""
+
     def _destination(self, format_name: str) -> Guid | None:
         try:
             name = parse_format_name(format_name)
@@ -60,12 +74,12 @@ class Crossings:
             return name.computer
         if not isinstance(name, PublicFormatName):
             return None
-        if name.queue not in self.computers:
+        if name.queue not in self.pathnames:
             self.unknown.add(name.queue)
             return None
-        computer = self.computers[name.queue]
+        pathname = self.pathnames[name.queue]
         try:
-            return None if computer is None else self._topology.machine(computer)
+            return None if pathname is None else self._topology.machine(pathname.partition("\\")[0])
         except UnknownName:
             return None
 
@@ -81,11 +95,11 @@ class Crossings:
 
 
 def look_up(directory: EnterpriseDirectory, before: Crossings) -> dict[Guid, str | None]:
-    """The computers of public queues: those known before, and those asked about since. Raises ``DirectoryError``."""
-    computers = dict(before.computers)
-    for queue in list(before.unknown)[: MOST_QUEUES - len(computers)]:
+    """The path names of public queues: those known before, and those asked about since. Raises ``DirectoryError``."""
+    pathnames = dict(before.pathnames)
+    for queue in list(before.unknown)[: MOST_QUEUES - len(pathnames)]:
         try:
-            computers[queue] = directory.queues.get(queue).computer
+            pathnames[queue] = directory.queues.get(queue).pathname
         except ObjectNotFound:
-            computers[queue] = None
-    return computers
+            pathnames[queue] = None
+    return pathnames

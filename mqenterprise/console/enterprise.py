@@ -34,6 +34,7 @@ from mqenterprise.topology.target import TargetUnavailable
 from qmnode.console.port import Answer, Credential, Machine, Outline, UnavailableError
 from qmnode.delivery.topology import snapshot_of
 from qmnode.directory.port import DirectoryOperationError
+from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -151,6 +152,10 @@ class DirectoryEnterprise:
         """The ends of a link. The computers of public queues that are not known yet are known soon."""
         return self._read.crossings.link(machine, format_name)
 
+    def destination(self, format_name: str) -> str:
+        """The path name of a public queue, or the machine of a private one; empty if neither is known."""
+        return self._read.crossings.destination(format_name)
+
     def node(self, machine: str, credential: Credential) -> RemoteNode:
         """A node, for the person whom this proves."""
         settings = self._operations
@@ -184,7 +189,7 @@ class DirectoryEnterprise:
         with EnterpriseDirectory(self._directory()) as directory:
             managers = list(directory.queue_managers.list())
             snapshot = snapshot_of(directory.sites.list(), managers, directory.routing_links.list())
-            computers = look_up(directory, self._read.crossings)
+            pathnames = look_up(directory, self._read.crossings)
         topology = NamedTopology(snapshot)
         gates = {gate for link in snapshot.links for gate in link.site_gates}
         machines = [
@@ -193,6 +198,7 @@ class DirectoryEnterprise:
                 topology.site_name(machine.sites[0]) if machine.sites else "",
                 machine.identifier in gates,
                 machine.routing_server,
+                guid_to_text(machine.identifier),
             )
             for machine in snapshot.machines.values()
             if not machine.foreign
@@ -212,7 +218,7 @@ class DirectoryEnterprise:
             time.time(),
         )
         hosts = {one.computer_name: one.qualified_computer_name or one.computer_name for one in managers}
-        return _Read(outline, topology, hosts, Crossings(topology, computers))
+        return _Read(outline, topology, hosts, Crossings(topology, pathnames))
 
     async def _topology(self) -> NamedTopology:
         await self.outline()

@@ -58,6 +58,21 @@ def outline(canvas: Canvas | None, graph: Graph, top: float) -> tuple[float, flo
     return width, top + each * _ROW
 
 
+def order_of(graph: Graph) -> list[int]:
+    """Return the sites in the order of their least-cost trees, each between the sites that nothing else leads to."""
+    below: dict[int | None, list[int]] = defaultdict(list)
+    for row in _rows(graph):
+        below[row.parent].append(row.site)
+    order: list[int] = []
+    stack = below[None][::-1]
+    while stack:
+        site = stack.pop()
+        ends = [child for child in below[site] if not below[child]]
+        order += [*ends[: len(ends) // 2], site, *ends[len(ends) // 2 :]]
+        stack += [child for child in reversed(below[site]) if below[child]]
+    return order
+
+
 def _connect(canvas: Canvas, drawn: dict[int, tuple[float, float, int]], row: _Row) -> None:
     """Draw a line to the parent site, if that is in the same column."""
     if row.parent is None:

@@ -1,4 +1,4 @@
-"""Draw the enterprise as an SVG document: few sites as a ring, many as an outline.
+"""Draw the enterprise as an SVG document: few sites as a ring of cards, many as a wheel with an outline below it.
 
 Nothing overlaps: sites are points of an ellipse with their cards outside of it, so that no link, which is a chord,
 passes under a card. A cost stands beside its link, clear of other links and texts. The same enterprise gives the same
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqenterprise.topology.graph import Graph, LinkEdge
-from mqenterprise.topology.outline import outline
+from mqenterprise.topology.outline import order_of, outline
 from mqenterprise.topology.ring import Ring, ring_of
 from mqenterprise.topology.shapes import LINE, Box, Canvas, counted, fitted, path
+from mqenterprise.topology.wheel import wheel
 
 MOST_IN_RING: Final = 16
 """The greatest number of sites for which a ring is readable at a glance."""
@@ -59,7 +60,8 @@ def svg(graph: Graph, title: str) -> str:
         width = outline(None, graph, 0.0)[0]
         head = _Head(canvas, width)
         head.draw(title, graph)
-        _, height = outline(canvas, graph, head.below)
+        below = wheel(canvas, graph, order_of(graph), width, head.below)
+        _, height = outline(canvas, graph, below + _MARGIN)
         return canvas.document(width, height + _MARGIN)
     ring = ring_of(graph)
     width = max(ring.width + 2 * _MARGIN, _LEAST_WIDTH)

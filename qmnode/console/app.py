@@ -22,19 +22,23 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from qmnode.console.links import link_states
-from qmnode.console.port import Answer, Enterprise, UnavailableError
+from qmnode.console.port import Answer, Enterprise, RefusedError, UnavailableError
 from qmnode.console.safety import Safety
 from qmnode.console.sessions import Session, Sessions
 from qmnode.console.sign_in import SignIn, Ways, body_of
-from qmnode.console.view import PATIENCE, LyingError, Seen, document_of, timestamp
+from qmnode.console.view import DEAD_LETTERS, JOURNAL, PATIENCE, LyingError, Seen, document_of, timestamp
 from qmnode.errors import MessageQueuingError
 from qmnode.management.audit import SAFE_METHODS
 from qmnode.management.problems import http_problem, problem, status_of
+from qmnode.model.api import QueueType
 
 STATIC: Final = Path(__file__).parent / "static"
 _PAGE: Final = 100
 _LARGEST_PAGE: Final = 1000
 _UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
+_MISTAKES: Final = (400, 404, 422)
+"""Statuses of answers to what a person mistyped."""
 
 Handler = Callable[[Request, Session], Awaitable[Response]]
 
@@ -191,13 +195,22 @@ async def _queues(request: Request, session: Session) -> Response:
 
 
 def _matching(seen: Seen, search: str, kinds: set[str], *, filled: bool) -> Iterable[int]:
-    """The numbers of the queues that a person has chosen."""
+    """The numbers of the queues that a person has chosen.
+
+    Without kinds: all but system queues; of journals and dead-letter queues only what was searched, or has messages.
+    """
     numbers: Iterable[int] = range(len(seen.columns["pathname"]))
+    types, counts = seen.columns["queue_type"], seen.columns["message_count"]
     if kinds:
-        types = seen.columns["queue_type"]
         numbers = [number for number in numbers if types[number] in kinds]
+    else:
+        hidden = {QueueType.SYSTEM.value} if search else {QueueType.SYSTEM.value, JOURNAL, DEAD_LETTERS}
+        numbers = [
+            number
+            for number in numbers
+            if types[number] not in hidden or (counts[number] and types[number] != QueueType.SYSTEM.value)
+        ]
     if filled:
-        counts = seen.columns["message_count"]
         numbers = [number for number in numbers if counts[number]]
     if search:
         texts = seen.searched
@@ -219,24 +232,36 @@ def _integer(asked: Mapping[str, str], name: str, otherwise: int) -> int:
 async def _gather(
     session: Session, machines: Sequence[str], path: str, query: Callable[[Seen], str | None]
 ) -> tuple[list[tuple[Seen, dict[str, Any]]], list[dict[str, Any]]]:
-    """The documents of all nodes that answer, and why others did not. A query of None leaves a node out."""
+    """The documents of all nodes that answer, and why others did not. A query of None leaves a node out.
+
+    What one refuses for what was asked, and none answers, is refused: no node is down because a person mistyped.
+    """
     answers: list[tuple[Seen, dict[str, Any]]] = []
     stale: list[dict[str, Any]] = []
+    refusals: list[RefusedError] = []
 
     async def ask(seen: Seen, asked: str) -> None:
         try:
             answers.append((seen, document_of(await _answer(seen, path, asked))))
         except (UnavailableError, LyingError) as error:
-            stale.append({"machine": seen.machine.name, "reason": str(error), "as_of": None})
+            refused = isinstance(error, RefusedError)
+            if isinstance(error, RefusedError):
+                refusals.append(error)
+                if error.status == _NOT_FOUND:  # it answers: it has no such queue
+                    return
+            stale.append({"machine": seen.machine.name, "reason": str(error), "as_of": None, "refused": refused})
 
     nodes = [(seen, asked) for seen in await session.view.chosen(machines) if (asked := query(seen)) is not None]
     await asyncio.gather(*(ask(seen, asked) for seen, asked in nodes))
+    if not answers and (wrong := [one for one in refusals if one.status in _MISTAKES]):
+        raise HTTPException(wrong[0].status, str(wrong[0]))
     answers.sort(key=lambda pair: pair[0].machine.name.casefold())
     return answers, stale
 
 
 async def _answer(seen: Seen, path: str, query: str) -> Answer:
     """The answer of a node, for as long as it answers others meanwhile. Raises :class:`UnavailableError`."""
+    await seen.identified()
     task = asyncio.ensure_future(seen.node.ask("GET", path, query))
     try:
         while not (await asyncio.wait([task], timeout=PATIENCE))[0]:
@@ -340,8 +365,9 @@ async def _pass_on(request: Request, session: Session) -> Response:
     if request.method in SAFE_METHODS:
         try:
             return _passed(await _answer(seen, f"/v1/{raw}", request.url.query))
-        except UnavailableError as error:
+        except (UnavailableError, LyingError) as error:
             raise HTTPException(503, f"{seen.machine.name} cannot be asked: {error}") from None
+    await seen.identified()
     # The outcome of a change is awaited, also of a node that hangs meanwhile.
     answer = await seen.node.ask(request.method, f"/v1/{raw}", request.url.query, await body_of(request))
     seen.asked = 0.0  # a change is shown at once

@@ -83,6 +83,10 @@ class OneNode:
     def crossing(self, machine: str, format_name: str) -> None:
         """No link: those are known to the directory."""
 
+    def destination(self, format_name: str) -> str:
+        """No name: the directory has them."""
+        return ""
+
     def node(self, machine: str, credential: Credential) -> OwnNode:
         """The node, for the person whom this proves."""
         return OwnNode(self._api, credential(machine))

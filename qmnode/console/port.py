@@ -17,6 +17,8 @@ class Machine(NamedTuple):
     site: str = ""
     gate: bool = False
     routing_server: bool = False
+    identifier: str = ""
+    """Of its queue manager, as the directory has it; empty where nothing but the address tells nodes apart."""
 
 
 class Answer(NamedTuple):
@@ -30,6 +32,14 @@ class Answer(NamedTuple):
 
 class UnavailableError(Exception):
     """A node that gives no answer. The text says why, without the name of the node."""
+
+
+class RefusedError(UnavailableError):
+    """A node that answers, and does not do what was asked."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class Node(Protocol):
@@ -77,6 +87,9 @@ class Enterprise(Protocol):
 
     def crossing(self, machine: str, format_name: str) -> tuple[str, str] | None:
         """The sites at the ends of the routing link that messages in an outgoing queue cross next; None if none."""
+
+    def destination(self, format_name: str) -> str:
+        """Where the messages of an outgoing queue go, by names; empty if the format name says as much."""
 
     def node(self, machine: str, credential: Credential) -> Node:
         """A node, for the person whom this proves."""

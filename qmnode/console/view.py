@@ -5,12 +5,23 @@ import json
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any, Final
 
-from qmnode.console.port import Answer, Credential, Enterprise, Machine, Node, Outline, UnavailableError
+from qmnode.console.port import (
+    Answer,
+    Credential,
+    Enterprise,
+    Machine,
+    Node,
+    Outline,
+    RefusedError,
+    UnavailableError,
+)
+from qmnode.model.api import QueueType
 
 FRESH: Final = 2.0
 """Seconds for which what a node said is taken for true."""
@@ -41,13 +52,24 @@ _ADDED: Final = frozenset({"oldest_arrival"})
 _KEPT: Final = ("pathname", "queue_type", "label", "transactional")
 _NAMES: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 
+_SILENT: Final = "it has not answered yet"
+
+JOURNAL: Final = "journal"
+DEAD_LETTERS: Final = "dead letters"
+"""Kinds of queues beside those of the model: administrators look for them, and other system queues are nobody's."""
+_SYSTEM_KINDS: Final = {
+    "system$;journal": JOURNAL,
+    "system$;deadletter": DEAD_LETTERS,
+    "system$;deadxact": DEAD_LETTERS,
+}
+
 
 class LyingError(Exception):
     """An answer that no node gives. The text says what is wrong with it."""
 
 
 def document_of(answer: Answer) -> dict[str, Any]:
-    """The document of a successful answer. LyingError, or UnavailableError with the sentence of a refusal."""
+    """The document of a successful answer. LyingError, or RefusedError with the sentence of the node."""
     try:
         document = json.loads(answer.content)
     except (ValueError, RecursionError):
@@ -55,9 +77,10 @@ def document_of(answer: Answer) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise LyingError(f"its answer (HTTP status {answer.status}) is no document of a management API")
     if answer.status == _UNAUTHORIZED:
-        raise UnavailableError("it does not know your token")
+        raise RefusedError("it does not know your token: add its digest to its management.tokens", answer.status)
     if not 200 <= answer.status < 300:
-        raise UnavailableError(str(document.get("detail", f"it answered with HTTP status {answer.status}"))[:500])
+        sentence = str(document.get("detail", f"it answered with HTTP status {answer.status}"))[:500]
+        raise RefusedError(sentence, answer.status)
     return document
 
 
@@ -67,6 +90,8 @@ class Seen:
 
     machine: Machine
     node: Node
+    destination: Callable[[str], str] = str
+    """Where the messages of an outgoing queue go, by names."""
     document: dict[str, Any] = field(default_factory=dict)
     columns: Columns = field(default_factory=dict)
     rates: tuple[list[float], list[float]] = ([], [])
@@ -75,12 +100,18 @@ class Seen:
     """When that was, in seconds since 1970."""
     reason: str = ""
     """Why it did not answer the last time; empty if it did."""
+    refuses: bool = False
+    """Whether it did answer, and refused the person."""
+    is_another: bool = False
+    """Whether a queue manager answered that is not the one of the directory."""
     asked: float = 0.0
     late: bool = False
     """Whether it was waited for in vain since it was asked."""
     _names: str = ""
     """The state of the names of its queues: they are sent again when they have another."""
-    _texts: tuple[list[str], list[str], list[str]] | None = None
+    _kept: Columns = field(default_factory=dict)
+    """The columns that a node does not send again as long as they are the same."""
+    _texts: tuple[list[str], list[str], list[str], list[str]] | None = None
     _shown: tuple[list[str], list[str]] | None = None
     task: asyncio.Task[None] | None = None
 
@@ -118,18 +149,46 @@ class Seen:
             if not isinstance(names, str) or not _NAMES.fullmatch(names):
                 raise LyingError("its list of queues has no state of their names: is it another release?")
             if self._names == names:
-                summary |= {name: self.columns[name] for name in _KEPT}
-            columns = _columns(summary)
+                summary |= self._kept
+            named = _columns(summary)
+            columns = _with_journals(named, summary.get("journals"))
             document = summary.get("node")
             if not isinstance(document, dict | None):
                 raise LyingError("it describes itself in no document: is it another release?")
+            self._identify(summary, document or {})
         except (UnavailableError, LyingError) as error:
-            self.reason = str(error)
+            self.reason, self.refuses = str(error), isinstance(error, RefusedError)
             return
+        self.is_another = self.refuses = False
+        self._kept = {name: named[name] for name in _KEPT}
         now = time.time()
         self.rates = _rates(self.columns, columns, now - (self.as_of or now))
         self.document, self.columns, self.as_of, self.reason = document or {}, columns, now, ""
         self._names = names
+
+    def _identify(self, summary: dict[str, Any], document: dict[str, Any]) -> None:
+        """Raise LyingError if the queue manager that answers is not the one of the directory."""
+        found = summary.get("identifier") or document.get("identifier")
+        self.is_another = bool(self.machine.identifier) and found != self.machine.identifier
+        if self.is_another:
+            name = _text(document.get("computer_name")) or "another queue manager"
+            self._names, self._kept, self.columns, self.document = "", {}, {}, {}
+            self.rates, self.as_of = ([], []), None
+            raise LyingError(
+                f"{name} ({_text(found)}) answers at its address, and the directory has {self.machine.identifier}: "
+                "correct its address in the file of --nodes, or admit the node again"
+            )
+
+    async def identified(self) -> None:
+        """Wait until the node has shown which one it is. LyingError for another one, UnavailableError for none."""
+        if not self.machine.identifier:
+            return
+        if (task := self.begin()) is not None:
+            await asyncio.wait([task], timeout=PATIENCE)
+        if self.is_another:
+            raise LyingError(self.reason)
+        if self.as_of is None:
+            raise (RefusedError(self.reason, 403) if self.refuses else UnavailableError(self.fault or _SILENT))
 
     def state(self) -> dict[str, Any]:
         """The document of the node in the overview."""
@@ -138,7 +197,9 @@ class Seen:
         if failure := document.get("storage_failure"):
             warnings.insert(0, str(failure))
         health = "up"
-        if self.reason:
+        if self.refuses:
+            health = "unknown"
+        elif self.reason:
             health = "down"
         elif self.late or self.as_of is None:
             health = "unknown"
@@ -170,19 +231,29 @@ class Seen:
             return None
         return {
             "machine": self.machine.name,
-            "reason": self.fault or "it has not answered yet",
+            "reason": self.fault or _SILENT,
             "as_of": timestamp(self.as_of),
+            "refused": self.refuses,
         }
+
+    @property
+    def destinations(self) -> list[str]:
+        """Where the messages of each outgoing queue go, by names; empty for other queues."""
+        outgoing = QueueType.OUTGOING.value
+        kinds, names = self.columns["queue_type"], self.columns["pathname"]
+        if outgoing not in kinds:
+            return []
+        return [self.destination(name) if kind == outgoing else "" for kind, name in zip(kinds, names, strict=True)]
 
     @property
     def searched(self) -> list[str]:
         """The text of each queue that a search looks at. It is kept as long as names and labels are the same."""
-        names, labels = self.columns["pathname"], self.columns["label"]
-        if self._texts is None or self._texts[0] != names or self._texts[1] != labels:
+        names, labels, ends = self.columns["pathname"], self.columns["label"], self.destinations
+        if self._texts is None or (names, labels, ends) != self._texts[:3]:
             machine = self.machine.name
-            texts = [f"{name}\n{label}\n{machine}".casefold() for name, label in zip(names, labels, strict=True)]
-            self._texts = names, labels, texts
-        return self._texts[2]
+            rows = zip(names, labels, self.columns["queue_type"], ends or repeat(""), strict=False)
+            self._texts = names, labels, ends, ["\n".join((*row, machine)).casefold() for row in rows]
+        return self._texts[3]
 
     @property
     def shown_names(self) -> list[str]:
@@ -213,6 +284,10 @@ class Seen:
         row["machine"], row["site"], row["as_of"] = self.machine.name, self.machine.site, timestamp(self.as_of)
         row["arrived_rate"] = arrived[number] if arrived else None
         row["left_rate"] = left[number] if left else None
+        if row["queue_type"] == JOURNAL:  # the node counts what it holds, and not what passes
+            row["arrived_rate"] = row["left_rate"] = None
+        is_outgoing = row["queue_type"] == QueueType.OUTGOING.value
+        row["destination"] = self.destination(row["pathname"]) if is_outgoing else ""
         return row
 
 
@@ -242,7 +317,8 @@ class View:
             await self._forget(self._seen.pop(name))
         for name, machine in known.items():
             if (seen := self._seen.get(name)) is None:
-                self._seen[name] = Seen(machine, self.enterprise.node(name, self._credential))
+                node = self.enterprise.node(name, self._credential)
+                self._seen[name] = Seen(machine, node, self.enterprise.destination)
             else:
                 seen.machine = machine
         return [self._seen[name] for name in sorted(known, key=str.casefold)]
@@ -279,11 +355,43 @@ def _columns(document: dict[str, Any]) -> Columns:
         if not isinstance(column, list) or not set(map(type, column)) <= set(types):
             raise LyingError(f"its list of queues has no column {name}: is it another release?")
         columns[name] = column
+    if set(columns["queue_type"]) & {QueueType.SYSTEM.value}:
+        columns["queue_type"] = _kinds(columns)
     columns["oldest_arrival"] = [at if at and 0 < at < _LATEST else None for at in columns["oldest_arrival"]]
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1 or max(lengths) > _MOST_QUEUES:
         raise LyingError("its list of queues has columns of different lengths, or too many queues")
     return columns
+
+
+def _kinds(columns: Columns) -> list[str]:
+    """The kind of each queue: of system queues, which ones administrators look for."""
+    return [
+        _SYSTEM_KINDS.get(name.partition("\\")[2].casefold(), kind) if kind == QueueType.SYSTEM.value else kind
+        for kind, name in zip(columns["queue_type"], columns["pathname"], strict=True)
+    ]
+
+
+def _with_journals(columns: Columns, journals: Any) -> Columns:
+    """The columns with the journals of queues at their ends. LyingError for journals of queues that are not there."""
+    if not journals:
+        return columns
+    try:
+        rows: list[dict[str, Any]] = [
+            {
+                "pathname": f"{columns['pathname'][one['queue']]};JOURNAL",
+                "label": columns["label"][one["queue"]],
+                "transactional": columns["transactional"][one["queue"]],
+                "message_count": int(one["message_count"]),
+                "total_bytes": int(one["total_bytes"]),
+                "oldest_arrival": at if (at := one["oldest_arrival"]) and 0 < at < _LATEST else None,
+            }
+            for one in journals
+        ]
+    except (TypeError, KeyError, IndexError, ValueError):
+        raise LyingError("its list of journals is not understood: is it another release?") from None
+    others: dict[str, Any] = {"queue_type": JOURNAL, "arrived": 0, "left": 0, "state": None}
+    return {name: column + [row.get(name, others.get(name)) for row in rows] for name, column in columns.items()}
 
 
 def _rates(before: Columns, after: Columns, seconds: float) -> tuple[list[float], list[float]]:

@@ -20,6 +20,7 @@ from qmnode.management.tokens import Role
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import guid_to_text
 from qmnode.version import program_version
 
 router = APIRouter(route_class=InSteps)
@@ -40,6 +41,15 @@ class CallerDocument(Document):
     machine: str = Field(description="Computer name of the node", examples=["ALPHA"])
 
 
+class JournalSummary(Document):
+    """What is in the journal of a queue."""
+
+    queue: int = Field(description="The place of the queue in the columns")
+    message_count: int
+    total_bytes: int
+    oldest_arrival: float | None
+
+
 class QueueSummary(Document):
     """All queues that the caller may see, in columns: each list has one value for each queue.
 
@@ -47,6 +57,7 @@ class QueueSummary(Document):
     """
 
     names: str = Field(description="The state of those columns: another text whenever one of their values changed")
+    identifier: str = Field(default="", description="Of the queue manager")
     node: NodeDocument | None = Field(description="As `/v1/node`, if it was asked for and the caller may see it")
     pathname: list[str]
     queue_type: list[str]
@@ -60,6 +71,7 @@ class QueueSummary(Document):
     arrived: list[int] = Field(description="Messages that arrived since the node started")
     left: list[int] = Field(description="Messages that were received or acknowledged since the node started")
     state: list[str | None] = Field(description="Of outgoing queues (MS-MQDMPR 3.1.1.3)")
+    journals: list[JournalSummary] = Field(default=[], description="Journals with messages")
 
 
 class AuditEntries(Document):
@@ -98,7 +110,21 @@ async def summarize_queues(
         columns |= {name: [] for name in _NAMES}
     document = await _node_document(node) if with_node else None
     # Written by pydantic's core, which takes a fraction of the time of json.
-    return Response(to_json({"names": names, "node": document, **columns}), media_type="application/json")
+    found = {"names": names, "identifier": guid_to_text(node.manager.identifier), "node": document, **columns}
+    return Response(to_json(found | {"journals": _journals(queues)}), media_type="application/json")
+
+
+def _journals(queues: Sequence[Queue]) -> list[dict[str, Any]]:
+    return [
+        {
+            "queue": number,
+            "message_count": journal.message_count,
+            "total_bytes": journal.total_bytes,
+            "oldest_arrival": journal.oldest_arrival,
+        }
+        for number, queue in enumerate(queues)
+        if (journal := queue.journal_queue) is not None and journal.message_count
+    ]
 
 
 async def _node_document(node: Node) -> NodeDocument | None:

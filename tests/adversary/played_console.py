@@ -75,13 +75,21 @@ class Played:
     nodes: dict[str, PlayedNode]
     name: str = "ACME"
     features: tuple[str, ...] = ()
+    identifiers: dict[str, str] = field(default_factory=dict)
+    """Of queue managers, as the directory has them."""
     routes: Sequence[BaseRoute] = ()
 
     async def outline(self) -> Outline:
-        return Outline([Machine(name, "Berlin") for name in self.nodes], as_of=time.time())
+        found = self.identifiers
+        return Outline(
+            [Machine(name, "Berlin", identifier=found.get(name, "")) for name in self.nodes], as_of=time.time()
+        )
 
     def crossing(self, machine: str, format_name: str) -> None:
         pass
+
+    def destination(self, format_name: str) -> str:
+        return ""
 
     def node(self, machine: str, credential: Credential) -> PlayedNode:
         if credential(machine) != TOKEN:

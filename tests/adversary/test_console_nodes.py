@@ -9,11 +9,13 @@ import pytest
 
 from mqenterprise.console.enterprise import RemoteNode
 from mqenterprise.operations.node_client import NodeClient
+from qmnode.console.app import Console
 from qmnode.console.port import Answer, UnavailableError
 from tests.adversary.attacks import Area, attack
 from tests.adversary.played_console import (
     SCRIPT,
     TOKEN,
+    Played,
     PlayedNode,
     browser,
     console,
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
         b"", b"[]", b"null", b"{", b'"x"', b'{"pathname": 7}', b'{"pathname": [{}]}', b'{"pathname": ["a"]}',
         summary(message_count=["many"]).content, summary(pathname=["a", "b"]).content, summary(names="&\r\n").content,
         summary(names=7).content, summary(node=SCRIPT).content, b"[" * 100_000,
+        summary(journals=[{"queue": 7}]).content, summary(journals=SCRIPT).content,
     ],
-    ids=range(14),
+    ids=range(16),
 )  # fmt: skip
 async def test_a_lying_node_hides_no_other(lie: bytes) -> None:
     liar = PlayedNode(lambda path: Answer(200, lie) if path == "/v1/queue-summary" else honest(path))
@@ -49,6 +52,31 @@ async def test_a_lying_node_hides_no_other(lie: bytes) -> None:
         assert [one["machine"] for one in page["stale"]] == ["BETA"]
         states = {node["machine"]: node["state"] for node in (await client.get("/api/overview")).json()["nodes"]}
         assert states == {"ALPHA": "up", "BETA": "down"}
+
+
+@attack(
+    Area.CONSOLE,
+    can="as a node of the enterprise, answer at the address of another",
+    promised="nothing of it is shown under the other's name, and no change for the other reaches it",
+)
+async def test_a_node_is_believed_as_the_machine_of_the_directory_only() -> None:
+    other = PlayedNode(lambda path: summary(identifier="bbbb") if path == "/v1/queue-summary" else honest(path))
+    enterprise = Played({"BETA": other}, identifiers={"BETA": "aaaa"})
+    async with browser(Console(enterprise, ["console.test"], tls=True)) as client:
+        await sign_in(client)
+        page = (await client.get("/api/queues")).json()
+        assert page["queues"] == []
+        assert "ALPHA (bbbb) answers at its address" in page["stale"][0]["reason"]
+        other.asked.clear()
+        for answer in (
+            await client.get("/api/nodes/BETA/v1/queues/orders"),
+            await client.delete("/api/nodes/BETA/v1/queues/orders/messages"),
+            await client.post("/api/nodes/BETA/v1/jobs", json={"kind": "delete", "queues": ["orders"]}),
+        ):
+            assert answer.status_code == 503
+            assert "correct its address" in answer.json()["detail"]
+        assert (await client.get("/api/messages")).json()["found"] == []
+        assert {path.partition("?")[0] for _, path, _ in other.asked} <= {"/v1/queue-summary"}
 
 
 @attack(

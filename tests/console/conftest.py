@@ -261,12 +261,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
     addresses: dict[str, Any] = {"GAMMA": {"address": DOWN}}
     with EnterpriseDirectory(slapd.client_settings()) as directory:
         declare(directory, {"ALPHA": "Amsterdam", "BETA": "Berlin", "GAMMA": "Berlin"})
-        admit(directory, "BETA", folder / "admitted")
+        for name in ("ALPHA", "BETA"):
+            admit(directory, name, folder / f"admitted-{name}")
     # BETA has keys, publishes them with an account of its own, and lets administrators rotate them.
-    joined: dict[str, Any] = {
-        "transport": {"enabled": True, "address": free_alias((1801, 3527))},
-        "directory": {"name": "ldap", "settings": {"file": str(folder / "admitted" / SETTINGS_FILE)}},
-    }
+    address = free_alias((1801, 3527))
     try:
         for name in ("ALPHA", "BETA"):
             home = folder / name
@@ -287,7 +285,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
                     "console": name == "ALPHA",
                     "key_rotation": {"enabled": name == "BETA", "modulus_length": 2048},
                 },
-                **(joined if name == "BETA" else {"transport": {"enabled": False}}),
+                transport={"enabled": True, "address": address} if name == "BETA" else {"enabled": False},
+                directory={"name": "ldap", "settings": {"file": str(folder / f"admitted-{name}" / SETTINGS_FILE)}},
             )
             node.launch()
             addresses[name] = {"address": f"{HOST}:{lab.ports[name]}"}

@@ -214,10 +214,10 @@ def test_failures_of_a_group_return_to_where_they_failed(filled: ConsoleLab, win
     with person(filled, window, "operate") as someone:
         someone.go("failures")
         group = someone.page.get_by_role("listitem").filter(has_text="Sales.PriceMissing")
-        someone.button("Retry", group).click()
+        someone.button("Return", group).click()
         someone.confirm("Return 3 messages")
         done(lambda: wait_until(lambda: filled.count("sales") == 3, 60, "three failures are back"))
-        someone.click("Retry all")
+        someone.click("Return all")
         someone.confirm("Return 6 messages")
         done(lambda: wait_until(lambda: filled.count("error") == 0, 60, "all are back"))
         someone.go("failures")
@@ -260,7 +260,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         ).click()
         someone.sees("In a queue")
         someone.queue("made")
-        for item, button in (("Purge…", "Delete all messages"), ("Delete the queue…", "Delete the queue")):
+        for item, button in (("Purge…", "Purge the queue"), ("Delete the queue…", "Delete the queue")):
             someone.click("More actions")
             expect(someone.page.get_by_role("menuitem", name="Purge…")).to_contain_text("the queue stays")
             expect(someone.page.get_by_role("menu")).to_have_css("opacity", "1")
@@ -287,7 +287,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         someone.go("audit?show=previews")
         row = someone.page.get_by_role("row").filter(has_text="edit message")
         expect(row.get_by_text("preview", exact=True)).to_be_visible()
-        someone.go("audit?show=changes&what=edit")
+        someone.go("audit?what=edit")
         expect(row.get_by_text("done", exact=True)).to_be_visible()
 
 
@@ -392,7 +392,7 @@ def test_keys_rotate_by_click_in_the_node_and_in_the_directory(filled: ConsoleLa
 def test_a_rotation_without_the_directory_says_what_to_do_and_changes_nothing(
     filled: ConsoleLab, window: Browser
 ) -> None:
-    account = filled.folder / "admitted" / "directory.yaml"
+    account = filled.folder / "admitted-BETA" / "directory.yaml"
     elsewhere = account.with_name("elsewhere.yaml")
     before = done(lambda: filled.keys("BETA"))
     with person(filled, window) as someone:
@@ -582,7 +582,7 @@ def test_everything_is_reached_by_keyboard(filled: ConsoleLab, window: Browser) 
 def test_a_node_that_hangs_is_seen_and_blocks_no_screen(filled: ConsoleLab, window: Browser) -> None:
     with person(filled, window) as someone:
         someone.go()
-        expect(someone.page.get_by_role("alert")).to_contain_text("1 of 3 nodes are down: GAMMA")
+        expect(someone.page.get_by_role("alert")).to_contain_text("1 of 3 nodes is down: GAMMA")
         filled.nodes["BETA"].send_signal(signal.SIGSTOP)
         try:
             expect(someone.page.locator("main")).to_contain_text(re.compile(r"BETA"))

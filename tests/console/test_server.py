@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -105,6 +106,51 @@ def test_the_queues_of_all_nodes_in_one_list(lab: ConsoleLab) -> None:
         wrong = client.get("queues", params={"sort": "color"})
         assert wrong.status_code == 422
         assert "message_count" in wrong.json()["detail"]
+
+
+def test_journals_and_dead_letters_are_listed_and_system_queues_when_they_are_asked_for(lab: ConsoleLab) -> None:
+    async def use() -> None:
+        async with await lab.nodes["ALPHA"].connect() as qm:
+            await qm.create_queue(r".\private$\kept", journaling=True)
+            name = r"DIRECT=OS:.\private$\kept"
+            asked = qmnode.Message(b"x", recoverable=True, negative_journaling_requested=True)
+            async with await qm.open_queue(name, qmnode.Access.SEND) as queue:
+                await queue.send_many([asked] * 5)
+            async with await qm.open_queue(name, qmnode.Access.RECEIVE) as queue:
+                await queue.receive_many(2, 30)
+                await queue.purge()
+
+    asyncio.run(use())
+    with lab.signed_in("read") as client:
+
+        def names(**asked: str) -> dict[str, tuple[str, int]]:
+            rows = client.get("queues", params={"machine": "ALPHA", "limit": 1000, **asked}).json()["queues"]
+            return {row["pathname"].partition("\\")[2]: (row["queue_type"], row["message_count"]) for row in rows}
+
+        wait_until(lambda: r"private$\kept;JOURNAL" in names(), 20, "the journal is listed")
+        assert names()[r"private$\kept;JOURNAL"] == ("journal", 2)
+        assert names(search="kept")[r"private$\kept;JOURNAL"] == ("journal", 2)
+        assert names()["SYSTEM$;DEADLETTER"] == ("dead letters", 3)
+        assert "SYSTEM$;DEADXACT" not in names(), "empty ones only when they are looked for"
+        assert "SYSTEM$;DEADXACT" in names(search="dead")
+        assert "system" not in {kind for kind, _ in names().values()}
+        assert {kind for kind, _ in names(type="system").values()} == {"system"}
+        assert set(names(type="dead letters")) == {"SYSTEM$;DEADLETTER", "SYSTEM$;DEADXACT"}
+
+
+def test_a_refusal_is_no_outage(lab: ConsoleLab) -> None:
+    lab.fill("only here", qmnode.Message(b"x", label="one", recoverable=True))
+    with lab.signed_in("read") as client:
+        wait_until(lambda: state_of(client, "BETA")["state"] == "up", 20, "BETA is up")
+        wrong = client.get("messages", params={"where": "colour=red"})
+        assert wrong.status_code == 400
+        assert "colour" in wrong.json()["detail"]
+        assert client.get("messages", params={"queue": "nowhere"}).status_code == 404
+        page = client.get("messages", params={"queue": "only here"}).json()
+        assert [one["message"]["label"] for one in page["found"]] == ["one"]
+        assert "BETA" not in {one["machine"] for one in page["stale"]}, "it has no such queue, and it answers"
+        found = client.get("audit").json()["stale"]
+        assert {one["machine"] for one in found if one["refused"]} == {"ALPHA", "BETA"}
 
 
 def test_an_operation_from_the_browser_to_the_node(lab: ConsoleLab) -> None:

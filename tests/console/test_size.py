@@ -18,6 +18,7 @@ from playwright.sync_api import expect
 from mqenterprise.console.enterprise import FRESH
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, Site
+from qmnode.structures.guid import guid_to_text
 from tests.console.browser import browser, done, person
 from tests.console.conftest import TOKENS, ConsoleLab
 from tests.directory.test_commands import written_settings
@@ -42,7 +43,7 @@ CONSOLE_COST, NODE_COST = 0.2, 0.005
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def answers_of(machine: str) -> dict[str, bytes]:
+def answers_of(machine: str, identifier: str) -> dict[str, bytes]:
     """What a node with a thousand queues says."""
     numbers = range(QUEUES)
     summary: dict[str, list[Any]] = {
@@ -58,7 +59,7 @@ def answers_of(machine: str) -> dict[str, bytes]:
     }
     node = {"computer_name": machine, "version": "1", "message_count": 7, "queue_count": QUEUES, "warnings": []}
     caller = {"name": "read", "role": "read", "machine": machine}
-    whole = {"names": machine, "node": node | {"online": True}, **summary}
+    whole = {"names": machine, "identifier": identifier, "journals": [], "node": node | {"online": True}, **summary}
     known = whole | {name: [] for name in ("pathname", "queue_type", "label", "transactional")}
     documents = {
         "/v1/queue-summary?node=true&known=": whole,
@@ -71,7 +72,7 @@ def answers_of(machine: str) -> dict[str, bytes]:
 class SimulatedNodes:
     """Nodes on ports of their own that answer over TLS, in a thread."""
 
-    def __init__(self, certificate: Path, key: Path, machines: list[str]) -> None:
+    def __init__(self, certificate: Path, key: Path, machines: dict[str, str]) -> None:
         self.ports: dict[str, int] = {}
         self._trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._trust.load_cert_chain(certificate, key)
@@ -87,9 +88,9 @@ class SimulatedNodes:
         for server in self._servers:
             server.close()
 
-    async def _listen(self, machines: list[str]) -> None:
-        for machine in machines:
-            answers = answers_of(machine)
+    async def _listen(self, machines: dict[str, str]) -> None:
+        for machine, identifier in machines.items():
+            answers = answers_of(machine, identifier)
 
             async def serve(
                 reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: dict[str, bytes] = answers
@@ -116,15 +117,17 @@ def large(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) ->
     """A console over twenty nodes."""
     folder = tmp_path_factory.mktemp("large")
     certificate, key = write_certificate(folder)
-    machines = [f"NODE{number:02}" for number in range(NODES)]
+    machines = {}
+    with EnterpriseDirectory(slapd.client_settings()) as directory:
+        site = create(directory, Site(name="Utrecht")).identifier
+        assert site is not None
+        for machine in [f"NODE{number:02}" for number in range(NODES)]:
+            made = directory.queue_managers.add(QueueManager(computer_name=machine, site_identifier_list=(site,)))
+            assert made.identifier is not None
+            machines[machine] = guid_to_text(made.identifier)
     nodes = SimulatedNodes(certificate, key, machines)
     lab = ConsoleLab(folder, {})
     try:
-        with EnterpriseDirectory(slapd.client_settings()) as directory:
-            site = create(directory, Site(name="Utrecht")).identifier
-            assert site is not None
-            for machine in machines:
-                directory.queue_managers.add(QueueManager(computer_name=machine, site_identifier_list=(site,)))
         addresses = {machine: {"address": f"{HOST}:{port}"} for machine, port in nodes.ports.items()}
         (folder / "nodes.yaml").write_text(json.dumps({"authority": "certificate.pem", "machines": addresses}))
         lab.url = f"https://{HOST}:{free_port()}/"

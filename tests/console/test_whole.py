@@ -178,5 +178,5 @@ def test_the_way_to_a_public_queue_is_known_once_its_computer_was_looked_up(
         known = Crossings(topology, look_up(directory, asked))
     assert set(known.link("ALPHA", name) or ()) == {"Amsterdam", "Berlin"}
     assert known.link("BETA", name) is None
-    assert sorted(map(str, known.computers.values())) == ["None", "beta"]
+    assert sorted(map(str, known.pathnames.values())) == ["None", "beta\\crossed"]
     assert not known.is_incomplete

@@ -140,6 +140,14 @@ def test_no_text_lies_on_a_line_or_a_text_and_no_card_on_a_card(count: int, link
         assert not any(inside.meets_line(*line) for line in picture.lines)
 
 
+@pytest.mark.parametrize("count", [60, 300])
+def test_every_link_of_many_sites_is_a_line(count: int) -> None:
+    graph = enterprise(count, 40)
+    drawing = svg(graph, "Contoso")
+    assert drawing.count("<line ") == len(graph.links)
+    assert drawing.count("<circle ") == len(graph.sites)
+
+
 @pytest.mark.parametrize(("count", "links"), SIZES[2:])
 def test_no_half_of_the_page_is_empty(count: int, links: int) -> None:
     picture = picture_of(enterprise(count, links))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.management.access_documents import AccessDocument
-from qmnode.management.documents import QueueDocument
+from qmnode.management.documents import ConnectionDocument, NodeDocument, QueueDocument, QuotaDocument
 from qmnode.management.key_documents import Keys
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import FailureGroup, HistoryDocument, JobDocument, JobLog, NewJob
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 FILE: Final = Path(__file__).resolve().parents[3] / "mqenterprise/console/web/src/api/documents.ts"
 _ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     QueueDocument, MessageDocument, JobDocument, JobLog, FailureGroup, HistoryDocument, Keys, Rotation, AccessDocument,
+    NodeDocument, QuotaDocument, ConnectionDocument,
 )  # fmt: skip
 _NAMES: Final = {
     "QueueDocument": "Queue",
+    "QuotaDocument": "Quotas",
+    "ConnectionDocument": "Connection",
     "MessageDocument": "Message",
     "JobDocument": "Job",
     "LogEntry": "JobLogEntry",

@@ -22,13 +22,28 @@ function texts<const N extends string>(...names: N[]) {
   };
 }
 
+/** The same with a list of conditions for messages: each a text of its own, whatever characters it has. */
+function withConditions<const N extends string>(...names: N[]) {
+  const others = texts(...names);
+  return (search: Record<string, unknown>): Partial<Record<N, string>> & { where?: readonly string[] | undefined } => {
+    const found = Array.isArray(search.where) ? search.where : [search.where];
+    const where = found.filter((one) => typeof one === "string" || typeof one === "number").map(String);
+    return { ...others(search), ...(where.length && { where }) };
+  };
+}
+
 const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
 
 const map = createRoute({
   getParentRoute: () => root,
   path: "/",
   validateSearch: texts("at", "find"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/MapScreen")), "MapScreen"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/StartScreen")), "StartScreen"),
+});
+const node = createRoute({
+  getParentRoute: () => root,
+  path: "/nodes/$machine",
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/NodeScreen")), "NodeScreen"),
 });
 const queues = createRoute({
   getParentRoute: () => root,
@@ -39,7 +54,7 @@ const queues = createRoute({
 const queue = createRoute({
   getParentRoute: () => root,
   path: "/queues/$machine/$queue",
-  validateSearch: texts("tab", "where", "span"),
+  validateSearch: withConditions("tab", "span"),
   component: lazyRouteComponent(() => fileOf(() => import("./screens/QueueScreen")), "QueueScreen"),
 });
 const message = createRoute({
@@ -50,7 +65,7 @@ const message = createRoute({
 const search = createRoute({
   getParentRoute: () => root,
   path: "/search",
-  validateSearch: texts("queue", "where", "machine", "site"),
+  validateSearch: withConditions("queue", "machine", "site", "without"),
   component: lazyRouteComponent(() => fileOf(() => import("./screens/SearchScreen")), "SearchScreen"),
 });
 const life = createRoute({
@@ -103,6 +118,7 @@ export const router = createRouter({
   history: createHashHistory(),
   routeTree: root.addChildren([
     map,
+    node,
     queues,
     queue,
     message,

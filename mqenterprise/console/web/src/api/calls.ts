@@ -4,6 +4,7 @@ import { address, get, part, patch, post, type Query, remove } from "./client";
 import type {
   Access,
   AuditEntry,
+  Connection,
   Explanation,
   FailureGroup,
   FoundPage,
@@ -13,11 +14,13 @@ import type {
   Keys,
   Message,
   NewJob,
+  NodeDocument,
   Overview,
   MachinePlan,
   Plan,
   Queue,
   QueuePage,
+  Quotas,
   Rotation,
   RotationAction,
   RotationRun,
@@ -30,6 +33,10 @@ const queueOf = (machine: string, queue: string) => `${node(machine)}/queues/${p
 
 export const calls = {
   overview: (signal?: AbortSignal) => get<Overview>("overview", {}, signal),
+  node: (machine: string, signal?: AbortSignal) => get<NodeDocument>(`${node(machine)}/node`, {}, signal),
+  quotas: (machine: string, signal?: AbortSignal) => get<Quotas>(`${node(machine)}/quotas`, {}, signal),
+  connections: (machine: string, signal?: AbortSignal) =>
+    get<{ connections: readonly Connection[] }>(`${node(machine)}/connections`, {}, signal),
   queues: (query: Query, signal?: AbortSignal) => get<QueuePage>("queues", query, signal),
   queue: (machine: string, queue: string, signal?: AbortSignal) => get<Queue>(queueOf(machine, queue), {}, signal),
   createQueue: (machine: string, properties: unknown) => post<Queue>(`${node(machine)}/queues`, properties),

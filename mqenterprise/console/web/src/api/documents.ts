@@ -17,6 +17,21 @@ export interface AccessRule {
   readonly known: boolean | null;
 }
 
+export interface BridgeDocument {
+  readonly name: string;
+  readonly direction: string;
+  readonly queue: string;
+  readonly peer: string;
+  readonly address: string;
+  readonly connected: boolean;
+  readonly since: number;
+  readonly reason: string;
+  readonly carried: number;
+  readonly repeated: number;
+  readonly rejected: number;
+  readonly failures: number;
+}
+
 export interface CertificateFacts {
   readonly use: CertificateUse;
   readonly subject: string | null;
@@ -26,6 +41,20 @@ export interface CertificateFacts {
 }
 
 export type CertificateUse = "management" | "queue managers";
+
+export interface Connection {
+  readonly address: string;
+  readonly state: string;
+  readonly incoming: boolean;
+  readonly queue_manager_identifier: string | null;
+  readonly established: string | null;
+  readonly sent_messages: number;
+  readonly received_messages: number;
+  readonly sent_bytes: number;
+  readonly received_bytes: number;
+  readonly unacknowledged_messages: number;
+  readonly encrypted: boolean;
+}
 
 export interface FailureGroup {
   readonly machine: string;
@@ -198,6 +227,42 @@ export interface NewJob {
   readonly dry_run?: boolean;
 }
 
+export interface NodeDocument {
+  readonly computer_name: string;
+  readonly identifier: string;
+  readonly version: string;
+  readonly online: boolean;
+  readonly queue_count: number;
+  readonly outgoing_queue_count: number;
+  readonly message_count: number;
+  readonly total_bytes: number;
+  readonly dead_letter_count: number;
+  readonly transaction_count: number;
+  readonly in_doubt_count: number;
+  readonly warnings: readonly string[];
+  readonly storage_failure: string | null;
+  readonly disk_free_bytes: number;
+  readonly disk_bytes: number;
+  readonly lost_writes: number;
+  readonly tls_mode: string | null;
+  readonly settings_read: number;
+  readonly plain_peers: readonly string[];
+  readonly amqp_port: number;
+  readonly amqp_connections: number;
+  readonly amqp_links: number;
+  readonly bridges: readonly BridgeDocument[];
+  readonly event_loop: string;
+  readonly ready: boolean;
+  readonly directory: string;
+  readonly routing: Readonly<Record<string, unknown>>;
+  readonly local_settings: Readonly<Record<string, unknown>>;
+  readonly shares: Readonly<Record<string, ShareDocument>>;
+  readonly weakened_security: boolean;
+  readonly weakened_security_source: string;
+  readonly remote_copy: RemoteCopyDocument | null;
+  readonly after_restore: Readonly<Record<string, readonly RangeDocument[]>>;
+}
+
 export type Privacy = "none" | "optional" | "body";
 
 export interface Queue {
@@ -249,6 +314,38 @@ export interface QueueHistory {
 
 export type QueueType = "private" | "public" | "system" | "connector" | "outgoing";
 
+export interface Quotas {
+  readonly quota: number | null;
+  readonly quota_used: number;
+  readonly journal_quota: number | null;
+  readonly journal_quota_used: number;
+  readonly throttled: boolean;
+  readonly journal_copies_dropped: number;
+  readonly quota_source: string;
+  readonly journal_quota_source: string;
+  readonly default_time_to_live: number;
+  readonly default_time_to_live_source: string;
+  readonly quota_settings: Readonly<Record<string, number | null>>;
+}
+
+export interface RangeDocument {
+  readonly peer: string;
+  readonly queue: string;
+  readonly sequence: string;
+  readonly first: number;
+  readonly last: number;
+  readonly state: string;
+}
+
+export interface RemoteCopyDocument {
+  readonly to: string;
+  readonly lag_seconds: number;
+  readonly lag_bytes: number;
+  readonly moment: number;
+  readonly base: number;
+  readonly failure: string;
+}
+
 export interface Rotation {
   readonly permitted: boolean;
   readonly plan: RotationPlan | null;
@@ -295,6 +392,14 @@ export interface RotationStep {
 }
 
 export type RunState = "running" | "done" | "failed";
+
+export interface ShareDocument {
+  readonly unit: string;
+  readonly total: number;
+  readonly reserve: number;
+  readonly used: Readonly<Record<string, number>>;
+  readonly refused: Readonly<Record<string, number>>;
+}
 
 export type StepKind = "make" | "publish" | "keep" | "retire" | "destroy";
 

@@ -88,6 +88,8 @@ export interface Stale {
   readonly machine: string;
   readonly reason: string;
   readonly as_of: string | null;
+  /** It answers, and refuses what was asked. */
+  readonly refused?: boolean;
 }
 
 export interface QueueRow {
@@ -104,6 +106,8 @@ export interface QueueRow {
   readonly arrived_rate: number | null;
   readonly left_rate: number | null;
   readonly state: string | null;
+  /** Where the messages of an outgoing queue go, by names; empty if the format name says as much. */
+  readonly destination: string;
   readonly as_of: string | null;
 }
 

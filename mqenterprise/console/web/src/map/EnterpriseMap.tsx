@@ -1,18 +1,22 @@
 import { ActionIcon } from "@mantine/core";
-import { useMediaQuery } from "@mantine/hooks";
+import { useElementSize } from "@mantine/hooks";
 import { type ReactNode, useCallback, useEffect, useMemo, useRef } from "react";
 import { count, rate } from "../parts/format";
 import { beginning, visible } from "../parts/text";
 import { Icon } from "../shell/icons";
 import { strings } from "../strings";
-import { CARD_WIDTH, type Drawing, layout, type Point } from "./layout";
-import { byTrouble, type MapLink, type MapNode, type MapSite, type State } from "./model";
+import { CARD_WIDTH, type Drawing, type Group, grouped, layout, named, type Point } from "./layout";
+import { byTrouble, type MapLink, type MapNode, type MapSite, type State, worst } from "./model";
 import { usePanZoom } from "./usePanZoom";
 
 const HEAD = 38;
 const ROW = 24;
 const MOST_ROWS = 6;
 const LETTERS = 22;
+/** Pixels between two sites that are drawn each for itself. */
+const APART = 34;
+/** The widths and heights for which places are sought: not for every pixel that a window is made wider. */
+const STEP_OF_SHAPE = 1.25;
 
 interface MapProps {
   readonly sites: readonly MapSite[];
@@ -32,47 +36,103 @@ function cardHeight(site: MapSite | undefined): number {
 /** The enterprise as a picture to move and zoom. What it shows is in lists beside it as well. */
 export function EnterpriseMap({ sites, links, selected, onSelect, way, label }: MapProps): ReactNode {
   const frame = useRef<SVGSVGElement>(null);
-  const tall = useMediaQuery("(max-width: 560px)");
+  const { ref: place, width, height } = useElementSize<HTMLDivElement>();
+  const shapeOfPlace = width && height ? Math.round(Math.log(width / height) / Math.log(STEP_OF_SHAPE)) : null;
   const shape = JSON.stringify([
     sites.map((site) => [site.id, Math.min(site.nodes.length, MOST_ROWS + 1)]),
     links.map((link) => [link.first, link.second]),
   ]);
   const drawing = useMemo(() => {
     const known = new Map(sites.map((site) => [site.id, site]));
+    // Nothing is drawn before its place is known: it would be drawn twice.
     return layout(
-      sites.map((site) => site.id),
+      shapeOfPlace === null ? [] : sites.map((site) => site.id),
       links.map((link) => [link.first, link.second] as const),
       (id) => cardHeight(known.get(id)),
-      tall,
+      STEP_OF_SHAPE ** (shapeOfPlace ?? 0),
     );
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the shape is all that the places depend on
-  }, [shape, tall]);
+  }, [shape, shapeOfPlace]);
   const { view, fit, zoom, centre, step, handlers } = usePanZoom(frame, drawing.width, drawing.height);
   const chosen = selected === undefined ? undefined : drawing.points.get(selected);
   useEffect(() => {
     if (chosen && !drawing.cards) centre(chosen);
   }, [chosen, drawing.cards, centre]);
   const select = useCallback((id: string) => onSelect?.(id), [onSelect]);
+  const near = drawing.cards ? 0 : APART / view.scale;
+  const degrees = useMemo(() => {
+    const found = new Map<string, number>();
+    for (const link of links) for (const end of [link.first, link.second]) found.set(end, (found.get(end) ?? 0) + 1);
+    return found;
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- the shape has the links
+  }, [shape]);
+  const groups = useMemo(() => (near ? grouped(drawing, degrees, near) : []), [drawing, degrees, near]);
+  const groupOf = useMemo(() => new Map(groups.flatMap((one) => one.sites.map((site) => [site, one]))), [groups]);
+  const known = new Map(sites.map((site) => [site.id, site]));
+  const inOrder = (group: Group) => {
+    const state = worst(group.sites.map((id) => known.get(id)?.state ?? "up"));
+    return (
+      (group.sites.includes(selected ?? "") ? 1e6 : 0) +
+      (state === "up" ? 0 : 1e4) +
+      group.sites.length +
+      (degrees.get(group.id) ?? 0)
+    );
+  };
+  const withNames = named(
+    groups,
+    view.scale,
+    inOrder,
+    (group) => Math.min(known.get(group.id)?.name.length ?? 0, LETTERS - 6) + (group.sites.length > 1 ? 2 : 0),
+    (group) => radiusOf(group, known.get(group.id)),
+  );
+  const shownLinks = near ? joined(links, groupOf) : links;
+  const points = near
+    ? new Map([...drawing.points].map(([id, at]) => [id, groupOf.get(id)?.at ?? at] as const))
+    : drawing.points;
   return (
-    <div className="map">
+    <div className="map" ref={place}>
       <svg ref={frame} role="group" aria-label={label} tabIndex={0} {...handlers}>
         <g transform={`translate(${view.x} ${view.y}) scale(${view.scale})`}>
-          {way && <Way way={way} points={drawing.points} />}
-          {links.map((link) => (
-            <LinkLine key={link.id} link={link} drawing={drawing} selected={selected === link.id} onSelect={select} />
+          {way && <Way way={way} points={points} />}
+          {shownLinks.map((link) => (
+            <LinkLine
+              key={link.id}
+              link={link}
+              drawing={{ ...drawing, points }}
+              scale={view.scale}
+              selected={selected === link.id}
+              onSelect={select}
+            />
           ))}
-          {sites.map((site) => {
-            const at = drawing.points.get(site.id);
-            if (!at) return null;
-            const props = { site, at, selected: selected === site.id, onSelect: select };
-            return drawing.cards ? (
-              <SiteCard key={site.id} {...props} />
-            ) : (
-              <SiteDot
-                key={site.id}
-                {...props}
-                named={view.scale > 0.55 || site.state !== "up" || selected === site.id}
+          {drawing.cards &&
+            sites.map((site) => {
+              const at = drawing.points.get(site.id);
+              if (!at) return null;
+              return <SiteCard key={site.id} site={site} at={at} selected={selected === site.id} onSelect={select} />;
+            })}
+          {groups.map((group) => {
+            const site = known.get(group.id);
+            if (!site) return null;
+            if (group.sites.length === 1)
+              return (
+                <SiteDot
+                  key={group.id}
+                  site={site}
+                  at={group.at}
+                  selected={selected === group.id}
+                  onSelect={select}
+                  named={withNames.has(group.id)}
+                  scale={view.scale}
+                />
+              );
+            return (
+              <GroupDot
+                key={group.id}
+                group={group}
+                sites={group.sites.flatMap((id) => known.get(id) ?? [])}
                 scale={view.scale}
+                named={withNames.has(group.id)}
+                onOpen={() => centre(group.at, view.scale * 2)}
               />
             );
           })}
@@ -96,18 +156,21 @@ export function EnterpriseMap({ sites, links, selected, onSelect, way, label }: 
 function LinkLine({
   link,
   drawing,
+  scale,
   selected,
   onSelect,
 }: {
   link: MapLink;
   drawing: Drawing;
+  scale: number;
   selected: boolean;
   onSelect: (id: string) => void;
 }): ReactNode {
   const [from, to] = [drawing.points.get(link.first), drawing.points.get(link.second)];
   if (!from || !to) return null;
   // From nothing to thousands of messages a second, in a few widths.
-  const width = 2 + Math.min(Math.log10(1 + (link.rate ?? 0)) * 2.2, 8);
+  const thick = 2 + Math.min(Math.log10(1 + (link.rate ?? 0)) * 2.2, 8);
+  const width = drawing.cards ? thick : (0.5 * thick) / scale;
   const middle = { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
   const words = [
     strings.map.cost(link.cost),
@@ -135,7 +198,10 @@ function LinkLine({
         </g>
       )}
       {link.state === "down" && (
-        <g transform={`translate(${middle.x} ${middle.y + (drawing.cards ? 22 : 0)})`} className="cross">
+        <g
+          transform={`translate(${middle.x} ${middle.y + (drawing.cards ? 22 : 0)}) scale(${drawing.cards ? 1 : 1 / scale})`}
+          className="cross"
+        >
           <circle r={9} />
           <path d="M-4 -4L4 4M4 -4L-4 4" />
         </g>
@@ -217,6 +283,13 @@ function Sign({ state }: { state: State }): ReactNode {
   return <path className="sign" d="M-3 0L-1 2.5L3.5 -2.5" />;
 }
 
+const ofSite = (site: MapSite | undefined) => 6 + Math.min(Math.sqrt(site?.nodes.length ?? 0) * 1.5, 7);
+
+function radiusOf(group: Group, site: MapSite | undefined): number {
+  return group.sites.length > 1 ? 9 + Math.min(Math.sqrt(group.sites.length) * 1.6, 8) : ofSite(site);
+}
+
+/** Symbols of a large drawing keep their size on the screen. */
 function SiteDot({
   site,
   at,
@@ -225,13 +298,12 @@ function SiteDot({
   named,
   scale,
 }: SiteProps & { named: boolean; scale: number }): ReactNode {
-  const radius = 8 + Math.min(Math.sqrt(site.nodes.length) * 2, 12);
+  const radius = ofSite(site);
   const name = visible(site.name);
-  const letters = Math.min(Math.max(12 / scale, 11), 26);
   return (
     <g
       className={`site dot ${site.state}${selected ? " selected" : ""}${site.foreign ? " foreign-site" : ""}`}
-      transform={`translate(${at.x} ${at.y})`}
+      transform={`translate(${at.x} ${at.y}) scale(${1 / scale})`}
       onClick={() => onSelect(site.id)}
     >
       <title>
@@ -239,7 +311,7 @@ function SiteDot({
           ? `${name}: ${strings.state[site.state]}, ${strings.map.nodes(site.nodes.length)}`
           : `${name}: ${strings.map.noNode}`}
       </title>
-      {site.state === "down" && <circle className="halo" r={radius + 8} />}
+      {site.state === "down" && <circle className="halo" r={radius + 6} />}
       <circle className="card" r={radius} />
       {site.nodes.length > 0 && (
         <g className={`mark ${site.state}`}>
@@ -247,10 +319,68 @@ function SiteDot({
         </g>
       )}
       {named && (
-        <text className="site-name" textAnchor="middle" y={radius + letters} fontSize={letters}>
-          {beginning(name, LETTERS)}
+        <text className="site-name" textAnchor="middle" y={radius + 13} fontSize={12}>
+          {beginning(name, LETTERS - 6)}
         </text>
       )}
     </g>
   );
+}
+
+/** Sites that are too near each other to be drawn: how many, what is down among them. A click comes nearer. */
+function GroupDot({
+  group,
+  sites,
+  scale,
+  named,
+  onOpen,
+}: {
+  group: Group;
+  sites: readonly MapSite[];
+  scale: number;
+  named: boolean;
+  onOpen: () => void;
+}): ReactNode {
+  const state = worst(sites.map((site) => site.state));
+  const down = sites.filter((site) => site.state === "down").length;
+  const radius = radiusOf(group, undefined);
+  const name = visible(sites.find((site) => site.id === group.id)?.name ?? "");
+  return (
+    <g
+      className={`site dot group ${state}`}
+      transform={`translate(${group.at.x} ${group.at.y}) scale(${1 / scale})`}
+      onClick={onOpen}
+    >
+      <title>{strings.map.group(name, sites.length - 1, down)}</title>
+      <circle className="card" r={radius} />
+      <text className="tally" textAnchor="middle" dy="4" fontSize={11}>
+        {sites.length}
+      </text>
+      {named && (
+        <text className="site-name" textAnchor="middle" y={radius + 13} fontSize={12}>
+          {down ? strings.map.groupDown(beginning(name, 12), down) : beginning(name, LETTERS - 6)}
+        </text>
+      )}
+    </g>
+  );
+}
+
+/** Links between groups: those of the same two are one, in the worst of their states; those inside are none. */
+function joined(links: readonly MapLink[], groupOf: ReadonlyMap<string, Group>): readonly MapLink[] {
+  const found = new Map<string, MapLink>();
+  for (const link of links) {
+    const [first, second] = [groupOf.get(link.first)?.id ?? link.first, groupOf.get(link.second)?.id ?? link.second];
+    if (first === second) continue;
+    const key = first < second ? `${first}\n${second}` : `${second}\n${first}`;
+    const before = found.get(key);
+    if (!before) found.set(key, { ...link, first: link.first, second: link.second });
+    else
+      found.set(key, {
+        ...before,
+        state: worst([before.state, link.state]),
+        rate: (before.rate ?? 0) + (link.rate ?? 0),
+        reason: before.reason || link.reason,
+      });
+  }
+  return [...found.values()];
 }

@@ -8,8 +8,18 @@ import { Foreign, Moment } from "./Texts";
 export function StaleNotice({ stale }: { stale: readonly Stale[] | undefined }): ReactNode {
   if (!stale?.length) return null;
   return (
+    <>
+      <StaleNodes title={strings.stale.title} stale={stale.filter((one) => !one.refused)} />
+      <StaleNodes title={strings.stale.refused} stale={stale.filter((one) => one.refused)} />
+    </>
+  );
+}
+
+function StaleNodes({ title, stale }: { title: (number: number) => string; stale: readonly Stale[] }): ReactNode {
+  if (stale.length === 0) return null;
+  return (
     <Notice tone="warn">
-      <p>{strings.stale.title(stale.length)}</p>
+      <p>{title(stale.length)}</p>
       <ul>
         {stale.slice(0, 10).map((one) => (
           <li key={one.machine}>
@@ -22,7 +32,7 @@ export function StaleNotice({ stale }: { stale: readonly Stale[] | undefined }):
                 {strings.stale.asOf} <Moment at={one.as_of} ago />
               </span>
             ) : (
-              <span className="dim">{strings.stale.missing}</span>
+              !one.refused && <span className="dim">{strings.stale.missing}</span>
             )}
           </li>
         ))}

@@ -18,8 +18,8 @@ import { wordOf } from "./queue/names";
 const s = strings.audit;
 const MOST = 1000;
 const PREVIEWS = [
-  { value: "", label: strings.queues.all },
-  { value: "changes", label: strings.previews.without },
+  { value: "", label: strings.previews.without },
+  { value: "all", label: strings.previews.all },
   { value: "previews", label: strings.previews.only },
 ];
 
@@ -183,7 +183,7 @@ export function AuditScreen(): ReactNode {
   const what = (search.what ?? "").toLowerCase();
   const found = (audit.data?.entries ?? []).filter(
     (entry) =>
-      (search.show === undefined || (search.show === "previews") === isPreview(entry)) &&
+      (search.show === "all" || (search.show === "previews") === isPreview(entry)) &&
       (entry.who ?? "").toLowerCase().includes(who) &&
       `${entry.action} ${objectOf(entry)} ${facts(entry.target)} ${facts(entry.details)}`
         .replaceAll("_", " ")

@@ -69,17 +69,17 @@ export function FailuresScreen(): ReactNode {
           <>
             <Button
               disabled={some.length === 0}
-              title={s.aboutRetry}
+              title={s.aboutReturn}
               onClick={() => setWaiting({ kind: "return", chosen: some.map(chosenOf) })}
             >
-              {s.retrySome(some.length)}
+              {s.returnSome(some.length)}
             </Button>
             <Button
               variant="default"
-              title={s.aboutRetry}
+              title={s.aboutReturn}
               onClick={() => setWaiting({ kind: "return", chosen: wholeOf(groups) })}
             >
-              {s.retryAll}
+              {s.returnAll}
             </Button>
           </>
         )
@@ -139,7 +139,7 @@ export function FailuresScreen(): ReactNode {
                       <Link
                         to="/queues/$machine/$queue"
                         params={{ machine: group.machine, queue }}
-                        search={{ where: group.where.join("\n") }}
+                        search={{ where: group.where }}
                       >
                         <Foreign text={shortName({ machine: group.machine, pathname: queue })} most={100} />
                       </Link>
@@ -159,10 +159,10 @@ export function FailuresScreen(): ReactNode {
                   <span className="row">
                     <Button
                       size="compact-sm"
-                      title={s.aboutRetry}
+                      title={s.aboutReturn}
                       onClick={() => setWaiting({ kind: "return", chosen: [chosenOf(group)] })}
                     >
-                      {s.retry}
+                      {strings.operation.verb.return}
                     </Button>
                     <Button
                       size="compact-sm"

@@ -17,8 +17,8 @@ import { wordOf } from "./queue/names";
 
 const s = strings.jobs;
 const PREVIEWS = [
-  { value: "", label: strings.queues.all },
-  { value: "changes", label: strings.previews.without },
+  { value: "", label: strings.previews.without },
+  { value: "all", label: strings.previews.all },
   { value: "previews", label: strings.previews.only },
 ];
 const STATES = ["", "running", "paused", "done", "cancelled"] as const;
@@ -93,7 +93,7 @@ export function JobsScreen(): ReactNode {
     placeholderData: keepPreviousData,
   });
   const found = (jobs.data?.jobs ?? []).filter(
-    (job) => (!state || job.state === state) && (!show || (show === "previews") === job.dry_run),
+    (job) => (!state || job.state === state) && (show === "all" || (show === "previews") === job.dry_run),
   );
   return (
     <Page title={s.title} about={s.about}>

@@ -264,7 +264,10 @@ function SiteDetail({
       {here.map((node) => (
         <section key={node.machine} className="node-card">
           <h3>
-            <Foreign text={node.machine} /> <StateMark state={node.state} />
+            <Link to="/nodes/$machine" params={{ machine: node.machine }}>
+              <Foreign text={node.machine} />
+            </Link>{" "}
+            <StateMark state={node.state} />
           </h3>
           {node.reason && !node.warnings.includes(node.reason) && (
             <p>

@@ -16,12 +16,13 @@ import { AccessTab } from "./queue/AccessTab";
 import { HistoryTab } from "./queue/HistoryTab";
 import { useDestination } from "./queue/destination";
 import { MessagesTab } from "./queue/MessagesTab";
-import { shortName } from "./queue/names";
+import { isDeadLetters, isJournal, listName, shortName } from "./queue/names";
 import { PropertiesTab } from "./queue/PropertiesTab";
 import { RemovalDialog } from "./queue/RemovalDialog";
 import { SendDialog } from "./queue/SendDialog";
 
 const s = strings.queue;
+const KINDS = ["move", "copy", "return", "replay", "delete"] as const;
 type Open = Kind | "send" | "remove" | "purge" | null;
 
 export function QueueScreen(): ReactNode {
@@ -38,13 +39,20 @@ export function QueueScreen(): ReactNode {
   });
   const isOutgoing = queue.data?.queue_type === "outgoing";
   const isSub = name.includes(";");
+  const ofJournal = isJournal(name);
+  const owner = name.replace(/;journal$/i, "");
+  // What is done here before all else.
+  const first: Kind | null = ofJournal ? "replay" : isDeadLetters(name) ? "return" : null;
   const isOnHold = queue.data?.state?.toLowerCase().includes("hold") ?? false;
   const hold = useMutation({
     mutationFn: () => (isOnHold ? calls.resumeQueue(machine, name) : calls.pauseQueue(machine, name)),
     onSettled: () => queries.invalidateQueries({ queryKey: ["queue", machine, name] }),
   });
   const destination = useDestination(name, isOutgoing);
-  const shown = isOutgoing ? destination.name : shortName({ machine, pathname: name });
+  const kind = ofJournal ? "journal" : isDeadLetters(name) ? "dead letters" : (queue.data?.queue_type ?? "");
+  const shown = isOutgoing
+    ? destination.name
+    : listName({ machine, pathname: name, queue_type: kind, destination: "" });
   const label = queue.data?.label;
   const close = () => setOpen(null);
   const whole = { machine, queues: [name] };
@@ -55,12 +63,7 @@ export function QueueScreen(): ReactNode {
       about={
         <>
           {queue.data && (
-            <>
-              {isOutgoing
-                ? s.outgoing
-                : ((strings.queues.kinds as Record<string, string>)[queue.data.queue_type] ??
-                  queue.data.queue_type)}{" "}
-            </>
+            <>{isOutgoing ? s.outgoing : ((strings.queues.kinds as Record<string, string>)[kind] ?? kind)} </>
           )}
           {s.on}{" "}
           <Link to="/queues" search={{ machine }}>
@@ -83,6 +86,11 @@ export function QueueScreen(): ReactNode {
       actions={
         mayOperate && (
           <>
+            {first && queue.data && (
+              <Button disabled={queue.data.message_count === 0} onClick={() => setOpen(first)}>
+                {strings.operation.verb[first]}…
+              </Button>
+            )}
             {queue.data && !isSub && !isOutgoing && <Button onClick={() => setOpen("send")}>{s.send}</Button>}
             {isOutgoing && (
               <Button variant="default" loading={hold.isPending} onClick={() => hold.mutate()}>
@@ -95,11 +103,14 @@ export function QueueScreen(): ReactNode {
               </Menu.Target>
               <Menu.Dropdown>
                 <Menu.Label>{s.allMessages}</Menu.Label>
-                {(["move", "copy", "return", "replay", "delete"] as const).map((kind) => (
-                  <Menu.Item key={kind} color={kind === "delete" ? "red" : undefined} onClick={() => setOpen(kind)}>
-                    {strings.operation.verb[kind]}…<small className="item-about">{strings.operation.short[kind]}</small>
-                  </Menu.Item>
-                ))}
+                {KINDS.filter((kind) => (kind === "replay" ? ofJournal : !(ofJournal && kind === "return"))).map(
+                  (kind) => (
+                    <Menu.Item key={kind} color={kind === "delete" ? "red" : undefined} onClick={() => setOpen(kind)}>
+                      {strings.operation.verb[kind]}…
+                      <small className="item-about">{strings.operation.short[kind]}</small>
+                    </Menu.Item>
+                  ),
+                )}
                 <Menu.Item component="a" href={calls.exported(machine, { queue: [name] })} download>
                   {s.export}
                   <small className="item-about">{s.aboutExport}</small>
@@ -107,10 +118,14 @@ export function QueueScreen(): ReactNode {
                 <Menu.Item color="red" onClick={() => setOpen("purge")}>
                   {s.purge}…<small className="item-about">{s.aboutPurge}</small>
                 </Menu.Item>
-                <Menu.Divider />
-                <Menu.Item color="red" disabled={isOutgoing || isSub} onClick={() => setOpen("remove")}>
-                  {s.remove}…<small className="item-about">{s.aboutRemove}</small>
-                </Menu.Item>
+                {!isOutgoing && !isSub && (
+                  <>
+                    <Menu.Divider />
+                    <Menu.Item color="red" onClick={() => setOpen("remove")}>
+                      {s.remove}…<small className="item-about">{s.aboutRemove}</small>
+                    </Menu.Item>
+                  </>
+                )}
               </Menu.Dropdown>
             </Menu>
           </>
@@ -127,7 +142,26 @@ export function QueueScreen(): ReactNode {
           {queue.data.oldest_arrival && (
             <Figure name={s.oldest} value={<Moment at={queue.data.oldest_arrival} ago />} />
           )}
-          {!isOutgoing && <Figure name={s.journal} value={count(queue.data.journal_message_count)} />}
+          {!isOutgoing && !isSub && (
+            <Figure
+              name={s.journal}
+              value={
+                <Link to="/queues/$machine/$queue" params={{ machine, queue: `${name};JOURNAL` }}>
+                  {count(queue.data.journal_message_count)}
+                </Link>
+              }
+            />
+          )}
+          {ofJournal && owner.toLowerCase() !== `${machine}\\system$`.toLowerCase() && (
+            <Figure
+              name={s.journalOf}
+              value={
+                <Link to="/queues/$machine/$queue" params={{ machine, queue: owner }}>
+                  <Foreign text={shortName({ machine, pathname: owner })} most={60} />
+                </Link>
+              }
+            />
+          )}
           {queue.data.state && <Figure name={s.state} value={<Foreign text={queue.data.state} />} />}
           {queue.data.next_hops.length > 0 && (
             <Figure
@@ -161,7 +195,7 @@ export function QueueScreen(): ReactNode {
           {queue.data && !isOutgoing && !isSub && <Tabs.Tab value="access">{s.tabs.access}</Tabs.Tab>}
         </Tabs.List>
         <Tabs.Panel value="messages">
-          <MessagesTab machine={machine} queue={name} />
+          <MessagesTab key={`${machine}/${name}`} machine={machine} queue={name} />
         </Tabs.Panel>
         <Tabs.Panel value="history">
           <HistoryTab machine={machine} queue={name} />

@@ -16,12 +16,12 @@ import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH, useOverview } from "./enterprise";
 import { NewQueueDialog } from "./queue/NewQueueDialog";
-import { shortName } from "./queue/names";
+import { listName } from "./queue/names";
 
 const s = strings.queues;
 const PAGE = 200;
 const SORT = "pathname";
-const KINDS = ["private", "public", "outgoing", "system"] as const;
+const KINDS = ["private", "public", "outgoing", "journal", "dead letters", "system"] as const;
 
 /** A row of the table; `old` if its node does not answer. */
 type Row = QueueRow & { readonly old: boolean };
@@ -41,7 +41,7 @@ const COLUMNS: readonly Column<Row>[] = [
         params={{ machine: row.machine, queue: row.pathname }}
         title={visible(row.pathname)}
       >
-        <Foreign text={shortName(row)} most={160} />
+        <Foreign text={listName(row)} most={160} />
       </Link>
     ),
   },

@@ -79,10 +79,12 @@ export function Shell(): ReactNode {
 
 /** The screens that are of use to a person. */
 export function placesOf(session: Session): readonly Place[] {
-  return PLACES.filter(
+  const places = PLACES.filter(
     ({ needs, role }) =>
       (needs === undefined || session.features.includes(needs)) && (role === undefined || session.roles.includes(role)),
   );
+  if (session.features.includes("map")) return places;
+  return places.map((place) => (place.to === "/" ? { ...place, name: strings.nav.node } : place));
 }
 
 function Navigation(): ReactNode {

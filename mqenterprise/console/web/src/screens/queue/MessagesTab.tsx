@@ -1,22 +1,24 @@
-import { Button, TextInput } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useRef, useState } from "react";
+import { type ReactNode, useRef, useState } from "react";
 import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
 import type { Found, FoundPage } from "../../api/types";
+import { Conditions } from "../../parts/Conditions";
 import { classWord, count, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
 import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
 import { Foreign, Moment, None } from "../../parts/Texts";
-import { beginning, condition, visible } from "../../parts/text";
+import { beginning, visible } from "../../parts/text";
 import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
 import { type Chosen, type Kind, OperationDialog } from "../operation/OperationDialog";
 
 const s = strings.messages;
 const PAGE = 100;
+const NO_CONDITION: readonly string[] = [];
 const OPERATIONS: readonly Kind[] = ["move", "copy", "return", "delete"];
 
 export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
@@ -68,20 +70,17 @@ export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
 
 /** The messages of a queue, page by page, and what can be done with them. */
 export function MessagesTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
-  const { where = "" } = useSearch({ from: "/queues/$machine/$queue" });
+  const { where = NO_CONDITION } = useSearch({ from: "/queues/$machine/$queue" });
   const navigate = useNavigate({ from: "/queues/$machine/$queue" });
   const mayOperate = useMay("operate");
-  const [draft, setDraft] = useState(where);
   const [cursors, setCursors] = useState<readonly string[]>([""]);
   const [selection, setSelection] = useState<ReadonlySet<string>>(new Set());
   // What an operation began with: its dialog goes on saying it when the selection is gone.
   const [operation, setOperation] = useState<{ readonly kind: Kind; readonly chosen: Chosen } | null>(null);
-  const conditions = where.split("\n").filter(Boolean);
   const cursor = cursors.at(-1) ?? "";
   const page = useQuery({
     queryKey: ["messages", machine, queue, where, cursor],
-    queryFn: ({ signal }) =>
-      calls.messages({ machine, queue: [queue], where: conditions, cursor, limit: PAGE }, signal),
+    queryFn: ({ signal }) => calls.messages({ machine, queue: [queue], where, cursor, limit: PAGE }, signal),
     // A page that somebody goes through stays as it is, once messages of it are selected.
     refetchInterval: selection.size ? false : REFRESH,
     placeholderData: keepPreviousData,
@@ -94,17 +93,15 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
     last.current = { place, page: page.data, at: page.dataUpdatedAt };
   const old = isMissing && last.current?.place === place ? last.current : null;
   const found = (old?.page ?? page.data)?.found ?? [];
-  const begin = (text: string) => {
+  const begin = (wanted: readonly string[]) => {
     setCursors([""]);
     setSelection(new Set());
-    void navigate({ search: (old) => ({ ...old, where: text || undefined }), replace: true });
+    void navigate({
+      search: (old) => ({ ...old, where: wanted.length ? wanted : undefined }),
+      replace: true,
+    });
   };
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    const wanted = condition(draft);
-    setDraft(wanted);
-    begin(wanted);
-  };
+  const isChosen = where.length > 0;
   const choose = (keys: readonly string[], chosen: boolean) =>
     setSelection((old) => {
       const next = new Set(old);
@@ -116,39 +113,16 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
     });
   return (
     <div className="stack">
-      <form className="row end" onSubmit={submit}>
-        <TextInput
-          className="stretch"
-          label={s.where}
-          description={s.whereHelp}
-          value={draft}
-          onChange={(event) => setDraft(event.currentTarget.value)}
-          spellCheck={false}
-        />
-        <Button type="submit" variant="default">
-          {s.find}
-        </Button>
-        {where && (
-          <Button
-            variant="subtle"
-            onClick={() => {
-              setDraft("");
-              begin("");
-            }}
-          >
-            {s.clear}
-          </Button>
-        )}
-      </form>
+      <Conditions where={where} onFind={begin} />
       {page.error && <Failure error={page.error} retry={() => void page.refetch()} />}
       <StaleNotice stale={page.data?.stale} />
       <Age updated={old?.at ?? page.dataUpdatedAt} failed={old !== null || Boolean(page.error)} />
       {mayOperate && (
         <div className="row bar" role="toolbar" aria-label={s.actions}>
           <span aria-live="polite">
-            {selection.size ? s.selected(count(selection.size)) : where ? s.matching : s.selectSome}
+            {selection.size ? s.selected(count(selection.size)) : isChosen ? s.matching : s.selectSome}
           </span>
-          {(selection.size > 0 || where) &&
+          {(selection.size > 0 || isChosen) &&
             OPERATIONS.map((kind) => (
               <Button
                 key={kind}
@@ -162,7 +136,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
                     chosen: {
                       machine,
                       queues: [queue],
-                      ...(selection.size ? { messages: [...selection] } : { where: conditions }),
+                      ...(selection.size ? { messages: [...selection] } : { where }),
                     },
                   })
                 }
@@ -186,7 +160,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
             row={(index) => found[index]}
             keyOf={(one) => one.message.lookup_identifier}
             nameOf={(one) => beginning(visible(one.message.label || one.message.lookup_identifier), 60)}
-            empty={isMissing ? s.unknown : where ? s.noMatch : s.empty}
+            empty={isMissing ? s.unknown : isChosen ? s.noMatch : s.empty}
             height={38}
             {...(mayOperate && {
               selection,
@@ -229,7 +203,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
         >
           {s.next}
         </Button>
-        {where && page.data && (
+        {isChosen && page.data && (
           <span className="dim">{s.scanned(count(page.data.scanned), count(page.data.total))}</span>
         )}
       </nav>

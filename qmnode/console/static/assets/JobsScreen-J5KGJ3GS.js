@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-3NMBHRAI.js";import"./chunk-AYMILY2P.js";import"./chunk-CXYUBEAJ.js";import"./chunk-D3DUW5MQ.js";import"./chunk-ULDXODU4.js";import"./chunk-YSCYG6ZB.js";import"./chunk-SX65YVLX.js";export{a as JobTitle,b as JobsScreen};

@@ -1,1 +1,0 @@
-function n(t){let e=`${t.machine}\\`.toLowerCase();return(t.pathname.toLowerCase().startsWith(e)?t.pathname.slice(e.length):t.pathname).replace(/^private\$\\/i,"")}function r(t,e){return n({machine:t,pathname:e.replace(/^direct=os:/i,"").replace(/^\.\\/,`${t}\\`)})}export{n as a,r as b};
