@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,13 +32,13 @@ from mqenterprise.topology.plan import to_json
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.session import plan_declared
 from mqenterprise.topology.target import TargetUnavailable
-from qmnode.console.port import Answer, Credential, Machine, Outline, UnavailableError
+from qmnode.console.port import Answer, Credential, Machine, Outline, RefusedError, UnavailableError
 from qmnode.delivery.topology import snapshot_of
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from starlette.requests import Request
@@ -75,6 +76,17 @@ class RemoteNode:
             return Answer(*await self._client.exchange(method, path, query, content, largest=_LARGEST_ANSWER))
         except NodeError as error:
             raise UnavailableError(error.sentence) from None
+
+    async def stream(self, path: str, query: str) -> AsyncIterator[bytes]:
+        """The content of an answer as it comes. Raises :class:`UnavailableError`, also when it is cut off."""
+        try:
+            async with aclosing(self._client.stream(path, query)) as parts:
+                async for part in parts:
+                    yield part
+        except NodeError as error:
+            if error.unavailable:
+                raise UnavailableError(error.sentence) from None
+            raise RefusedError(error.sentence, 404 if error.lacks_queue else 400) from None
 
     async def compare(self, document: Mapping[str, Any]) -> DocumentChanges:
         """Ask what this document of its machine would change. Raises :class:`NodeError`."""

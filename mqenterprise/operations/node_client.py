@@ -264,6 +264,12 @@ class NodeClient:
         except (httpx.HTTPError, OSError, httpx.InvalidURL, UnicodeError) as error:
             raise self._unavailable(error, changes=method != "GET") from None
 
+    async def stream(self, path: str, query: str) -> AsyncGenerator[bytes, None]:
+        """The content of an answer as it comes. NodeError for a refusal, and if it is cut off."""
+        async with self._answer("GET", f"{path}?{query}") as response:
+            async for part in response.aiter_raw():
+                yield part
+
     async def _ask(
         self,
         kind: type[D],

@@ -6,7 +6,7 @@ learns the token.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -49,7 +49,7 @@ _PASSED: Final = re.compile(
             r"node(/online)?",
             r"caller|quotas|connections|transactions|keys(/reload|/rotation)?|history|journals|failures|audit",
             r"dead-letters(/retry)?",
-            r"messages(/export|/import)?",
+            r"messages(/import)?",
             rf"queues(/{_NAME}(/(access|receive|incoming-sequences|refused-messages"
             rf"|messages(/{_NAME}(/(edit|move))?)?))?)?",
             rf"outgoing-queues(/{_NAME}(/[a-z-]{{1,40}})?)?",
@@ -59,7 +59,7 @@ _PASSED: Final = re.compile(
 )
 """The parts of a node's management API that the console passes on."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_MEDIA_TYPES: Final = frozenset({"application/json", "application/problem+json", "application/x-ndjson", "text/plain"})
+_MEDIA_TYPES: Final = frozenset({"application/json", "application/problem+json", "text/plain"})
 _SORTS: Final = ("pathname", "machine", "label", "message_count", "total_bytes", "age", "arrived_rate", "left_rate")
 
 
@@ -100,8 +100,10 @@ class Console:
             Route("/queues", self.signed_in(_queues)),
             Route("/messages", self.signed_in(_messages)),
             Route("/failures", self.signed_in(_failures)),
+            Route("/waiting", self.signed_in(_waiting)),
             Route("/jobs", self.signed_in(_jobs)),
             Route("/audit", self.signed_in(_audit)),
+            Route("/nodes/{machine}/v1/messages/export", self.signed_in(_export)),
             Route("/nodes/{machine}/v1/{rest:path}", self.signed_in(_pass_on), methods=list(_METHODS)),
             *(
                 Route(route.path, self.signed_in(route.endpoint), methods=list(route.methods or ()))
@@ -234,7 +236,7 @@ async def _gather(
 ) -> tuple[list[tuple[Seen, dict[str, Any]]], list[dict[str, Any]]]:
     """The documents of all nodes that answer, and why others did not. A query of None leaves a node out.
 
-    What one refuses for what was asked, and none answers, is refused: no node is down because a person mistyped.
+    Raises HTTPException for a mistake in the request, which the nodes that answer refuse: no node is down for it.
     """
     answers: list[tuple[Seen, dict[str, Any]]] = []
     stale: list[dict[str, Any]] = []
@@ -273,12 +275,7 @@ async def _answer(seen: Seen, path: str, query: str) -> Answer:
 
 
 def _rows(answers: Sequence[tuple[Seen, dict[str, Any]]], name: str) -> list[dict[str, Any]]:
-    return [
-        {"machine": seen.machine.name} | row
-        for seen, document in answers
-        for row in (document.get(name) if isinstance(document.get(name), list) else []) or []
-        if isinstance(row, dict)
-    ]
+    return [{"machine": seen.machine.name} | row for seen, document in answers for row in _list_of(document, name)]
 
 
 async def _messages(request: Request, session: Session) -> Response:
@@ -337,6 +334,36 @@ async def _failures(request: Request, session: Session) -> Response:
     return JSONResponse({"groups": _rows(answers, "groups"), "stale": stale})
 
 
+async def _waiting(request: Request, session: Session) -> Response:
+    """Why messages wait: at all nodes, at some, for a machine, or at both ends of a link."""
+    asked = request.query_params
+    ends = asked.getlist("link")
+    if len(ends) not in (0, 2):
+        raise HTTPException(422, "a link has two ends: give link twice")
+
+    def query(seen: Seen) -> str | None:
+        wanted = {"machine": asked.get("machine", "")}
+        if ends:
+            if seen.machine.site not in ends:
+                return None
+            wanted["link"] = ends[seen.machine.site == ends[0]]
+        return urlencode({name: value for name, value in wanted.items() if value})
+
+    answers, stale = await _gather(session, asked.getlist("at"), "/v1/waiting", query)
+    rows = [
+        {"at": seen.machine.name, "destination": seen.destination(str(row.get("queue"))), **row}
+        for seen, document in answers
+        for row in _list_of(document, "waiting")
+    ]
+    rows.sort(key=lambda row: -_count(row, "messages"))
+    return JSONResponse({"waiting": rows, "stale": stale})
+
+
+def _list_of(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = document.get(name)
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+
+
 async def _jobs(request: Request, session: Session) -> Response:
     answers, stale = await _gather(session, request.query_params.getlist("machine"), "/v1/jobs", lambda _: "")
     rows = sorted(_rows(answers, "jobs"), key=lambda row: str(row.get("created")), reverse=True)
@@ -351,17 +378,40 @@ async def _audit(request: Request, session: Session) -> Response:
     return JSONResponse({"entries": rows[:limit], "stale": stale})
 
 
+async def _export(request: Request, session: Session) -> Response:
+    """Messages as a file, passed on as they come: more of them than fit into memory."""
+    seen = await _node_of(request, session)
+    await seen.identified()
+    parts = seen.node.stream("/v1/messages/export", request.url.query)
+    try:
+        first = await anext(parts, b"")
+    except RefusedError as error:
+        raise HTTPException(error.status, str(error)) from None
+
+    async def all_parts() -> AsyncIterator[bytes]:
+        yield first
+        async for part in parts:
+            yield part
+
+    headers = {"Content-Disposition": 'attachment; filename="messages.jsonl"'}
+    return StreamingResponse(all_parts(), media_type="application/x-ndjson", headers=headers)
+
+
+async def _node_of(request: Request, session: Session) -> Seen:
+    machine = request.path_params["machine"]
+    found = [seen for seen in await session.view.nodes() if seen.machine.name.casefold() == machine.casefold()]
+    if not found:
+        raise HTTPException(404, f"there is no node {quote(machine)[:100]}")
+    return found[0]
+
+
 async def _pass_on(request: Request, session: Session) -> Response:
     """A request to one node. Only the parts of its API that the console uses, and no path that leads elsewhere."""
     whole = request.scope["raw_path"].decode("latin-1")
     raw = whole.partition("/api/nodes/")[2].partition("/v1/")[2]  # as it came: names have encoded slashes
     if not _PASSED.fullmatch(raw) or any(part in (".", "..") for part in raw.split("/")):
         raise HTTPException(404, "the console passes no such request on")
-    machine = request.path_params["machine"]
-    found = [seen for seen in await session.view.nodes() if seen.machine.name.casefold() == machine.casefold()]
-    if not found:
-        raise HTTPException(404, f"there is no node {quote(machine)[:100]}")
-    (seen,) = found
+    seen = await _node_of(request, session)
     if request.method in SAFE_METHODS:
         try:
             return _passed(await _answer(seen, f"/v1/{raw}", request.url.query))
@@ -381,11 +431,8 @@ def _passed(answer: Answer) -> Response:
     media_type = answer.media_type.partition(";")[0].strip().lower()
     if answer.content and media_type not in _MEDIA_TYPES:
         return http_problem(502, "the node's answer is of a type that the console does not pass on")
-    headers = {}
-    if media_type == "application/x-ndjson":
-        headers["Content-Disposition"] = 'attachment; filename="messages.jsonl"'
     status = answer.status if 200 <= answer.status <= 599 else 502
-    return Response(answer.content or None, status, headers, media_type or None)
+    return Response(answer.content or None, status, media_type=media_type or None)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

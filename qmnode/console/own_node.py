@@ -1,6 +1,7 @@
 """The console of a node alone: its own management API, asked within the process."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -9,9 +10,11 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmnode.console.app import Console
-from qmnode.console.port import Answer, Credential, Machine, Outline
+from qmnode.console.port import Answer, Credential, Machine, Outline, UnavailableError
+from qmnode.console.view import document_of
 from qmnode.settings.node import ManagementSettings
 
+_OK: Final = 200
 _API: Final = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 
 
@@ -24,7 +27,49 @@ class OwnNode:
 
     async def ask(self, method: str, path: str, query: str = "", content: bytes = b"") -> Answer:
         """Send a request within the process."""
-        scope: Scope = {
+        headers, parts = Headers({}), []
+        status = 500
+
+        async def send(message: Message) -> None:
+            nonlocal status, headers
+            if message["type"] == "http.response.start":
+                status, headers = message["status"], Headers(raw=message.get("headers", []))
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._api(self._scope(method, path, query, content), _receiver(content), send)
+        return Answer(status, b"".join(parts), headers.get("content-type", ""))
+
+    async def stream(self, path: str, query: str) -> AsyncIterator[bytes]:
+        """The content of an answer, as fast as it is read."""
+        waiting: asyncio.Queue[Message | None] = asyncio.Queue(1)
+
+        async def run() -> None:
+            try:
+                await self._api(self._scope("GET", path, query, b""), _receiver(b""), waiting.put)
+            finally:
+                await waiting.put(None)
+
+        task = asyncio.create_task(run())
+        try:
+            started = await waiting.get()
+            status = 500 if started is None else started["status"]
+            refusal, is_whole = b"", False
+            while (message := await waiting.get()) is not None:
+                body, is_whole = message.get("body", b""), not message.get("more_body", False)
+                if status == _OK:
+                    yield body
+                else:
+                    refusal += body
+            if status != _OK:
+                document_of(Answer(status, refusal))
+            if not is_whole:
+                raise UnavailableError("its answer was cut off")
+        finally:
+            task.cancel()
+
+    def _scope(self, method: str, path: str, query: str, content: bytes) -> Scope:
+        return {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -43,28 +88,23 @@ class OwnNode:
             "client": ("console", 0),
             "state": {},
         }
-        status, headers, parts = 500, Headers({}), []
-        received = False
-
-        async def receive() -> Message:
-            nonlocal received
-            if received:
-                return {"type": "http.disconnect"}
-            received = True
-            return {"type": "http.request", "body": content, "more_body": False}
-
-        async def send(message: Message) -> None:
-            nonlocal status, headers
-            if message["type"] == "http.response.start":
-                status, headers = message["status"], Headers(raw=message.get("headers", []))
-            else:
-                parts.append(message.get("body", b""))
-
-        await self._api(scope, receive, send)
-        return Answer(status, b"".join(parts), headers.get("content-type", ""))
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
+
+
+def _receiver(content: bytes) -> Receive:
+    """The request's end of an application: the content, and then silence: the caller stays until it has the answer."""
+    received = False
+
+    async def receive() -> Message:
+        nonlocal received
+        if received:
+            await asyncio.Event().wait()
+        received = True
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return receive
 
 
 class OneNode:

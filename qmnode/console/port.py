@@ -1,6 +1,6 @@
 """The ports of the console to the nodes that it shows, and to their enterprise."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -47,6 +47,9 @@ class Node(Protocol):
 
     async def ask(self, method: str, path: str, query: str = "", content: bytes = b"") -> Answer:
         """Send a request; the path is percent-encoded. Raises :class:`UnavailableError`."""
+
+    def stream(self, path: str, query: str) -> AsyncIterator[bytes]:
+        """The content of an answer as it comes. Raises :class:`UnavailableError`, also when it is cut off."""
 
     async def close(self) -> None:
         """Close the connections to the node."""

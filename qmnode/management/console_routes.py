@@ -42,7 +42,7 @@ class CallerDocument(Document):
 
 
 class JournalSummary(Document):
-    """What is in the journal of a queue."""
+    """The messages in the journal of a queue, in short."""
 
     queue: int = Field(description="The place of the queue in the columns")
     message_count: int

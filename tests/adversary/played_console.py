@@ -14,7 +14,7 @@ from qmnode.console.app import Console
 from qmnode.console.port import Answer, Credential, Machine, Outline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.routing import BaseRoute
 
@@ -63,6 +63,9 @@ class PlayedNode:
         if self.delay and path != "/v1/caller":
             await asyncio.sleep(self.delay)
         return self.says(path)
+
+    async def stream(self, path: str, query: str) -> AsyncIterator[bytes]:
+        yield (await self.ask("GET", path, query)).content
 
     async def close(self) -> None:
         pass

@@ -13,7 +13,7 @@ def overview(sites: int) -> dict[str, Any]:
     ends = [(number, number + 1) for number in range(hubs - 1)] + [(0, hubs - 1)]
     ends += [(number % hubs, number) for number in range(hubs, sites)]
     down = {f"B{sites // 2}-1", f"B{sites - 3}-1", f"B{sites - 3}-2"}
-    nodes = [
+    nodes: list[dict[str, Any]] = [
         {
             "machine": machine, "identifier": None, "site": name, "gate": part == 1, "routing_server": part == 1,
             "state": "down" if machine in down else "up", "reason": "no connection" if machine in down else "",

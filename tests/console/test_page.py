@@ -21,6 +21,7 @@ from mqenterprise.keys.publication import Publication
 from qmnode import Message
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
+from tests.console.drawn import overview
 from tests.console.shown import SECRET, filled_with_messages
 from tests.lab.addresses import HOST
 from tests.lab.nodes import PROJECT
@@ -47,11 +48,13 @@ def window(filled: ConsoleLab) -> Iterator[Browser]:
         yield started
 
 
-SCREENS = {
+SCREENS: dict[str, str | re.Pattern[str]] = {
     "": "Map",
     "?at=Berlin": "Map",
     "queues": "Queues",
     "search?queue=*&where=label%3Dorder*": "Search messages",
+    "waiting": "Waiting messages",
+    "nodes/ALPHA": re.compile("^ALPHA"),
     "failures": "Failures",
     "life": "A message's life",
     "routes?from=ALPHA&to=GAMMA": "Routes",
@@ -533,6 +536,28 @@ def test_the_map_shows_bridges_and_says_where_no_node_is(filled: ConsoleLab, win
         expect(detail.get_by_text("the disk is full")).to_have_count(1)
         assert someone.serious() == []
         someone.page.unroute_all(behavior="ignoreErrors")  # one may be under way
+
+
+@pytest.mark.parametrize(("sites", "width"), [(60, 1280), (300, 1280), (300, 400)])
+def test_the_drawing_of_many_sites_fills_its_place(filled: ConsoleLab, window: Browser, sites: int, width: int) -> None:
+    with person(filled, window, width=width) as someone:
+        someone.page.route("**/api/overview", lambda route: route.fulfill(json=overview(sites)))
+        someone.go()
+        dots = someone.page.locator(".map .dot")
+        expect(dots.first).to_be_visible()
+        box = someone.page.locator(".map svg").first.bounding_box()
+        assert box is not None and box["height"] < 820, "as high as the window at most, not as the list beside it"
+        drawn = [one for one in (dot.bounding_box() for dot in dots.all()) if one is not None]
+        high = max(one["y"] + one["height"] for one in drawn) - min(one["y"] for one in drawn)
+        assert high > box["height"] / 2
+        groups = someone.page.locator(".map .group")
+        if sites == 300:
+            assert 0 < dots.count() < 150
+            before = dots.count()
+            groups.first.click()
+            expect(dots).not_to_have_count(before)
+        else:
+            assert (dots.count(), groups.count()) == (60, 0)
 
 
 def test_a_page_that_is_older_than_the_console_asks_to_be_loaded_again(filled: ConsoleLab, window: Browser) -> None:

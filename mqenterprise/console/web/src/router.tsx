@@ -54,7 +54,7 @@ const queues = createRoute({
 const queue = createRoute({
   getParentRoute: () => root,
   path: "/queues/$machine/$queue",
-  validateSearch: withConditions("tab", "span"),
+  validateSearch: withConditions("tab", "span", "open"),
   component: lazyRouteComponent(() => fileOf(() => import("./screens/QueueScreen")), "QueueScreen"),
 });
 const message = createRoute({
@@ -67,6 +67,12 @@ const search = createRoute({
   path: "/search",
   validateSearch: withConditions("queue", "machine", "site", "without"),
   component: lazyRouteComponent(() => fileOf(() => import("./screens/SearchScreen")), "SearchScreen"),
+});
+const waiting = createRoute({
+  getParentRoute: () => root,
+  path: "/waiting",
+  validateSearch: texts("at", "machine", "link"),
+  component: lazyRouteComponent(() => fileOf(() => import("./screens/WaitingScreen")), "WaitingScreen"),
 });
 const life = createRoute({
   getParentRoute: () => root,
@@ -123,6 +129,7 @@ export const router = createRouter({
     queue,
     message,
     search,
+    waiting,
     life,
     failures,
     routes,

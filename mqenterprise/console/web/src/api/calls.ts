@@ -1,6 +1,6 @@
 /** Every call that the screens make, by name. */
 
-import { address, get, part, patch, post, type Query, remove } from "./client";
+import { get, part, parts, patch, post, type Query, remove } from "./client";
 import type {
   Access,
   AuditEntry,
@@ -9,6 +9,8 @@ import type {
   FailureGroup,
   FoundPage,
   History,
+  ImportedMessage,
+  ImportResult,
   Job,
   JobLog,
   Keys,
@@ -26,12 +28,15 @@ import type {
   RotationRun,
   Simulation,
   Stale,
+  WaitingRow,
 } from "./types";
 
 const node = (machine: string) => `nodes/${part(machine)}/v1`;
 const queueOf = (machine: string, queue: string) => `${node(machine)}/queues/${part(queue)}`;
 
 export const calls = {
+  waiting: (query: Query, signal?: AbortSignal) =>
+    get<{ waiting: readonly WaitingRow[]; stale: readonly Stale[] }>("waiting", query, signal),
   overview: (signal?: AbortSignal) => get<Overview>("overview", {}, signal),
   node: (machine: string, signal?: AbortSignal) => get<NodeDocument>(`${node(machine)}/node`, {}, signal),
   quotas: (machine: string, signal?: AbortSignal) => get<Quotas>(`${node(machine)}/quotas`, {}, signal),
@@ -63,7 +68,12 @@ export const calls = {
       `${queueOf(machine, queue)}/messages/${part(lookup)}/edit`,
       changes,
     ),
-  exported: (machine: string, query: Query) => address(`${node(machine)}/messages/export`, query),
+  after: (machine: string, queue: string, lookup: string, signal?: AbortSignal) =>
+    get<{ messages: readonly Message[] }>(`${queueOf(machine, queue)}/messages`, { after: lookup, limit: 1 }, signal),
+  exported: (machine: string, query: Query, signal: AbortSignal, onPart: (part: Uint8Array<ArrayBuffer>) => void) =>
+    parts(`${node(machine)}/messages/export`, query, signal, onPart),
+  importMessages: (machine: string, messages: readonly ImportedMessage[], dry: boolean) =>
+    post<{ results: readonly ImportResult[] }>(`${node(machine)}/messages/import`, { messages, dry_run: dry }),
   startJob: (machine: string, job: NewJob) => post<Job>(`${node(machine)}/jobs`, job),
   jobs: (signal?: AbortSignal, query: Query = {}) =>
     get<{ jobs: readonly Job[]; stale: readonly Stale[] }>("jobs", query, signal),

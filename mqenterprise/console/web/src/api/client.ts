@@ -44,6 +44,34 @@ export function part(name: string): string {
   return encodeURIComponent(name);
 }
 
+/** An answer as it comes, a part at a time. It ends with an error if it is cut off. */
+export async function parts(
+  path: string,
+  query: Query,
+  signal: AbortSignal,
+  onPart: (part: Uint8Array<ArrayBuffer>) => void,
+): Promise<void> {
+  const cut = () => new ApiError(0, "", "The answer was cut off before its end.");
+  const response = await fetch(address(path, query), { credentials: "same-origin", cache: "no-store", signal }).catch(
+    (error: unknown) => {
+      throw signal.aborted ? error : new ApiError(0, "", "The console cannot be reached.");
+    },
+  );
+  if (!response.ok) {
+    const problem = (await response.json().catch(() => null)) as { detail?: unknown } | null;
+    const detail = typeof problem?.detail === "string" ? problem.detail : `HTTP status ${response.status}`;
+    throw new ApiError(response.status, "", detail.slice(0, LARGEST_SENTENCE));
+  }
+  const reader = response.body?.getReader();
+  for (;;) {
+    const { done, value } = (await reader?.read().catch((error: unknown) => {
+      throw signal.aborted ? error : cut();
+    })) ?? { done: true, value: undefined };
+    if (done || !value) return;
+    onPart(value);
+  }
+}
+
 async function call<T>(method: string, path: string, query: Query, body: unknown, signal?: AbortSignal): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (method !== "GET") headers["X-CSRF-Token"] = token;

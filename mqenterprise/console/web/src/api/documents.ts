@@ -56,6 +56,19 @@ export interface Connection {
   readonly encrypted: boolean;
 }
 
+export interface FailoverDocument {
+  readonly host: string;
+  readonly hosts: readonly string[];
+  readonly since: number;
+  readonly token: number;
+  readonly before: string;
+  readonly lease: number;
+  readonly lease_left: number;
+  readonly renewed_by: string;
+  readonly standbys: readonly string[];
+  readonly violations: readonly string[];
+}
+
 export interface FailureGroup {
   readonly machine: string;
   readonly reason: string | null;
@@ -260,6 +273,8 @@ export interface NodeDocument {
   readonly weakened_security: boolean;
   readonly weakened_security_source: string;
   readonly remote_copy: RemoteCopyDocument | null;
+  readonly failover: FailoverDocument | null;
+  readonly waiting: readonly WaitingSummary[];
   readonly after_restore: Readonly<Record<string, readonly RangeDocument[]>>;
 }
 
@@ -430,4 +445,15 @@ export interface WaitingDocument {
   readonly next_try: string | null;
   readonly messages: number;
   readonly step: string;
+}
+
+export interface WaitingSummary {
+  readonly reason: WaitReason;
+  readonly machine: string;
+  readonly sentence: string;
+  readonly since: number;
+  readonly next_try: number;
+  readonly step: string;
+  readonly queues: number;
+  readonly messages: number;
 }

@@ -1,6 +1,6 @@
 /** Documents of the console's API. Those of a node keep the keys of the management API. Times are ISO 8601 in UTC. */
 
-import type { Message } from "./documents";
+import type { Message, WaitingDocument } from "./documents";
 
 export type * from "./documents";
 
@@ -130,6 +130,24 @@ export interface FoundPage {
   readonly next: string | null;
   readonly refused: readonly string[];
   readonly stale: readonly Stale[];
+}
+
+/** Why messages wait, and at which node. */
+export interface WaitingRow extends WaitingDocument {
+  readonly at: string;
+  readonly destination: string;
+}
+
+/** A line of an export, as it is sent to a queue again. */
+export interface ImportedMessage {
+  readonly packet: string;
+  readonly target: string;
+  readonly dead_letter: boolean;
+}
+
+export interface ImportResult {
+  readonly result: string;
+  readonly detail: string | null;
 }
 
 export interface Hop {

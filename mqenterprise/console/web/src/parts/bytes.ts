@@ -43,12 +43,17 @@ export function base64Of(text: string, bodyType: number): string {
   return btoa(letters);
 }
 
-/** Offer bytes as a file: named by us, of a type that nothing opens. */
+/** Offer bytes of a message as a file. */
 export function save(base64: string, lookup: string): void {
-  const address = URL.createObjectURL(new Blob([bytesOf(base64) as BlobPart], { type: "application/octet-stream" }));
+  offer([bytesOf(base64) as BlobPart], `message-${lookup.replace(/[^0-9a-zx]/gi, "")}.bin`);
+}
+
+/** Offer a file: named by us, of a type that nothing opens. */
+export function offer(parts: BlobPart[], name: string): void {
+  const address = URL.createObjectURL(new Blob(parts, { type: "application/octet-stream" }));
   const link = document.createElement("a");
   link.href = address;
-  link.download = `message-${lookup.replace(/[^0-9a-zx]/gi, "")}.bin`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

@@ -305,6 +305,11 @@ function SiteDetail({
               </ul>
             </>
           )}
+          <p>
+            <Link to="/waiting" search={{ at: node.machine }}>
+              {s.why}
+            </Link>
+          </p>
           <Link to="/queues" search={{ machine: node.machine }}>
             {s.queuesOf(node.queue_count === null ? "" : count(node.queue_count))}
           </Link>
@@ -375,6 +380,11 @@ function LinkDetail({ link, onBack }: { link: MapLink; onBack: () => void }): Re
         <dt>{s.waitingWord}</dt>
         <dd>{link.waiting === null ? <None /> : count(link.waiting)}</dd>
       </dl>
+      <p>
+        <Link to="/waiting" search={{ link: `${link.first}\n${link.second}` }}>
+          {s.why}
+        </Link>
+      </p>
       <p>
         <Link to="/routes" search={{ links: `${link.first}-${link.second}` }}>
           {s.simulate}

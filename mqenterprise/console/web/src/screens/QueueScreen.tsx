@@ -13,17 +13,20 @@ import { strings } from "../strings";
 import { REFRESH } from "./enterprise";
 import { type Kind, OperationDialog } from "./operation/OperationDialog";
 import { AccessTab } from "./queue/AccessTab";
+import { ExportDialog } from "./queue/ExportDialog";
 import { HistoryTab } from "./queue/HistoryTab";
+import { ImportDialog } from "./queue/ImportDialog";
 import { useDestination } from "./queue/destination";
 import { MessagesTab } from "./queue/MessagesTab";
 import { isDeadLetters, isJournal, listName, shortName } from "./queue/names";
 import { PropertiesTab } from "./queue/PropertiesTab";
 import { RemovalDialog } from "./queue/RemovalDialog";
 import { SendDialog } from "./queue/SendDialog";
+import { Reason } from "./WaitingScreen";
 
 const s = strings.queue;
 const KINDS = ["move", "copy", "return", "replay", "delete"] as const;
-type Open = Kind | "send" | "remove" | "purge" | null;
+type Open = Kind | "export" | "import" | "send" | "remove" | "purge" | null;
 
 export function QueueScreen(): ReactNode {
   const { machine, queue: name } = useParams({ from: "/queues/$machine/$queue" });
@@ -31,6 +34,7 @@ export function QueueScreen(): ReactNode {
   const navigate = useNavigate({ from: "/queues/$machine/$queue" });
   const queries = useQueryClient();
   const mayOperate = useMay("operate");
+  const maySeeBodies = useMay("bodies");
   const [open, setOpen] = useState<Open>(null);
   const queue = useQuery({
     queryKey: ["queue", machine, name],
@@ -111,10 +115,17 @@ export function QueueScreen(): ReactNode {
                     </Menu.Item>
                   ),
                 )}
-                <Menu.Item component="a" href={calls.exported(machine, { queue: [name] })} download>
-                  {s.export}
-                  <small className="item-about">{s.aboutExport}</small>
-                </Menu.Item>
+                {maySeeBodies && (
+                  <Menu.Item onClick={() => setOpen("export")}>
+                    {s.export}
+                    <small className="item-about">{s.aboutExport}</small>
+                  </Menu.Item>
+                )}
+                {!isOutgoing && !ofJournal && (
+                  <Menu.Item onClick={() => setOpen("import")}>
+                    {s.import}…<small className="item-about">{s.aboutImport}</small>
+                  </Menu.Item>
+                )}
                 <Menu.Item color="red" onClick={() => setOpen("purge")}>
                   {s.purge}…<small className="item-about">{s.aboutPurge}</small>
                 </Menu.Item>
@@ -176,10 +187,16 @@ export function QueueScreen(): ReactNode {
           )}
         </dl>
       )}
-      {isOnHold && (
+      {queue.data?.waiting ? (
         <Notice tone="warn">
-          <p>{s.onHold}</p>
+          <Reason waiting={queue.data.waiting} />
         </Notice>
+      ) : (
+        isOnHold && (
+          <Notice tone="warn">
+            <p>{s.onHold}</p>
+          </Notice>
+        )
       )}
       {!queue.data && !queue.error && <Waiting />}
       <Tabs
@@ -220,9 +237,11 @@ export function QueueScreen(): ReactNode {
           onRemoved={() => void navigate({ to: "/queues", search: { machine } })}
         />
       )}
-      {open !== null && open !== "send" && open !== "remove" && open !== "purge" && (
-        <OperationDialog kind={open} chosen={whole} onClose={close} />
+      {open === "export" && (
+        <ExportDialog machine={machine} queue={name} total={queue.data?.message_count ?? 0} onClose={close} />
       )}
+      {open === "import" && <ImportDialog machine={machine} queue={name} onClose={close} />}
+      {KINDS.some((kind) => kind === open) && <OperationDialog kind={open as Kind} chosen={whole} onClose={close} />}
     </Page>
   );
 }

@@ -25,6 +25,7 @@ const PLACES: readonly Place[] = [
   { to: "/queues", name: strings.nav.queues, icon: "queues" },
   { to: "/search", name: strings.nav.search, icon: "search" },
   { to: "/failures", name: strings.nav.failures, icon: "failures" },
+  { to: "/waiting", name: strings.nav.waiting, icon: "clock" },
   { to: "/life", name: strings.nav.life, icon: "message" },
   { to: "/routes", name: strings.nav.routes, icon: "routes", needs: "routes" },
   { to: "/keys", name: strings.nav.keys, icon: "keys" },

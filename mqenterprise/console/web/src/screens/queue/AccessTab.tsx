@@ -11,7 +11,7 @@ import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
 
 const s = strings.access;
-const TRUSTEES = [
+export const TRUSTEES = [
   "everyone",
   "anonymous",
   "authenticated-users",

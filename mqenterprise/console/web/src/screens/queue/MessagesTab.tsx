@@ -14,10 +14,13 @@ import { Foreign, Moment, None } from "../../parts/Texts";
 import { beginning, visible } from "../../parts/text";
 import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
+import { Preview } from "../message/Preview";
 import { type Chosen, type Kind, OperationDialog } from "../operation/OperationDialog";
 
 const s = strings.messages;
 const PAGE = 100;
+/** Pages whose numbers are shown beside that of the first. */
+const MOST_NUMBERS = 6;
 const NO_CONDITION: readonly string[] = [];
 const OPERATIONS: readonly Kind[] = ["move", "copy", "return", "delete"];
 
@@ -70,7 +73,7 @@ export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
 
 /** The messages of a queue, page by page, and what can be done with them. */
 export function MessagesTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
-  const { where = NO_CONDITION } = useSearch({ from: "/queues/$machine/$queue" });
+  const { where = NO_CONDITION, open: opened } = useSearch({ from: "/queues/$machine/$queue" });
   const navigate = useNavigate({ from: "/queues/$machine/$queue" });
   const mayOperate = useMay("operate");
   const [cursors, setCursors] = useState<readonly string[]>([""]);
@@ -102,6 +105,11 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
     });
   };
   const isChosen = where.length > 0;
+  const lookups = found.map((one) => one.message.lookup_identifier);
+  const at = opened === undefined ? -1 : lookups.indexOf(opened);
+  const show = (lookup: string | undefined) =>
+    void navigate({ search: (old) => ({ ...old, open: lookup }), replace: true });
+  const pages = Math.max(cursors.length, Math.ceil((page.data?.total ?? 0) / PAGE));
   const choose = (keys: readonly string[], chosen: boolean) =>
     setSelection((old) => {
       const next = new Set(old);
@@ -152,32 +160,40 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
         </div>
       )}
       {page.data ? (
-        <div className="panel flush table-panel short">
-          <Table
-            label={s.title}
-            columns={MESSAGE_COLUMNS}
-            total={found.length}
-            row={(index) => found[index]}
-            keyOf={(one) => one.message.lookup_identifier}
-            nameOf={(one) => beginning(visible(one.message.label || one.message.lookup_identifier), 60)}
-            empty={isMissing ? s.unknown : isChosen ? s.noMatch : s.empty}
-            height={38}
-            {...(mayOperate && {
-              selection,
-              onSelect: (one: Found, chosen: boolean) => choose([one.message.lookup_identifier], chosen),
-              onSelectAll: (chosen: boolean) =>
-                choose(
-                  found.map((one) => one.message.lookup_identifier),
-                  chosen,
-                ),
-            })}
-            onOpen={(one) =>
-              void navigate({
-                to: "/queues/$machine/$queue/$lookup",
-                params: { machine, queue, lookup: one.message.lookup_identifier },
-              })
-            }
-          />
+        <div className={opened ? "with-preview" : undefined}>
+          <div className="panel flush table-panel short">
+            <Table
+              label={s.title}
+              columns={MESSAGE_COLUMNS}
+              total={found.length}
+              row={(index) => found[index]}
+              keyOf={(one) => one.message.lookup_identifier}
+              nameOf={(one) => beginning(visible(one.message.label || one.message.lookup_identifier), 60)}
+              empty={isMissing ? s.unknown : isChosen ? s.noMatch : s.empty}
+              height={38}
+              {...(mayOperate && {
+                selection,
+                onSelect: (one: Found, chosen: boolean) => choose([one.message.lookup_identifier], chosen),
+                onSelectAll: (chosen: boolean) =>
+                  choose(
+                    found.map((one) => one.message.lookup_identifier),
+                    chosen,
+                  ),
+              })}
+              {...(opened && { active: opened })}
+              onOpen={(one) => show(one.message.lookup_identifier)}
+            />
+          </div>
+          {opened && (
+            <Preview
+              machine={machine}
+              queue={queue}
+              lookup={opened}
+              onPrevious={at > 0 ? () => show(lookups[at - 1]) : undefined}
+              onNext={at >= 0 && at < lookups.length - 1 ? () => show(lookups[at + 1]) : undefined}
+              onClose={() => show(undefined)}
+            />
+          )}
         </div>
       ) : (
         !page.error && <Waiting />
@@ -191,7 +207,21 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
         >
           {s.previous}
         </Button>
-        <span>{s.page(cursors.length)}</span>
+        {cursors.map((_, index) =>
+          index > 0 && index < cursors.length - MOST_NUMBERS ? null : (
+            <Button
+              key={index}
+              size="compact-sm"
+              variant={index === cursors.length - 1 ? "filled" : "default"}
+              aria-label={s.page(index + 1)}
+              {...(index === cursors.length - 1 && { "aria-current": "page" })}
+              onClick={() => setCursors((old) => old.slice(0, index + 1))}
+            >
+              {index + 1}
+            </Button>
+          ),
+        )}
+        {!isChosen && <span>{s.ofPages(count(pages))}</span>}
         <Button
           variant="default"
           size="compact-sm"

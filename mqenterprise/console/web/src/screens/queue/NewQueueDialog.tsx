@@ -1,4 +1,4 @@
-import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
+import { Autocomplete, Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
@@ -7,6 +7,7 @@ import { Dialog } from "../../parts/Dialog";
 import { Failure } from "../../parts/Notices";
 import { visible } from "../../parts/text";
 import { strings } from "../../strings";
+import { TRUSTEES } from "./AccessTab";
 
 const s = strings.newQueue;
 
@@ -26,8 +27,26 @@ export function NewQueueDialog({
   const [label, setLabel] = useState("");
   const [transactional, setTransactional] = useState(false);
   const [journaling, setJournaling] = useState(false);
+  const [quota, setQuota] = useState("");
+  const [sender, setSender] = useState("");
+  const [receiver, setReceiver] = useState("");
   const create = useMutation({
-    mutationFn: () => calls.createQueue(where, { name: name.trim(), label, transactional, journaling }),
+    mutationFn: async () => {
+      const limit = quota.trim() ? { quota: Number(quota) } : {};
+      const queue = await calls.createQueue(where, { name: name.trim(), label, transactional, journaling, ...limit });
+      const rights = [
+        [sender, "send-message"],
+        [receiver, "receive-message"],
+      ] as const;
+      for (const [trustee, right] of rights)
+        if (trustee.trim())
+          await calls.changeAccess(where, queue.pathname, {
+            change: "allow",
+            trustee: trustee.trim(),
+            rights: [right],
+          });
+      return queue;
+    },
     onSuccess: (queue) => {
       void queries.invalidateQueries({ queryKey: ["queues"] });
       onClose();
@@ -78,6 +97,32 @@ export function NewQueueDialog({
           checked={journaling}
           onChange={(event) => setJournaling(event.currentTarget.checked)}
         />
+        <TextInput
+          label={strings.properties.quota}
+          description={strings.properties.noQuota}
+          inputMode="numeric"
+          pattern="[0-9]{1,9}"
+          value={quota}
+          onChange={(event) => setQuota(event.currentTarget.value)}
+        />
+        <div className="row end">
+          <Autocomplete
+            className="stretch"
+            label={s.senders}
+            description={s.accessHelp}
+            value={sender}
+            onChange={setSender}
+            data={TRUSTEES}
+          />
+          <Autocomplete
+            className="stretch"
+            label={s.receivers}
+            description={s.accessHelp}
+            value={receiver}
+            onChange={setReceiver}
+            data={TRUSTEES}
+          />
+        </div>
         {create.error && <Failure error={create.error} />}
         <div className="dialog-actions">
           <Button variant="default" onClick={onClose}>

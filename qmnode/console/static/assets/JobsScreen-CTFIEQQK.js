@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-VFXZEPTP.js";import"./chunk-VAUNUYY2.js";import"./chunk-YFJO3Z7N.js";import"./chunk-67NM7RPV.js";import"./chunk-35K5Y2IW.js";import"./chunk-CPNOJR43.js";import"./chunk-OCGHAHH6.js";export{a as JobTitle,b as JobsScreen};

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-XPJ6IPER.js";import"./chunk-67NM7RPV.js";import"./chunk-FNQDLOGS.js";import"./chunk-35K5Y2IW.js";import"./chunk-CPNOJR43.js";import"./chunk-OCGHAHH6.js";export{a as NodeScreen,b as OwnNode};
