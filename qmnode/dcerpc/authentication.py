@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 _PRIVACY: Final = AuthenticationLevel.PRIVACY
 
 
-def private_file(path: Path) -> bytes:
-    """Check a file with secrets. Raises MQ_ERROR_SERVICE_NOT_AVAILABLE if it is missing or other users can read it."""
+def private_file(path: Path, setting: str) -> bytes:
+    """The file of a setting, with secrets. MQ_ERROR_ACCESS_DENIED if it is missing or other users can read it."""
     try:
         content = read_private(path)
     except (KeyStoreError, KeyStoreUnavailableError) as error:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, str(error)) from None
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{setting}: {error}") from None
     if content is None:
-        raise MessageQueuingError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, f"{path} is not there")
+        raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{setting}: {path} is not there")
     return content
 
 
@@ -45,10 +45,10 @@ class AcceptorAuthentication:
         self._realms = settings.realms
         ntlm.buffer_kinds()
         if self._users is not None:
-            private_file(self._users)
+            private_file(self._users, "remote_read.users")
         if self._keytab is not None:
             kerberos.check_installed()
-            private_file(self._keytab)
+            private_file(self._keytab, "remote_read.keytab")
 
     def __call__(self, auth_type: AuthenticationType, level: AuthenticationLevel, context_id: int) -> SecurityContext:
         """Make a context. Raises AuthenticationError for a mechanism that is not configured."""
@@ -121,7 +121,8 @@ class InitiatorAuthentication:
         settings = self._settings
         if settings.password_file is None:
             raise AuthenticationError("NTLM needs a password: set remote_read.password_file")
-        password = private_file(settings.password_file).decode().partition("\n")[0].rstrip("\r")
+        content = private_file(settings.password_file, "remote_read.password_file")
+        password = content.decode().partition("\n")[0].rstrip("\r")
         return ntlm.initiator_context(settings.service, host, settings.account, password, _PRIVACY, kerberos.CONTEXT_ID)
 
     def _negotiate(self, host: str) -> SecurityContext:

@@ -234,6 +234,11 @@ def test_secrets_that_others_can_read_are_refused(tmp_path: Path) -> None:
         acceptor_authentication(RemoteReadSettings(users=users))
     with pytest.raises(MessageQueuingError, match="is not there"):
         acceptor_authentication(RemoteReadSettings(users=tmp_path / "none"))
+    initiator = initiator_authentication(RemoteReadSettings(account="A\\alice", password_file=users, mechanism="ntlm"))
+    assert initiator is not None
+    with pytest.raises(MessageQueuingError, match=r"remote_read\.password_file: .* chmod 600") as caught:
+        initiator("host")
+    assert caught.value.code is ErrorCode.MQ_ERROR_ACCESS_DENIED  # the service is there: to try again helps nothing
     assert acceptor_authentication(RemoteReadSettings()) is None
     with pytest.raises(ValueError, match="account"):
         RemoteReadSettings(password_file=users)
