@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,8 @@ def test_only_the_lab_starts_nodes() -> None:
     texts = {path: text for path in files if '"run"' in (text := path.read_text("utf-8"))}
     assert [str(path) for path, text in texts.items() if starts_a_node(ast.parse(text))] == []
     assert starts_a_node(ast.parse((PROJECT / "tests/lab/nodes.py").read_text("utf-8")))
+
+
+def test_what_is_deprecated_fails_the_test_of_our_code_that_uses_it() -> None:
+    with pytest.raises(DeprecationWarning):
+        warnings.warn("no longer", DeprecationWarning, stacklevel=1)

@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from asyncio.base_events import BaseEventLoop
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -234,6 +235,8 @@ def of_the_product(callback: Any) -> bool:
 
 def watch_process() -> None:
     """Watch this process to its end, if the environment says where to write."""
+    # What is deprecated fails at a node as in the process of the tests.
+    warnings.filterwarnings("error", category=DeprecationWarning, module=r"(qmnode|mqenterprise)\b")
     path = os.environ.get(VARIABLE)
     if path is None:
         return
