@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 BIN = Path(sys.executable).parent
 PLAYBOOKS = REPOSITORY / "playbooks"
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 RECAP = re.compile(r"ok=\d+ +changed=(\d+) +unreachable=0 +failed=0")
 
 
@@ -224,7 +225,7 @@ class TestPrograms:
         home = tmp_path / "home"
         sanity.prepare(home)
 
-        arguments = ["sanity", "--local", "--python", "3.11", "--color", "no", *chosen]
+        arguments = ["sanity", "--local", "--python", PYTHON, "--color", "no", *chosen]
         if importlib.util.find_spec("antsibull_changelog") is None:
             arguments += ["--skip-test", "changelog"]
         answer = run("ansible-test", *arguments, cwd=root, timeout=900, HOME=str(home))

@@ -1,7 +1,13 @@
-"""The wheels of a release: with the optional extras where they can be had, and without them elsewhere."""
+"""The wheels of a release: with the optional extras where they can be had, and for every kind of host."""
 
 import importlib.util
+import shlex
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -11,19 +17,42 @@ MODULE = (
 )
 
 
+@pytest.fixture(scope="module")
+def release() -> ModuleType:
+    return loaded(MODULE)
+
+
+def loaded(path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
 class FakeModule:
     """An Ansible module whose pip finds no wheel of what is missing."""
+
+    check_mode = False
 
     def __init__(self, missing: str) -> None:
         self.params = {"extras": ["enterprise"], "optional_extras": ["uvloop"]}
         self.missing = missing
         self.asked: list[str] = []
+        self.commands: list[list[str]] = []
         self.warnings: list[str] = []
 
     def run_command(self, command: list[str]) -> tuple[int, str, str]:
         self.asked.append(command[-2])
+        self.commands.append(command)
         failed = bool(self.missing) and self.missing in command[-2]
-        return int(failed), "", f"no wheel for {self.missing}" if failed else ""
+        if not failed and "--dest" in command:
+            Path(command[command.index("--dest") + 1], "some-1-cp313-cp313-manylinux_2_28_x86_64.whl").touch()
+        return int(failed), f"The user requested (constraint) {self.missing}==1" if failed else "", ""
+
+    def fail_json(self, msg: str) -> NoReturn:
+        raise AssertionError(msg)
 
     def warn(self, sentence: str) -> None:
         self.warnings.append(sentence)
@@ -38,16 +67,95 @@ class FakeModule:
     ],
 )
 def test_an_optional_extra_without_a_wheel_is_left_out(
-    missing: str, asked: list[str], outcome: int, warnings: int
+    release: ModuleType, missing: str, asked: list[str], outcome: int, warnings: int
 ) -> None:
-    specification = importlib.util.spec_from_file_location("release", MODULE)
-    assert specification is not None
-    assert specification.loader is not None
-    release = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(release)
     module = FakeModule(missing)
 
     code, _ = release.make_wheels(module, ["pip"], Path("/src"))
 
     assert module.asked == asked
     assert (code, len(module.warnings)) == (outcome, warnings)
+
+
+@pytest.mark.parametrize(
+    ("target", "fit"),
+    [
+        ("3.11 x86_64 glibc 2.36", True),
+        ("3.11 x86_64 glibc 2.41", True),
+        ("3.11 x86_64 glibc 2.31", False),
+        ("3.13 x86_64 glibc 2.36", False),
+        ("3.11 aarch64 glibc 2.36", False),
+        ("3.11 x86_64 musl", False),
+    ],
+)
+def test_what_the_controller_builds_fits_its_own_kind_of_host(release: ModuleType, target: str, fit: bool) -> None:
+    assert release.fits("3.11 x86_64 glibc 2.36", target) is fit
+
+
+def test_pip_is_asked_for_wheels_that_the_host_can_have(release: ModuleType) -> None:
+    for target, has, lacks in (
+        (
+            "3.13 x86_64 glibc 2.36",
+            ["cp313", "abi3", "manylinux_2_36_x86_64", "manylinux2014_x86_64"],
+            "manylinux_2_37",
+        ),
+        ("3.12 aarch64 musl", ["cp312", "musllinux_1_2_aarch64"], "manylinux"),
+    ):
+        options = release.chosen_for(target)
+        assert set(has) < set(options) and lacks not in shlex.join(options)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """The archive that the controller has built, with a wheel of the project."""
+    archive, wheel = tmp_path / "1-a.tar", tmp_path / "qmnode-1-py3-none-any.whl"
+    wheel.touch()
+    with tarfile.open(archive, "w") as file:
+        file.add(wheel, f"wheels/{wheel.name}")
+    (tmp_path / "wheels").mkdir()
+    return archive
+
+
+def test_another_kind_of_host_gets_an_archive_of_its_own_once(release: ModuleType, own: Path) -> None:
+    module = FakeModule("")
+
+    def made(target: str) -> tuple[dict[str, str], bool]:
+        answer: tuple[dict[str, str], bool] = release.archive_for(module, "qmnode", None, target, own)
+        return answer
+
+    same, is_new = made(release.own_target())
+    assert (same["archive"], is_new, module.commands) == (str(own), False, [])
+    other, is_new = made("2.7 x86_64 glibc 2.17")
+    assert (Path(other["archive"]).name, is_new) == ("1-a-2.7-x86_64-glibc-2.17.tar", True)
+    with tarfile.open(other["archive"]) as packed:
+        assert packed.getnames() == ["wheels/some-1-cp313-cp313-manylinux_2_28_x86_64.whl"]
+    assert other["checksum"] and made("2.7 x86_64 glibc 2.17") == (other, False)
+    assert len(module.commands) == 1
+
+
+def test_a_host_without_wheels_has_the_reason_and_no_archive(release: ModuleType, own: Path) -> None:
+    module = FakeModule("enterprise")
+    answer, is_new = release.archive_for(module, "qmnode", None, "3.9 armv7l glibc 2.31", own)
+    assert not is_new and not Path(answer["archive"]).exists()
+    assert "for its Python 3.9 on armv7l glibc 2.31, none of enterprise" in answer["problem"]
+    with pytest.raises(AssertionError, match="is no target"):
+        release.archive_for(module, "qmnode", None, "3.9", own)
+
+
+def test_of_several_pythons_the_first_is_taken_that_the_host_has() -> None:
+    first_of = loaded(MODULE.parents[1] / "action/script.py").first_of
+
+    for names, runs in (
+        (["no-such-python", sys.executable, "false"], True),
+        ([sys.executable], True),
+        (["no-such-python", "nor such"], False),
+    ):
+        done = subprocess.run(["/bin/sh", "-c", f"{first_of(names)} -c 'print(1)'"], capture_output=True, text=True)
+        assert (done.stdout == "1\n") is runs, done.stderr
+
+
+def test_a_host_is_asked_for_what_its_wheels_have_to_fit(release: ModuleType, tmp_path: Path) -> None:
+    look = MODULE.parents[2] / "roles/queue_manager/files/look.py"
+    words = [sys.executable, look, *(tmp_path / name for name in ("install", "data", "settings", "pid", "socket"))]
+    found = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert f'"target": "{release.own_target()}"' in found

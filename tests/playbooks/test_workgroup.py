@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -238,3 +239,50 @@ async def a_machine_leaves(six: LabEnterprise) -> None:
     six.write_declaration()
     (six.host_variables("web")).unlink()
     unchanged(six.play("rollout"))
+
+
+@pytest.mark.soak
+async def test_hosts_with_other_pythons_get_wheels_of_their_own_and_one_without_wheels_is_refused(
+    tmp_path: Path,
+) -> None:
+    pythons = subprocess.check_output([PROJECT / ".ci/python", "--all"], text=True).split()
+    own = "{}.{}".format(*sys.version_info)
+    others = [python for python in pythons if own not in subprocess.check_output([python, "--version"], text=True)]
+    if not others:
+        pytest.skip("this machine has one Python that the project supports: nothing to compare")
+    # A host of an architecture for which packages have no wheels.
+    strange = tmp_path / "python"
+    (tmp_path / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'armv7l'\n")
+    strange.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    strange.chmod(0o755)
+    declared: dict[str, Any] = yaml.safe_load((PROJECT / "inventory/fleet.yaml").read_text("utf-8"))
+    declared["machines"] = [machine for machine in declared["machines"] if machine["name"] in (SALES, OPS)]
+    declared["queues"] = [queue for queue in declared["queues"] if queue["machine"] in (SALES, OPS)]
+    enterprise = LabEnterprise(declared, real=False)
+
+    def give(host: str, *names: str) -> None:
+        file = enterprise.host_variables(host)
+        file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"queue_manager_python": list(names)}))
+
+    def release(host: str, *words: str) -> str:
+        python = enterprise.hosts.path(host, "/opt/qmnode/current/bin/python")
+        return subprocess.check_output([python, *words], text=True)
+
+    try:
+        enterprise.start()
+        give(SALES, "no-such-python", others[-1])
+        give(OPS, str(strange))
+        refused = enterprise.play("rollout")
+        assert f"{OPS} is not fit, and nothing was done to it: there are no wheels for" in refused.said, refused.said
+        assert refused.at_fault == {OPS}
+        assert not enterprise.hosts.path(SALES, "/opt/qmnode/current").exists()
+
+        give(OPS, sys.executable)
+        enterprise.play("rollout").ok()
+        assert release(SALES, "--version") == subprocess.check_output([others[-1], "--version"], text=True)
+        assert own in release(OPS, "--version")
+        assert await passes(enterprise, SALES, OPS, "error", [b"one", b"two"]) == [b"one", b"two"]
+        again = enterprise.play("rollout").ok()
+        assert [stats["changed"] for stats in again.stats.values()] == [0] * len(again.stats), again.said
+    finally:
+        enterprise.close()

@@ -12,6 +12,7 @@ import time
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.mqenterprise.fleet.plugins.action.script import first_of
 
 ASK = "import time; print(repr(time.time()))"
 
@@ -25,9 +26,12 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Ask several times; the quickest answer says most."""
         result = super().run(tmp, task_vars)
-        options = {"python": {"type": "str", "default": "python3"}, "tries": {"type": "int", "default": 4}}
+        options = {
+            "python": {"type": "list", "elements": "str", "default": ["python3"]},
+            "tries": {"type": "int", "default": 4},
+        }
         _validation, given = self.validate_argument_spec(options)
-        command = f"{shlex.quote(given['python'])} -c {shlex.quote(ASK)}"
+        command = f"{first_of(given['python'])} -c {shlex.quote(ASK)}"
         uncertainty, difference = min(self._ask(command) for _try in range(max(1, given["tries"])))
         return result | {
             "changed": False,

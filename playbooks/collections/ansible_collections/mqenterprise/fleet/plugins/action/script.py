@@ -18,6 +18,13 @@ LOADER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), 
 """Python reads the program by its length, so that what follows is the program's own standard input."""
 
 
+def first_of(names):
+    """The word of a shell that stands for the first of these programs that the host has."""
+    if len(names) == 1:
+        return shlex.quote(names[0])
+    return '"$(' + " || ".join(f"command -v {shlex.quote(name)}" for name in names) + ')"'
+
+
 class ActionModule(ActionBase):
     """Send the program and its input, and return what it prints."""
 
@@ -29,7 +36,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         options = {
             "cmd": {"type": "str", "required": True},
-            "executable": {"type": "str", "default": "python3"},
+            "executable": {"type": "list", "elements": "str", "default": ["python3"]},
             "input": {"type": "str", "default": ""},
             "input_file": {"type": "path"},
         }
@@ -42,10 +49,10 @@ class ActionModule(ActionBase):
             more = Path(given["input_file"]).read_bytes() if given["input_file"] else given["input"].encode()
         except (AnsibleError, OSError) as error:
             raise AnsibleActionFail(str(error)) from error
-        command = [given["executable"], "-c", LOADER, str(len(source)), name, *arguments]
+        command = shlex.join(["-c", LOADER, str(len(source)), name, *arguments])
         began = time.time()
         try:
-            done = self._low_level_execute_command(shlex.join(command), in_data=source + more)
+            done = self._low_level_execute_command(f"{first_of(given['executable'])} {command}", in_data=source + more)
         except AnsibleConnectionFailure as error:  # not `unreachable`, which no rescue sees
             return result | {"failed": True, "away": True, "msg": str(error)}
         result |= {"changed": True, **done, "began": began, "ended": time.time()}

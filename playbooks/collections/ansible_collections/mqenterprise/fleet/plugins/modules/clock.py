@@ -17,9 +17,10 @@ description:
 author: The qmnode authors (@qmnode)
 options:
   python:
-    description: Python on the host.
-    type: str
-    default: python3
+    description: Python on the host; of several, the first that it has.
+    type: list
+    elements: str
+    default: [python3]
   tries:
     description: How often it is asked.
     type: int

@@ -34,6 +34,16 @@ options:
     type: list
     elements: str
     default: []
+  targets:
+    description:
+      - What the hosts have, as the role's inspection finds it, for example C(3.13 x86_64 glibc 2.41).
+      - Each has a version of Python, an architecture, and a C library. If the controller's own wheels do not fit it, it
+        gets an archive of its own, of wheels that exist.
+      - Packages without wheels are compiled for the controller alone. A target that lacks one is no failure of this
+        module; RV(archives) says what it lacks.
+    type: list
+    elements: str
+    default: []
   constraints:
     description: Versions of the dependencies; by default C(requirements.lock) in O(source), if it is there.
     type: path
@@ -45,8 +55,7 @@ attributes:
     description: There is nothing to show but the name.
     support: none
 notes:
-  - Run it on the controller (C(delegate_to=localhost)) with a Python that has C(pip), of the hosts' version and
-    platform.
+  - Run it on the controller (C(delegate_to=localhost)) with a Python that has C(pip).
 """
 
 EXAMPLES = r"""
@@ -75,6 +84,20 @@ archive:
   type: str
   returned: always
   sample: /var/lib/mqenterprise/releases/0.1.0-4f2a9c01d3be.tar
+archives:
+  description: For each of O(targets) its C(archive) with C(checksum), or the C(problem) for which there is none.
+  type: dict
+  returned: always
+  sample:
+    3.13 x86_64 glibc 2.41:
+      archive: /var/lib/mqenterprise/releases/0.1.0-4f2a9c01d3be-3.13-x86_64-glibc-2.41.tar
+      checksum: 9b1f0c8a1d53c1e2b2a0aa3b5f0f8f3e6d0c4b8a79d1e2f30415263748596a7b
+      problem: ''
+target:
+  description: What the controller has, as in O(targets).
+  type: str
+  returned: always
+  sample: 3.11 x86_64 glibc 2.36
 checksum:
   description: The SHA-256 of the archive, which hosts compare before they open it; empty if none is built yet.
   type: str
@@ -84,6 +107,8 @@ checksum:
 
 import compileall
 import hashlib
+import os
+import platform
 import py_compile
 import re
 import shutil
@@ -133,31 +158,91 @@ def without_hashes(constraints):
 
 
 def make_wheels(module, command, source):
-    """Run pip with all extras, and again without the optional ones if they cannot be had; its last code and error."""
+    """Run pip with all extras, and again without the optional ones if they cannot be had; its last code and words."""
     extras, optional = module.params["extras"], module.params["optional_extras"]
     wanted = ",".join([*extras, *optional])
-    code, _out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
+    code, out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
     if code != 0 and optional:
         wanted = ",".join(extras)
-        code, _out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
+        code, out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
         if code == 0:
             module.warn(f"the release is without {', '.join(optional)}: the wheels cannot be had")
-    return code, err
+    return code, f"{out}\n{err}"
+
+
+def own_target():
+    """What the controller's wheels fit: version of Python, architecture, C library."""
+    try:
+        library = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
+    except (OSError, ValueError):
+        library = "musl"
+    return f"{sys.version_info[0]}.{sys.version_info[1]} {platform.machine()} {library}"
+
+
+def parts_of(target):
+    """Python, architecture, C library and its version, in numbers."""
+    python, machine, library, *version = target.split()
+    return python, machine, library, tuple(int(number) for number in ".".join(version).split(".") if number)
+
+
+def fits(own, target):
+    """Whether a host can have what is built for the controller: its C library may be newer."""
+    python, machine, library, version = parts_of(own)
+    return parts_of(target)[:3] == (python, machine, library) and parts_of(target)[3] >= version
+
+
+def platforms_of(target):
+    """The tags of wheels that such a host can have, the newest first: PEP 600 and PEP 656."""
+    _python, machine, library, version = parts_of(target)
+    if library == "musl":
+        return [f"musllinux_1_{minor}_{machine}" for minor in (2, 1, 0)]
+    newest = version[1] if version[:1] == (2,) and len(version) > 1 else 17
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
+    return [*tags, f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}", f"linux_{machine}"]
+
+
+def chosen_for(target):
+    """Options of pip that choose wheels for a target."""
+    python = parts_of(target)[0]
+    options = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
+    options += ["--abi", f"cp{python.replace('.', '')}", "--abi", "abi3", "--abi", "none"]
+    return [*options, *(word for tag in platforms_of(target) for word in ("--platform", tag))]
+
+
+def pip_command(verb, wheels, pool, constraints):
+    """What pip is asked with: versions of the constraints, wheels of the pool before those of an index."""
+    command = [sys.executable, "-m", "pip", verb, "--disable-pip-version-check"]
+    command += ["--wheel-dir" if verb == "wheel" else "--dest", str(wheels), "--find-links", str(pool)]
+    if constraints is not None:
+        plain = wheels.parent / "constraints.txt"
+        plain.write_text(without_hashes(constraints.read_text("utf-8")), "utf-8")
+        command += ["--constraint", str(plain)]
+    return command
+
+
+def keep(wheels, name, pool):
+    """Keep the wheels of others, for the next release."""
+    for wheel in wheels.iterdir():
+        if not wheel.name.startswith((f"{name}-", f"{name}_compiled-")) and not (pool / wheel.name).exists():
+            shutil.copy(wheel, pool / wheel.name)
+
+
+def pack(wheels, archive):
+    """Put the archive in place when it is whole."""
+    partial = archive.with_name(archive.name + ".partial")
+    with tarfile.open(partial, "w") as file:
+        for wheel in sorted(wheels.iterdir()):
+            file.add(wheel, arcname=f"wheels/{wheel.name}")
+    partial.replace(archive)
 
 
 def build(module, source, name, constraints, archive):
-    """Build the wheels in a folder of their own and put the archive in place when it is whole."""
+    """Build the wheels for the controller's own kind of host, in a folder of their own."""
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         wheels = Path(folder) / "wheels"
         pool = archive.parent / "wheels"
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-        command += ["--wheel-dir", str(wheels), "--find-links", str(pool)]
-        if constraints is not None:
-            plain = Path(folder) / "constraints.txt"
-            plain.write_text(without_hashes(constraints.read_text("utf-8")), "utf-8")
-            command += ["--constraint", str(plain)]
         pool.mkdir(exist_ok=True)
-        code, err = make_wheels(module, command, source)
+        code, err = make_wheels(module, pip_command("wheel", wheels, pool, constraints), source)
         if code != 0:
             module.fail_json(
                 msg=f"the wheels of {source} cannot be built: {err.strip()[-2000:]}. "
@@ -165,14 +250,53 @@ def build(module, source, name, constraints, archive):
             )
         own = name.replace("-", "_")
         add_compiled(wheels, own, Path(folder) / "tree")
-        for wheel in wheels.iterdir():
-            if not wheel.name.startswith((f"{own}-", f"{own}_compiled-")) and not (pool / wheel.name).exists():
-                shutil.copy(wheel, pool / wheel.name)
-        partial = archive.with_suffix(".partial")
-        with tarfile.open(partial, "w") as file:
-            for wheel in sorted(wheels.iterdir()):
-                file.add(wheel, arcname=f"wheels/{wheel.name}")
-        partial.replace(archive)
+        keep(wheels, own, pool)
+        pack(wheels, archive)
+
+
+def fetch(module, name, constraints, target, own_archive, archive):
+    """Fetch the wheels for another kind of host, and return why they cannot be had; empty if they can."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        wheels = Path(folder) / "wheels"
+        pool = archive.parent / "wheels"
+        own = name.replace("-", "_")
+        with tarfile.open(own_archive) as packed:
+            member = next(one for one in packed if one.name.startswith(f"wheels/{own}-"))
+            project = Path(folder) / Path(member.name).name
+            with project.open("wb") as written:
+                shutil.copyfileobj(packed.extractfile(member), written)
+        wheels.mkdir()
+        command = [*pip_command("download", wheels, pool, constraints), *chosen_for(target)]
+        code, said = make_wheels(module, command, project)
+        if code != 0:
+            lacks = re.findall(r"\(constraint\) ([\w.-]+)==|No matching distribution found for ([\w.-]+)", said)
+            names = sorted({one or other for one, other in lacks})
+            errors = [line for line in said.splitlines() if line.startswith("ERROR: ")]
+            return f"none of {', '.join(names)}" if names else (errors or [said.strip()[-300:]])[-1]
+        keep(wheels, own, pool)
+        pack(wheels, archive)
+    return ""
+
+
+def archive_for(module, name, constraints, target, own_archive):
+    """The archive for a target with its checksum, or the problem for which there is none; and whether it is new."""
+    try:
+        if fits(own_target(), target):
+            return {"archive": str(own_archive), "checksum": checksum_of(own_archive), "problem": ""}, False
+        python = parts_of(target)[0]
+    except (ValueError, IndexError):
+        module.fail_json(msg=f"{target!r} is no target: give it as in '3.13 x86_64 glibc 2.41'")
+    archive = own_archive.with_name(f"{own_archive.stem}-{re.sub('[^0-9A-Za-z._]+', '-', target)}.tar")
+    changed, problem = not archive.exists(), ""
+    if changed and not module.check_mode:
+        missing = fetch(module, name, constraints, target, own_archive, archive)
+        if missing:
+            problem = (
+                f"there are no wheels for its Python {python} on {target.partition(' ')[2]}, {missing}. "
+                "Install another Python there, and name it with queue_manager_python. "
+                f"The controller builds for {own_target()}"
+            )
+    return {"archive": str(archive), "checksum": checksum_of(archive), "problem": problem}, changed and not problem
 
 
 def add_compiled(wheels, name, tree):
@@ -219,6 +343,7 @@ def main():
             "dest": {"type": "path", "required": True},
             "extras": {"type": "list", "elements": "str", "default": ["enterprise"]},
             "optional_extras": {"type": "list", "elements": "str", "default": []},
+            "targets": {"type": "list", "elements": "str", "default": []},
             "constraints": {"type": "path"},
         },
         supports_check_mode=True,
@@ -243,11 +368,18 @@ def main():
             build(module, source, name, constraints, archive)
         except OSError as error:
             module.fail_json(msg=f"the release cannot be kept in {dest}: {error}")
+    archives = {}
     try:
         checksum = checksum_of(archive)
+        for target in dict.fromkeys(module.params["targets"]):
+            archives[target], is_new = archive_for(module, name, constraints, target, archive)
+            changed = changed or is_new
     except OSError as error:
-        module.fail_json(msg=f"{archive} cannot be read: {error}")
-    module.exit_json(changed=changed, release=release, version=version, archive=str(archive), checksum=checksum)
+        module.fail_json(msg=f"the archives of {release} in {dest} cannot be read or kept: {error}")
+    module.exit_json(
+        changed=changed, release=release, version=version, archive=str(archive), checksum=checksum,
+        archives=archives, target=own_target(),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

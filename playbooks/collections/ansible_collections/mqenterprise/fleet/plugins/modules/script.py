@@ -20,9 +20,10 @@ options:
     type: str
     required: true
   executable:
-    description: Python on the host.
-    type: str
-    default: python3
+    description: Python on the host; of several, the first that it has.
+    type: list
+    elements: str
+    default: [python3]
   input:
     description: What the program reads from its standard input.
     type: str
@@ -43,7 +44,7 @@ EXAMPLES = r"""
 - name: Wait until the node is ready
   mqenterprise.fleet.script:
     cmd: wait.py /run/qmnode/management.sock
-    executable: python3.11
+    executable: [python3.13, python3.11]
   changed_when: false
 """
 

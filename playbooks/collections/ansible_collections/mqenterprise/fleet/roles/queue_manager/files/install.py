@@ -29,7 +29,7 @@ def main() -> None:
         (target / ".complete").touch()
     except (OSError, ValueError, tarfile.TarError, subprocess.CalledProcessError) as error:
         shutil.rmtree(target, ignore_errors=True)
-        said = getattr(error, "stderr", None)
+        said = getattr(error, "stderr", None) or getattr(error, "stdout", None)
         sys.exit(f"the release cannot be installed in {releases}: {said.decode()[-1500:] if said else error}")
 
 
@@ -68,6 +68,8 @@ def install(target: Path, wheels: Path) -> None:
         *("--disable-pip-version-check", "--root-user-action=ignore", *(["--no-compile"] if fitting else []), *given),
         PYTHONPATH=str(pip),
     )
+    if not fitting:  # chosen for this Python by another one: is it whole?
+        run(str(target / "bin/python"), "-m", "pip", "check", "--disable-pip-version-check", PYTHONPATH=str(pip))
     # The node's account reads it, whatever the umask of who installs.
     run("chmod", "-R", "go+rX", str(target))
 

@@ -4,9 +4,12 @@ Arguments: where releases, data and settings are or will be, the file with the p
 nothing), the node's management socket, and the account of the node (or nothing).
 """
 
+from __future__ import annotations
+
 import http.client
 import json
 import os
+import platform
 import pwd
 import shutil
 import socket
@@ -89,6 +92,15 @@ def marked(path: Path) -> str:
         os.close(opened)
 
 
+def target() -> str:
+    """What wheels have to fit: ``3.13 x86_64 glibc 2.41``."""
+    try:
+        library = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
+    except (OSError, ValueError):
+        library = "musl"
+    return f"{sys.version_info[0]}.{sys.version_info[1]} {platform.machine()} {library}"
+
+
 def has_account(name: str) -> bool:
     """Whether the account is there as the role makes it."""
     try:
@@ -110,6 +122,8 @@ def main() -> None:
     node = {} if since is None else described(sys.argv[5])
     found = {
         "python": list(sys.version_info[:2]),
+        "executable": sys.executable,
+        "target": target(),
         "systemd": Path("/run/systemd/system").is_dir(),
         "free_install": free_bytes(install),
         "free_data": free_bytes(data),
