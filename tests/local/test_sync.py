@@ -402,9 +402,10 @@ def test_a_message_that_came_with_ctrl_c_is_returned_first(address: str, name: s
 def test_a_forked_child_is_told_to_connect_and_the_parent_goes_on(address: str, name: str) -> None:
     answer = run_script(
         """
-        import os, sys
+        import os, sys, warnings
         import qmnode
 
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # since 3.12, of every such fork
         qm = qmnode.sync.connect(sys.argv[1])
         queue = qm.open_queue(sys.argv[2], qmnode.Access.SEND)
         queue.send(qmnode.Message(b"parent"))
