@@ -171,7 +171,7 @@ def make_wheels(module, command, source):
 
 
 def own_target():
-    """What the controller's wheels fit: version of Python, architecture, C library."""
+    """The kind of host that the controller builds for: version of Python, architecture, C library."""
     try:
         library = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
     except (OSError, ValueError):
@@ -210,7 +210,7 @@ def chosen_for(target):
 
 
 def pip_command(verb, wheels, pool, constraints):
-    """What pip is asked with: versions of the constraints, wheels of the pool before those of an index."""
+    """The command of pip, with versions of the constraints, wheels of the pool before those of an index."""
     command = [sys.executable, "-m", "pip", verb, "--disable-pip-version-check"]
     command += ["--wheel-dir" if verb == "wheel" else "--dest", str(wheels), "--find-links", str(pool)]
     if constraints is not None:

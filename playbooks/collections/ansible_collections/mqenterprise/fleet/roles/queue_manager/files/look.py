@@ -93,7 +93,7 @@ def marked(path: Path) -> str:
 
 
 def target() -> str:
-    """What wheels have to fit: ``3.13 x86_64 glibc 2.41``."""
+    """The kind of host, which wheels have to fit: ``3.13 x86_64 glibc 2.41``."""
     try:
         library = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
     except (OSError, ValueError):
