@@ -37,8 +37,10 @@ SANITIZERS: Final = {
     "addresses": ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "threads": ("-O1", "-g", "-fsanitize=thread"),
 }
-QUIET: Final = 0.1
-"""Seconds until a connection ends on which nothing comes: a call whose answer was damaged would wait for ever."""
+QUIET: Final = (0.1, 0.5, 0.1, 0.02)
+"""Seconds until a connection ends on which nothing comes, in turns: a call whose answer was damaged would wait for
+ever.
+"""
 PATIENCE: Final = 90.0
 """Seconds that a run of the scenarios with damaged answers may take."""
 HOUR: Final = int(os.environ.get("MQRT_FUZZ_SECONDS", "120"))
@@ -126,6 +128,7 @@ class Damage:
 
     def __init__(self, seed: int) -> None:
         self.random, self.answers, self.changed = Random(seed), 0, 0
+        self.quiet = QUIET[seed % len(QUIET)]
 
     def applied(self, frame: bytes) -> bytes:
         """The frame, damaged or not; nothing for the end of the connection."""
@@ -164,7 +167,7 @@ async def _run_between(
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: bool) -> None:
         try:
             while True:
-                size = await asyncio.wait_for(reader.readexactly(SIZE_FIELD), QUIET)
+                size = await asyncio.wait_for(reader.readexactly(SIZE_FIELD), damage.quiet)
                 frame = size + await reader.readexactly(int.from_bytes(size, "little"))
                 if not (sent := damage.applied(frame) if change else frame):
                     break
