@@ -122,7 +122,7 @@ def test_damaged_answers_are_read_without_a_fault(tmp_path: Path, node: NodeProc
                     with contextlib.suppress(qmnode.MessageQueuingError):
                         manager.delete_queue(queue.pathname)
         print(f"seed {seed}: {answers} answers, {changed} damaged, {ended} runs ended, {stopped} stopped", flush=True)
-    assert changed > 100 * (HOUR // 60)
+    assert changed > HOUR // 10  # many more on a quiet machine
 
 
 class Damage:
