@@ -26,6 +26,10 @@ pytestmark = pytest.mark.servers
 ROOT = "dc=contoso,dc=test"
 SAMPLE = 20
 OPEN_TO_ALL = [{"to": "Everyone", "allow": ["generic_all"]}]
+FOR_SOME = [
+    {"to": "S-1-5-21-1-2-3-1002", "allow": ["peek", "send"]},
+    {"to": "S-1-5-21-1-2-3-1003", "deny": ["receive"]},
+]
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -59,7 +63,7 @@ class Estate(EstateLab):
                 "machines": machines,
                 "queues": [
                     {"machine": "SHOP", "name": "orders", "label": HOSTILE, "access": OPEN_TO_ALL},
-                    {"machine": "SHOP", "name": "news", "multicast_address": "234.1.1.1:8001"},
+                    {"machine": "SHOP", "name": "news", "multicast_address": "234.1.1.1:8001", "access": FOR_SOME},
                     {"machine": "GONE", "name": "lost"},
                 ],
                 "users": [
@@ -172,6 +176,16 @@ def test_the_declaration_is_valid_and_says_where_it_guesses(estate: Estate) -> N
     assert above is not None and "MS-MQMR does not show it" in above[1]
     assert "# unknown: private queues of MUTE" in text
     assert {site.name for site in declaration.sites} == {"Bremen", "Ulm"}
+
+
+def test_access_lists_of_public_queues_are_those_of_the_directory_and_others_unknown(estate: Estate) -> None:
+    lists = {queue.name: queue.access for queue in load(estate.output / "estate.yaml").declaration.queues}
+    assert {(one.to, one.allow, one.deny) for one in lists["news"] or ()} == {
+        ("S-1-5-21-1-2-3-1002", ("peek", "send"), ()),
+        ("S-1-5-21-1-2-3-1003", (), ("receive",)),
+    }
+    assert [one.to for one in lists["orders"] or ()] == ["Everyone"]
+    assert "access" in estate.queue(r"SHOP\private$\mixed")["unknown"]
 
 
 def test_what_nodes_do_not_have_and_what_ends_is_named(estate: Estate) -> None:
