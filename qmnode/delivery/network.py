@@ -46,6 +46,7 @@ from qmnode.protocol.connection import NextHop
 from qmnode.protocol.neighbour import passing
 from qmnode.protocol.outgoing_sequences import largest_window
 from qmnode.protocol.received import ReceivedMessage
+from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
@@ -394,7 +395,7 @@ class Network:
             queue_sender.stop()
         record = self.state.outgoing.forget(key)
         if record is not None:
-            self.state.write([record])
+            self.state.write([record, Record(Family.SEQUENCE_OWNER, key, None)])
 
     def paused(self, queue: OutgoingQueue) -> None:
         """Pause Queue: stop sending its messages."""

@@ -425,8 +425,9 @@ class QueueSender:
         sequence = self._state.outgoing.get(self.key)
         before = sequence.destination
         if sequence.leads_to(connection.session.remote if connection.session.direct else self.queue_connection.owner):
-            self._state.changed(sequence)
+            self._state.write([sequence.owner_record()])
             self._state.write_lazily()
+            self._unsynced = True  # or a restarted node would look for its messages at the owner before
         if before not in (ZERO_GUID, sequence.destination):  # the new one cannot decrypt them: encrypt them again
             self._protected = {one: (value, float("-inf")) for one, (value, _) in self._protected.items()}
         self._reading = True

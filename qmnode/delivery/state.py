@@ -22,6 +22,7 @@ _PLACES: Final = {
     Family.OUTGOING_SEQUENCE: (StoreFamily.OUTGOING, b"s"),
     Family.SEQUENCE_IDENTIFIERS: (StoreFamily.OUTGOING, b"i"),
     Family.MESSAGE_ID_HISTORY: (StoreFamily.HISTORY, b""),
+    Family.SEQUENCE_OWNER: (StoreFamily.OUTGOING, b"o"),
     Family.PEER_TLS: (StoreFamily.OUTGOING, b"t"),
 }
 """The location of each kind of record: its column family and key prefix."""
@@ -54,7 +55,8 @@ class ProtocolState:
         self.history.load(self.records(Family.MESSAGE_ID_HISTORY))
         self.write(self.incoming.load(list(self.records(Family.INCOMING_SEQUENCE)), now))
         identifiers = [value for _, value in self.records(Family.SEQUENCE_IDENTIFIERS)]
-        self.outgoing.load(self.records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None)
+        owners = list(self.records(Family.SEQUENCE_OWNER))
+        self.outgoing.load(self.records(Family.OUTGOING_SEQUENCE), identifiers[0] if identifiers else None, owners)
 
     def begin(self, identifier: Guid) -> None:
         """Begin to receive as this queue manager, whose identifier may only be settled now."""

@@ -12,7 +12,7 @@ or the Transactional Ack Wait Timer expires, and the next pass begins at the hea
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, IntEnum, auto, unique
 from struct import Struct
 from typing import Final, NamedTuple
@@ -197,8 +197,8 @@ class _Flight(NamedTuple):
 _new: Final = tuple.__new__
 
 _VALUE: Final = Struct("<QIQI")
-_OWNER: Final = Struct("<16sI")
-"""Behind the numbers in the record: the destination, and the number with which the one before it was left."""
+_OWNER: Final = Struct("<16sQI")
+"""The destination, ``active_id``, and the number with which the destination before was left."""
 _IDENTIFIER: Final = Struct("<Q")
 _IDENTIFIER_KEY: Final = b"last"
 ROLL_OVER: Final = 0x8000_0000
@@ -296,7 +296,7 @@ class OutgoingSequence:
         return previous
 
     def leads_to(self, destination: Guid) -> bool:
-        """Set the queue manager whose acknowledgments count. Return whether that changed the record.
+        """Set the queue manager whose acknowledgments count. Return whether that changed ``owner_record``.
 
         A new owner knows nothing of the sequence, and would wait for what the old one has acknowledged: for it, the
         sequence begins with the first message that is not acknowledged. An owner that gets its queue back recognises
@@ -328,9 +328,12 @@ class OutgoingSequence:
     def record(self) -> Record:
         """The record of the state, for the batch of the messages that changed it."""
         value = _VALUE.pack(self.next_id, self.next_number, self.active_id, self.acknowledged)
-        if self.destination != ZERO_GUID:
-            value += _OWNER.pack(self.destination, self.left_at)
         return Record(Family.OUTGOING_SEQUENCE, self.queue, value)
+
+    def owner_record(self) -> Record:
+        """The record of the destination. It is apart because earlier versions read the other one."""
+        value = _OWNER.pack(self.destination, self.active_id, self.left_at)
+        return Record(Family.SEQUENCE_OWNER, self.queue, value)
 
 
 class Assignment(NamedTuple):
@@ -515,22 +518,23 @@ class OutgoingSequences:
         self,
         records: Iterable[tuple[bytes, bytes]],
         last_identifier: bytes | None,
-        destination: Callable[[bytes], Guid] = lambda queue: ZERO_GUID,
+        owners: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Load the records of an opened store. ``destination`` returns the queue manager behind a queue, if known."""
+        """Load the records of an opened store. ``owners`` are those of the destinations."""
         if last_identifier is not None:
             self._last_id = max(self._last_id, *_IDENTIFIER.unpack(last_identifier))
         for queue, value in records:
             sequence = self.get(queue)
-            fields = _VALUE.unpack_from(value)
+            fields = _VALUE.unpack(value)
             sequence.next_id, sequence.next_number, sequence.active_id, sequence.acknowledged = fields
-            sequence.destination = destination(queue)
-            if len(value) > _VALUE.size:
-                owner, sequence.left_at = _OWNER.unpack_from(value, _VALUE.size)
-                sequence.destination = Guid(owner)
             sequence.sent_before = (sequence.next_id, sequence.next_number - 1)
             self._by_id[sequence.next_id] = self._by_id[sequence.active_id] = sequence
             self._last_id = max(self._last_id, sequence.next_id)
+        for queue, value in owners:
+            destination, active_id, left_at = _OWNER.unpack(value)
+            sequence = self.get(queue)
+            sequence.destination = Guid(destination)
+            sequence.left_at = left_at if active_id == sequence.active_id else 0
 
     def _stop(self, sequence: OutgoingSequence) -> None:
         sequence.resend_at = None

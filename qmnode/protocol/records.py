@@ -19,6 +19,8 @@ class Family(IntEnum):
     """The last assigned TxSequenceID, one record."""
     MESSAGE_ID_HISTORY = 4
     """The pages of MessageIDHistoryTable, 3.1.1.3."""
+    SEQUENCE_OWNER = 6
+    """The queue manager that an outgoing sequence leads to: not of the specification."""
     PEER_TLS = 5
     """Peers that have shown that they speak TLS: not of the specification."""
 

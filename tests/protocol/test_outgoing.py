@@ -35,6 +35,12 @@ def ack(sequences: OutgoingSequences, sequence: OutgoingSequence, number: int, n
     return sequences.take_order_ack(BOB, sequence.active_id, number, now, TIME)[0]
 
 
+def reload(sequences: OutgoingSequences, sequence: OutgoingSequence) -> None:
+    """Load what a sequence has written."""
+    records = [(QUEUE, one.value or b"") for one in (sequence.record(), sequence.owner_record())]
+    sequences.load(records[:1], None, records[1:])
+
+
 # --- numbers ---
 def test_numbers_are_given_out_in_order_from_one() -> None:
     sequences = table()
@@ -176,7 +182,7 @@ def test_a_restarted_sender_knows_its_destination_and_that_messages_may_have_arr
     sequence.leads_to(BOB)
     ack(before, sequence, 3)
     after = table()
-    after.load([(QUEUE, sequence.record().value or b"")], None)
+    reload(after, sequence)
     again = after.get(QUEUE)
     assert (again.destination, again.may_have_arrived(), again.waits_for_earlier()) == (BOB, True, True)
     assert [again.prepare(again.active_id, number) for number in (4, 5, 6)] == [3, 4, 5]
@@ -184,11 +190,11 @@ def test_a_restarted_sender_knows_its_destination_and_that_messages_may_have_arr
     ack(after, again, 6)
     assert not again.may_have_arrived()
     moved = table()
-    moved.load([(QUEUE, sequence.record().value or b"")], None)
+    reload(moved, sequence)
     assert moved.get(QUEUE).leads_to(CAROL)
     assert moved.get(QUEUE).prepare(sequence.active_id, 4) == 0
     later = table()
-    later.load([(QUEUE, moved.get(QUEUE).record().value or b"")], None)
+    reload(later, moved.get(QUEUE))
     assert later.get(QUEUE).prepare(sequence.active_id, 4) == 0, "the new owner has acknowledged nothing yet"
 
 
@@ -289,7 +295,9 @@ def restarted(records: list[Record], timestamp: int = STAMP) -> OutgoingSequence
     store = {(record.family, record.key): record.value for record in records}
     last = next((value for (family, _), value in store.items() if family is Family.SEQUENCE_IDENTIFIERS), None)
     pairs = [(key, value) for (family, key), value in store.items() if family is Family.OUTGOING_SEQUENCE and value]
-    again.load(pairs, last, lambda queue: BOB)
+    again.load(pairs, last)
+    for sequence in again:
+        sequence.destination = BOB
     return again
 
 
