@@ -1,18 +1,30 @@
 """One wrong bit anywhere in a store: no message is wrong, and none is missing without a word."""
 
 import random
+import shutil
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import structlog
 
-from qmnode.errors import MessageQueuingError
+from qmnode import QueueManager
+from qmnode.administration.history import History
+from qmnode.administration.operations import HISTORY_FILE
+from qmnode.errors import ConfigurationError, MessageQueuingError
+from qmnode.security.errors import KeyStoreError
+from qmnode.security.file_key_store import FileKeyStore
+from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.settings.node import read_settings
 from qmnode.structures.error_codes import ErrorCode
 from tests.faults.conftest import COUNT
 from tests.faults.flips import QUEUES, Flip, files_of, flipped, flips, kind_of, make_store
 from tests.faults.outcomes import Outcome, named, outcome
 from tests.lab.nodes import NodeError, NodeProcess
+from tests.security.keys import same_key
 
 pytestmark = [pytest.mark.public_report("nats-io/nats-server#7549"), pytest.mark.timeout(7200)]
 
@@ -94,3 +106,74 @@ async def test_two_thousand_flips(tmp_path: Path, part: int) -> None:
     outcomes = await campaign(store, tmp_path, seed + part, 500, 2000)
     for (kind, result), number in sorted(outcomes.items()):
         print(f"seed {seed + part}: {kind:24} {result:10} {number}")
+
+
+NODE_YAML = """\
+data: /var/lib/qmnode
+computer_name: SHOP
+transport: {address: 192.0.2.7}
+management: {socket: /run/qmnode/management.sock}
+storage: {sync: thread, low_space: 512MB}
+quotas: {queue_manager_quota: 4GB}
+"""
+
+
+def every_bit(content: bytes, step: int = 1) -> Iterator[bytes]:
+    """The content with each of its bits changed in turn, or with one of ``step`` bits."""
+    for number in range(0, 8 * len(content), step):
+        place, bit = divmod(number, 8)
+        yield content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :]
+
+
+@pytest.mark.soak
+def test_every_bit_of_the_settings_makes_others_or_a_sentence(tmp_path: Path) -> None:
+    file, outcomes = tmp_path / "node.yaml", Counter[str]()
+    file.write_text(NODE_YAML)
+    right = read_settings(file)
+    for content in every_bit(NODE_YAML.encode()):
+        file.write_bytes(content)
+        try:
+            outcomes["the same" if read_settings(file) == right else "others"] += 1
+        except ConfigurationError:
+            outcomes["refused"] += 1
+    print(f"settings: {dict(outcomes)}")
+
+
+@pytest.mark.soak
+def test_no_bit_of_a_file_of_keys_makes_another_key(tmp_path: Path) -> None:
+    key, outcomes = same_key(1024), Counter[str]()
+    pair = KeyPair.of(key, "provider", KeyPurpose.ENCRYPTION, KeyState.CURRENT, 1.0)
+    store = FileKeyStore(tmp_path / "keys")
+    store.replace_now((pair,), expected_version=0)
+    for content in every_bit((tmp_path / "keys").read_bytes(), 13):
+        (tmp_path / "keys").write_bytes(content)
+        try:
+            found = store.read_now().pairs
+            assert [one.private_key.to_der() for one in found if one.private_key] in ([], [key.to_der()])
+            facts = [replace(one, private_key=key) for one in found if one.private_key]
+            outcomes["the same" if facts == [pair] else "another fact about the key"] += 1
+        except KeyStoreError:
+            outcomes["refused"] += 1
+    print(f"keys: {dict(outcomes)}")
+
+
+@pytest.mark.soak
+async def test_every_bit_of_the_history_of_counters_changes_nothing_or_begins_it_anew(
+    store: Path, tmp_path: Path
+) -> None:
+    file, outcomes = tmp_path / HISTORY_FILE, Counter[str]()
+    async with QueueManager.open(tmp_path / "store") as qm:
+        shutil.copyfile(store / HISTORY_FILE, file)
+        right = History(qm, file)
+        right.load()
+        expected = await right.series(["*"], "hour", None)
+        assert expected["times"]
+        for content in every_bit(file.read_bytes()):
+            file.write_bytes(content)
+            found = History(qm, file)
+            with structlog.testing.capture_logs():
+                found.load()
+            seen = await found.series(["*"], "hour", None)
+            assert seen in (expected, {"step": 10, "times": [], "queues": []})
+            outcomes["the same" if seen == expected else "begun anew"] += 1
+    print(f"history: {dict(outcomes)}")
