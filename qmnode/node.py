@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from qmnode.delivery.signing import MessageSigning
     from qmnode.export.exporter import Exporter
     from qmnode.export.recorder import EventRecorder
+    from qmnode.export.telemetry import Telemetry
+    from qmnode.model.ports import Recorder
 
 
 class QueueManager(ModelQueueManager):
@@ -40,7 +42,11 @@ class QueueManager(ModelQueueManager):
     operations: "Operations"
     """Searches, and jobs over messages."""
 
-    recorder: "EventRecorder | None"
+    recorder: "Recorder | None"
+    events: "EventRecorder | None" = None
+    """Keeps events in the store until the exporter has written them."""
+    telemetry: "Telemetry | None" = None
+    """Exports spans and metrics, if the settings say where."""
     exporter: "Exporter | None" = None
     """Writes what happens to segments, if the settings say where."""
 
@@ -72,6 +78,9 @@ class QueueManager(ModelQueueManager):
             if self.exporter is not None:
                 exporter, self.exporter = self.exporter, None
                 await exporter.stop()
+            if self.telemetry is not None:
+                telemetry, self.telemetry = self.telemetry, None
+                await telemetry.stop()
             if self.copier is not None:
                 copier, self.copier = self.copier, None
                 await copier.stop()
@@ -130,6 +139,8 @@ class Opening:
                 names_senders=self._settings.security.send_sender_identifiers,
                 unproven=ANYBODY if self._settings.security.everyone_includes_anonymous else NOBODY_KNOWN,
             )
+            events = self._events(store)
+            telemetry = self._telemetry(name)
             manager = self._kind(
                 store,
                 self._settings,
@@ -137,8 +148,9 @@ class Opening:
                 name,
                 access_policy=policy,
                 directory=self._directory,
-                recorder=self._recorder(store),
+                recorder=events if telemetry is None else self._spans(store, events, telemetry),
             )
+            manager.events, manager.telemetry = events, telemetry
             self._know_own_names(manager, name)
             manager.principals = principals
             manager.names_of_accounts = principals.names_of
@@ -166,7 +178,20 @@ class Opening:
         await manager.start()
         manager.operations.start()
 
-    def _recorder(self, store: Store) -> "EventRecorder | None":
+    def _telemetry(self, computer_name: str) -> "Telemetry | None":
+        if not self._settings.telemetry.endpoint:
+            return None
+        from qmnode.export.telemetry import Telemetry, check_telemetry
+
+        check_telemetry(self._settings.telemetry)
+        return Telemetry(self._settings.telemetry, computer_name)
+
+    def _spans(self, store: Store, events: "EventRecorder | None", telemetry: "Telemetry") -> "Recorder":
+        from qmnode.export.spans import SpanRecorder
+
+        return SpanRecorder(store, self._clock, events, telemetry, self._settings.telemetry.sampling)
+
+    def _events(self, store: Store) -> "EventRecorder | None":
         export = self._settings.export
         if not export.target:
             return None

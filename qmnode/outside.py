@@ -29,11 +29,11 @@ def join_others(manager: "QueueManager", store: Store, directory: Directory | No
     manager.network = manager.context.network = network
     manager.operations = Operations(manager, store)
     manager.remote_reader = RemoteReader(manager, _reader_security(settings.remote_read))
-    if manager.recorder is not None:
+    if manager.events is not None:
         from qmnode.export.exporter import Exporter
 
-        manager.recorder.attach(manager)
-        manager.exporter = Exporter(manager, store, manager.recorder, settings.export)
+        manager.events.attach(manager)
+        manager.exporter = Exporter(manager, store, manager.events, settings.export)
         manager.exporter.start()
     if store.settings.remote_copy.to:
         from qmnode.copies.copier import Copier

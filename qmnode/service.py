@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from secrets import token_hex
@@ -38,6 +38,7 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.version import program_version
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
     from starlette.types import ASGIApp
 
     from qmnode.administration.key_rotation import KeyRotations, Run
@@ -176,6 +177,8 @@ class Service:
                 self._take_over(lease)
             self.audit_log = AuditLog(self.settings.management.audit_log)
             rooms.callback(self.audit_log.close)
+            if self.manager.telemetry is not None:
+                self.audit_log.observe = self.manager.telemetry.operation
             self._handle_signals()
             local = LocalServer(
                 self.manager, self.settings.local, self._write_local_change, False, self.manager.principals
@@ -362,6 +365,15 @@ class Service:
         if rotations is not None:
             rooms.push_async_callback(rotations.stop)
         await self.management.start()
+        if (telemetry := self.manager.telemetry) is not None:
+            from qmnode.management.metrics import registry_of
+
+            context = self.management.context
+
+            async def families() -> "Iterable[Metric]":
+                return (await registry_of(context)).collect()
+
+            telemetry.start(families)
 
     async def _join(self, directory: Directory, rooms: contextlib.AsyncExitStack) -> None:
         """Settle who this node is before anybody can talk to it, and keep up with the directory from then on."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from qmnode.bodies import activex
-from qmnode.bodies.limits import DEFAULT_LIMITS, BodyError, Budget, Limits
+from qmnode.bodies.limits import CARRIED, DEFAULT_LIMITS, BodyError, Budget, Limits
 
 ACTIVEX: Final = "activex"
 XML: Final = "xml"
@@ -187,6 +187,16 @@ def write_headers(headers: Mapping[str, str | None], format: str) -> bytes:
     if format == REBUS:
         return rebus.encode(dict(headers))
     raise BodyError(f"{format!r:.80} is no format of headers: use {' or '.join(HEADER_FORMATS)}")
+
+
+def add_headers(extension: bytes, headers: Mapping[str, str]) -> bytes:
+    """Extension with more headers, in the format of those that it has, else of Rebus. BodyError if it has other bytes,
+    or headers that are damaged.
+    """
+    found = read_headers(extension, limits=CARRIED) if extension else Headers(REBUS, {})
+    if not found.format or found.reason:
+        raise BodyError(f"Extension has no headers to add to: {found.reason or 'its bytes are something else'}")
+    return write_headers({**found.values, **headers}, found.format)
 
 
 def encode(

@@ -15,6 +15,8 @@ from qmnode.settings.node import ConfigurationError
 from qmnode.shares.blocks import block_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from qmnode.management.tokens import Caller
@@ -33,6 +35,8 @@ class AuditLog:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._file = -1
+        self.observe: Callable[[dict[str, Any], float, str], None] | None = None
+        """Called with each entry, the moment when its operation began (monotonic, else 0), and its traceparent."""
         self._unknown = LogLimit(lines=UNKNOWN_LINES, interval=_MINUTE)
         self.reopen()
 
@@ -47,8 +51,10 @@ class AuditLog:
         self.close()
         self._file = opened
 
-    def write(self, entry: dict[str, Any]) -> None:
+    def write(self, entry: dict[str, Any], began: float = 0.0, traceparent: str = "") -> None:
         """Write down one change."""
+        if self.observe is not None:
+            self.observe(entry, began, traceparent)
         if self._file < 0:
             log.info("changed", **entry)
             return
@@ -114,27 +120,32 @@ class AuditMiddleware:
         if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
             await self.app(scope, receive, send)
             return
-        answered = False
+        answered, began = False, time.monotonic()
 
         async def answer(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.start" and not answered:
                 answered = True
-                self._write(scope, message["status"])
+                self._write(scope, message["status"], began)
             await send(message)
 
         try:
             await self.app(scope, receive, answer)
         finally:
             if not answered:
-                self._write(scope, 0)
+                self._write(scope, 0, began)
 
-    def _write(self, scope: Scope, status: int) -> None:
+    def _write(self, scope: Scope, status: int, began: float) -> None:
         entry = _entry(scope, status)
         if scope.get("state", {}).get("caller") is None:
             self.audit_log.write_unknown(entry, str(entry["from"]))
         else:
-            self.audit_log.write(entry)
+            self.audit_log.write(entry, began, _traceparent(scope) if self.audit_log.observe is not None else "")
+
+
+def _traceparent(scope: Scope) -> str:
+    """The trace context of the caller (W3C Trace Context), or nothing."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), "")
 
 
 def _entry(scope: Scope, status: int) -> dict[str, Any]:

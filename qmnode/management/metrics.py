@@ -258,9 +258,14 @@ class _Snapshot(Collector):
             yield family
 
 
-async def exposition(context: Context) -> bytes:
-    """All metrics in the text format."""
+async def registry_of(context: Context) -> CollectorRegistry:
+    """All metrics, as they are now."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Snapshot(context, await context.manager.status()))
     ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    return registry
+
+
+async def exposition(context: Context) -> bytes:
+    """All metrics in the text format."""
+    return generate_latest(await registry_of(context))

@@ -266,6 +266,31 @@ class Message:
         return self._read_headers().values
 
     @property
+    def traceparent(self) -> str:
+        """The sender's W3C trace context from the headers, a parent for the receiver's own span; empty without a valid
+        one.
+        """
+        from qmnode.bodies.trace_context import find
+
+        found = find(self.extension)
+        return "" if found is None else str(found)
+
+    def with_traceparent(self, traceparent: str) -> "Message":
+        """Copy the message for sending, with a W3C trace context (``00-TRACE-SPAN-01``) among its headers.
+
+        A signature covers it. Nodes export the spans of the message as children of it, and never change it. Raises
+        ValueError for a text that is none, and if ``extension`` has other bytes than headers.
+        """
+        from qmnode.bodies.choice import add_headers
+        from qmnode.bodies.trace_context import TRACEPARENT, parse
+
+        if (context := parse(traceparent)) is None:
+            raise ValueError(
+                f"{traceparent!r:.80} is no traceparent: write 00-TRACE-SPAN-FLAGS, of 32, 16 and 2 digits"
+            )
+        return self.copy(extension=add_headers(self.extension, {TRACEPARENT: str(context)}))
+
+    @property
     def undecoded_headers(self) -> str:
         """Why some headers could not be read: what is damaged, and where; empty if nothing is."""
         return self._read_headers().reason

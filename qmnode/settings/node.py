@@ -177,6 +177,18 @@ class ExportSettings(_Settings):
     """Name of the node's site, to override the directory's."""
 
 
+class TelemetrySettings(_Settings):
+    """Spans and metrics for an OpenTelemetry collector; needs the extra ``otel``. Messages never wait for it."""
+
+    endpoint: str = ""
+    """Where the collector takes OTLP over HTTP, such as ``http://127.0.0.1:4318``. Empty exports nothing."""
+    sampling: float = Field(default=0.01, ge=0, le=1)
+    """The share of messages without a trace context that have spans: the same at all nodes. Of others, the program that
+    sent them decides."""
+    metrics_seconds: float = Field(default=60.0, ge=0)
+    """Seconds between two exports of the metrics; 0: none."""
+
+
 class BodySettings(_Settings):
     """The cost limits for decoding one body, wherever bodies are shown. Beyond them: its bytes, and why."""
 
@@ -224,6 +236,7 @@ class Settings(_Settings):
     with other queue managers. Takes effect at the next start.
     """
     export: ExportSettings = ExportSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     bodies: BodySettings = BodySettings()
 
     @field_validator("computer_name")

@@ -182,7 +182,7 @@ async def test_a_segment_that_was_settled_is_written_again_as_it_was(
     await queue.send(Message(b"x", recoverable=True))
     assert manager.exporter is not None
     # The segment is written, and the node ends before it knows.
-    monkeypatch.setattr(manager.recorder, "forget", lambda blocks: (_ for _ in ()).throw(asyncio.CancelledError))
+    monkeypatch.setattr(manager.events, "forget", lambda blocks: (_ for _ in ()).throw(asyncio.CancelledError))
     with pytest.raises(asyncio.CancelledError):
         await manager.exporter.export()
     (first,) = Place.open(str(target)).files(SUFFIX)
@@ -210,7 +210,7 @@ async def test_a_target_that_does_not_answer_stops_no_message_and_what_is_lost_i
         with pytest.raises(exporter.ExportError, match="out"):
             await manager.exporter.export()
         target.unlink()
-        while manager.recorder.backlog:  # type: ignore[union-attr]
+        while manager.events.backlog:  # type: ignore[union-attr]
             await manager.exporter.export()
         await queue.send(Message(b"x", recoverable=True))
     found = rows(target)

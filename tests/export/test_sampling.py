@@ -1,0 +1,143 @@
+"""Which messages have spans, and what a node without them loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qmnode.bodies import trace_context
+from qmnode.errors import ConfigurationError
+from qmnode.export import telemetry
+from qmnode.export.spans import MOST_A_SECOND, Span, SpanRecorder
+from qmnode.model.api import Access
+from qmnode.model.message import Message
+from qmnode.node import QueueManager
+from qmnode.settings.node import Settings, TelemetrySettings, TransportSettings
+from tests.lab.nodes import PROJECT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+HERE = Settings(computer_name="NODE1", transport=TransportSettings(enabled=False))
+NAME = r"DIRECT=OS:NODE1\private$\orders"
+
+
+class Kept:
+    """Keeps spans in the place of a collector."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def export(self, span: Span) -> None:
+        self.spans.append(span)
+
+
+def recorded(manager: QueueManager, sampling: float) -> tuple[Kept, SpanRecorder]:
+    """Record the spans of queues that are made from now on."""
+    kept = Kept()
+    recorder = SpanRecorder(manager.store, manager.clock, None, kept, sampling)  # type: ignore[arg-type]
+    manager.recorder = manager.context.recorder = recorder
+    return kept, recorder
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "00", f"00-{TRACE}-{SPAN}", f"00-{TRACE}-{SPAN}-01-more", f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01", f"00-{TRACE}-{'0' * 16}-01", f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01\n", f" 00-{TRACE}-{SPAN}-01",
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_context_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no traceparent: write 00-TRACE-SPAN-FLAGS"):
+        Message(b"x").with_traceparent(text)
+
+
+def test_a_context_goes_among_the_headers_that_a_message_has() -> None:
+    context = f"00-{TRACE}-{SPAN}-01"
+    bus = Message.from_value(b"x", format="nservicebus", headers={"NServiceBus.MessageId": "7", "empty": None})
+
+    assert Message(b"x").with_traceparent(context).headers == {"traceparent": context}
+    with_context = bus.with_traceparent(context).with_traceparent(context.replace("-01", "-00"))
+    assert with_context.headers == {**bus.headers, "traceparent": context.replace("-01", "-00")}
+    assert with_context.traceparent.endswith("-00")
+    assert bus.traceparent == ""
+    with pytest.raises(ValueError, match="Extension has no headers to add to"):
+        Message(b"x", extension=b"\1\2\3").with_traceparent(context)
+
+
+def test_a_newer_version_of_a_context_is_read_as_far_as_it_is_known() -> None:
+    found = trace_context.parse(f"01-{TRACE}-{SPAN}-01-more")
+
+    assert found == (int(TRACE, 16), int(SPAN, 16), True)
+    assert trace_context.find(f'{{"traceparent":"01-{TRACE}-{SPAN}-01-more"}}'.encode()) == found
+    wide = f"<Key>traceparent</Key>\n<Value>00-{TRACE}-{SPAN}-00</Value>".encode("utf-16")
+    assert trace_context.find(wide) == (int(TRACE, 16), int(SPAN, 16), False)
+
+
+async def test_a_share_of_messages_is_sampled_and_a_context_decides_for_its_own(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        kept, _ = recorded(manager, 0.1)
+        await manager.create_queue(r"NODE1\private$\orders")
+        queue = await manager.open_queue(NAME, Access.SEND)
+        for flags in ("00", "01"):
+            await queue.send(Message(b"x").with_traceparent(f"00-{TRACE}-{SPAN}-{flags}"))
+        assert [(span.trace_id, span.parent_id) for span in kept.spans] == [(int(TRACE, 16), int(SPAN, 16))]
+        kept.spans.clear()
+        await queue.send_many([Message(b"x") for _ in range(2_000)])
+        assert 120 < len(kept.spans) < 280
+        assert len({span.trace_id for span in kept.spans}) == len(kept.spans)
+        assert {span.parent_id for span in kept.spans} == {0}
+
+
+async def test_what_others_send_cannot_have_any_number_of_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        kept, recorder = recorded(manager, 0.0)
+        await manager.create_queue(r"NODE1\private$\orders")
+        queue = await manager.open_queue(NAME, Access.SEND)
+        sampled = Message(b"x").with_traceparent(f"00-{TRACE}-{SPAN}-01")
+        monkeypatch.setattr("qmnode.export.spans.time.monotonic", lambda: 7.5)
+        await queue.send_many([sampled.copy() for _ in range(MOST_A_SECOND + 5)])
+        assert (len(kept.spans), recorder.dropped) == (MOST_A_SECOND, 5)
+
+
+async def test_a_death_is_an_error(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        kept, _ = recorded(manager, 1.0)
+        await manager.create_queue(r"NODE1\private$\orders")
+        queue = await manager.open_queue(NAME, Access.SEND)
+        await queue.send(Message(b"x", recoverable=True))
+        await (await manager.open_queue(NAME)).purge()
+        sent, stored, ended = kept.spans
+        assert [span.name for span in kept.spans] == [
+            r"send NODE1\private$\orders", r"store NODE1\private$\orders", r"discard NODE1\private$\orders",
+        ]  # fmt: skip
+        assert {stored.parent_id, ended.parent_id} == {sent.span_id}
+        assert (sent.parent_id, ended.error) == (0, "MQMSG_CLASS_NACK_Q_PURGED")
+
+
+async def test_a_missing_extra_and_a_wrong_address_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="collector:4318' is no address such as http://"):
+        telemetry.check_telemetry(TelemetrySettings(endpoint="collector:4318"))
+    monkeypatch.setattr(telemetry.importlib.util, "find_spec", lambda name: None)
+    asked = HERE.model_copy(update={"telemetry": TelemetrySettings(endpoint="http://127.0.0.1:1")})
+    with pytest.raises(ConfigurationError, match=r"pip install 'qmnode\[otel\]'"):
+        await QueueManager.open(tmp_path, asked)
+
+
+def test_a_node_that_exports_nothing_loads_nothing_of_it() -> None:
+    program = "import sys, qmnode.service, qmnode.outside, qmnode.management.server, qmnode.amqp.door\n"
+    ours = (
+        "'opentelemetry.sdk', 'opentelemetry.exporter', 'qmnode.export'"  # FastAPI loads the API where it is installed
+    )
+    program += f"print([name for name in sys.modules if name.startswith(({ours}))])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PROJECT, check=True)
+
+    assert done.stdout == "[]\n"
