@@ -18,8 +18,10 @@ from tests.lab.waiting import holds
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.soak, pytest.mark.servers]
 SECONDS = float(os.environ.get("QMNODE_COPY_SECONDS", "180"))
+PAUSE = SECONDS / 720
+"""Most seconds between two rounds of traffic: an hour has as many rounds as a minute."""
+pytestmark = [pytest.mark.soak, pytest.mark.servers, pytest.mark.timeout(2 * SECONDS + 1200)]
 MOMENTS = 10
 LIVES = 4
 """Processes of the node, one after the other: killed, but for the last one."""
@@ -54,7 +56,7 @@ async def test_what_a_copy_of_any_moment_lacks_is_what_its_list_says(tmp_path: P
                 end = time.time() + SECONDS / LIVES
                 while time.time() < end:
                     seeds = (chance.randrange(1 << 31) for _ in range(3))
-                    await asyncio.gather(*(traffic(qm, ledger, one, 5, chance.random() / 20) for one in seeds))
+                    await asyncio.gather(*(traffic(qm, ledger, one, 5, chance.random() * PAUSE) for one in seeds))
                 if life == LIVES - 1:
                     last = time.time()
                     await covers(qm, last, "the copy has all")
