@@ -270,7 +270,8 @@ class Cluster:
             for process in Path("/proc").glob("[0-9]*"):
                 with suppress(OSError):
                     words = (process / "cmdline").read_bytes().split(b"\0")
-                    if b"run" in words and RUNS in words and (process / "ns/pid").readlink() == own:
+                    runs = b"run" in words and RUNS in words and b"--check" not in words
+                    if runs and (process / "ns/pid").readlink() == own:
                         return int(process.name)
         return 0
 
