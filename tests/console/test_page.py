@@ -299,6 +299,27 @@ async def label_of(lab: ConsoleLab, queue: str) -> str:
         return (await qm.queue(rf".\private$\{queue}")).label
 
 
+def test_several_queues_are_purged_and_deleted_at_once(filled: ConsoleLab, window: Browser) -> None:
+    names = ("bulk a", "bulk b")
+    for name in names:
+        done(lambda name=name: filled.fill(name, Message(b"x", recoverable=True)))  # type: ignore[misc]
+    with person(filled, window) as someone:
+        for verb, button in (("Purge…", "Purge 2 queues"), ("Delete…", "Delete 2 queues")):
+            someone.go("queues?name=bulk")
+            for name in names:
+                someone.page.get_by_role("checkbox", name=f"Select {name} on ALPHA").check()
+            someone.click(verb)
+            expect(someone.button(button, someone.dialog())).to_be_disabled()
+            someone.dialog().get_by_label("Type 2").fill("2")
+            someone.button(button, someone.dialog()).click()
+            expect(someone.dialog()).to_contain_text("2 of 2 queues done")
+            assert someone.serious() == []
+            someone.button("Close", someone.dialog().locator(".dialog-actions")).click()
+            if verb == "Purge…":
+                assert done(lambda: [filled.count(name) for name in names]) == [0, 0]
+        someone.sees("No queue matches.")
+
+
 def test_keys_rotate_with_the_command_that_the_page_shows(filled: ConsoleLab, window: Browser) -> None:
     keys_file = filled.folder / "keys.yaml"
     keys_file.write_text(json.dumps({"directory": f"{filled.folder}/{{computer}}/store", "reload_interval": 1}))

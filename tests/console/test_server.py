@@ -153,6 +153,48 @@ def test_a_refusal_is_no_outage(lab: ConsoleLab) -> None:
         assert {one["machine"] for one in found if one["refused"]} == {"ALPHA", "BETA"}
 
 
+def test_an_export_is_passed_on_as_it_comes(lab: ConsoleLab) -> None:
+    lab.fill("exported", *[qmnode.Message(b"x" * 1000, recoverable=True)] * 300)
+    alone = f"https://127.0.0.1:{lab.ports['ALPHA']}"
+    with (
+        lab.signed_in("bodies") as of_all,
+        httpx.Client(base_url=f"{alone}/api/", verify=lab.trust(), headers={"Origin": alone}) as own,
+    ):
+        assert own.post("session", json={"method": "token", "token": TOKENS["bodies"]}).status_code == 200
+        for client in (of_all, own):
+            answer = client.get("nodes/ALPHA/v1/messages/export", params={"queue": "exported"})
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["content-disposition"].startswith("attachment")
+            assert len(answer.text.splitlines()) == 300
+            wrong = client.get("nodes/ALPHA/v1/messages/export", params={"queue": "nowhere"})
+            assert (wrong.status_code, "nowhere" in wrong.json()["detail"]) == (404, True)
+    with lab.signed_in("read") as reader:
+        refused = reader.get("nodes/ALPHA/v1/messages/export", params={"queue": "exported"})
+        assert refused.status_code in (400, 403)
+
+
+def test_why_messages_wait_is_asked_of_all_nodes(lab: ConsoleLab) -> None:
+    async def send() -> None:
+        async with await lab.nodes["BETA"].connect() as qm:
+            name = r"DIRECT=OS:nowhere.invalid\private$\q"
+            async with await qm.open_queue(name, qmnode.Access.SEND) as queue:
+                await queue.send(qmnode.Message(b"x", recoverable=True))
+
+    asyncio.run(send())
+    with lab.signed_in("read") as client:
+
+        def found(**asked: Any) -> list[dict[str, Any]]:
+            rows = client.get("waiting", params=asked).json()["waiting"]
+            return [row for row in rows if "nowhere" in row["queue"]]
+
+        wait_until(lambda: found(), 60, "it is known why the message waits")
+        (row,) = found(at="BETA")
+        assert (row["at"], row["messages"], bool(row["step"])) == ("BETA", 1, True)
+        assert found(at="ALPHA") == []
+        assert found(link=["Amsterdam", "Berlin"]) == [], "a direct name crosses no link"
+        assert client.get("waiting", params={"link": "Amsterdam"}).status_code == 422
+
+
 def test_an_operation_from_the_browser_to_the_node(lab: ConsoleLab) -> None:
     lab.fill("from", *[qmnode.Message(b"%d" % number, recoverable=True) for number in range(4)])
     lab.fill("to")

@@ -238,6 +238,35 @@ export const strings = {
     accessHelp: "Empty: as for every new queue",
     confirm: "Create the queue",
   },
+  bulk: {
+    actions: "Operations on queues",
+    selected: (number: number) => `${many(number, "queue", "queues")} selected`,
+    verb: { pause: "Pause…", resume: "Resume…", purge: "Purge…", remove: "Delete…" },
+    title: {
+      pause: "Pause outgoing queues",
+      resume: "Resume outgoing queues",
+      purge: "Purge queues",
+      remove: "Delete queues",
+    },
+    about: {
+      pause: (queues: number, messages: string) =>
+        `No message leaves ${many(queues, "outgoing queue", "outgoing queues")} until resumed: ${messages} now.`,
+      resume: (queues: number, messages: string) =>
+        `Messages leave ${many(queues, "outgoing queue", "outgoing queues")} again: ${messages} now.`,
+      purge: (queues: number, messages: string) =>
+        `This deletes all messages of ${many(queues, "queue", "queues")}: ${messages} now. It cannot be undone.`,
+      remove: (queues: number, messages: string) =>
+        `This deletes ${many(queues, "queue", "queues")} with everything in them: ${messages} messages now. It cannot be undone.`,
+    },
+    type: (queues: number) => `Type ${queues}, the number of queues, to confirm`,
+    progress: (done: number, all: number) => `${done} of ${many(all, "queue", "queues")} done`,
+    confirm: {
+      pause: (queues: number) => `Pause ${many(queues, "queue", "queues")}`,
+      resume: (queues: number) => `Resume ${many(queues, "queue", "queues")}`,
+      purge: (queues: number) => `Purge ${many(queues, "queue", "queues")}`,
+      remove: (queues: number) => `Delete ${many(queues, "queue", "queues")}`,
+    },
+  },
   exported: {
     title: "Export messages",
     progress: (messages: string, total: string, size: string) => `${messages} of ${total} messages, ${size}`,

@@ -15,8 +15,9 @@ import { visible } from "../parts/text";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH, useOverview } from "./enterprise";
+import { type Act, BulkDialog, fit } from "./queue/BulkDialog";
 import { NewQueueDialog } from "./queue/NewQueueDialog";
-import { listName } from "./queue/names";
+import { listName, shortName } from "./queue/names";
 
 const s = strings.queues;
 const PAGE = 200;
@@ -25,6 +26,8 @@ const KINDS = ["private", "public", "outgoing", "journal", "dead letters", "syst
 
 /** A row of the table; `old` if its node does not answer. */
 type Row = QueueRow & { readonly old: boolean };
+
+const keyOf = (row: QueueRow) => `${row.machine}/${row.pathname}`;
 
 const COLUMNS: readonly Column<Row>[] = [
   {
@@ -144,6 +147,9 @@ export function QueuesScreen(): ReactNode {
   const search = useSearch({ from: "/queues" });
   const navigate = useNavigate({ from: "/queues" });
   const mayOperate = useMay("operate");
+  const [selection, setSelection] = useState<ReadonlyMap<string, QueueRow>>(new Map());
+  const [act, setAct] = useState<{ readonly act: Act; readonly rows: readonly QueueRow[] } | null>(null);
+  const chosen = [...selection.values()];
   const [creating, { open, close }] = useDisclosure(false);
   const [name, setName] = useState(search.name ?? "");
   const [wanted] = useDebouncedValue(name, 200);
@@ -247,13 +253,48 @@ export function QueuesScreen(): ReactNode {
       {error && <Failure error={error} />}
       <Age updated={first?.dataUpdatedAt ?? 0} failed={Boolean(error)} />
       <StaleNotice stale={first?.data?.stale} />
+      {selection.size > 0 && (
+        <div className="row bar" role="toolbar" aria-label={strings.bulk.actions}>
+          <span aria-live="polite">{strings.bulk.selected(selection.size)}</span>
+          {(["pause", "resume", "purge", "remove"] as const).map((one) => {
+            const rows = fit(one, chosen);
+            return (
+              rows.length > 0 && (
+                <Button
+                  key={one}
+                  size="compact-sm"
+                  variant="default"
+                  color={one === "purge" || one === "remove" ? "red" : undefined}
+                  onClick={() => setAct({ act: one, rows })}
+                >
+                  {strings.bulk.verb[one]}
+                </Button>
+              )
+            );
+          })}
+          <Button size="compact-sm" variant="subtle" onClick={() => setSelection(new Map())}>
+            {strings.messages.unselect}
+          </Button>
+        </div>
+      )}
       <div className="panel flush grows table-panel">
         <Table
           label={s.title}
           columns={COLUMNS}
           total={total}
           row={row}
-          keyOf={(one) => `${one.machine}/${one.pathname}`}
+          keyOf={keyOf}
+          nameOf={(one) => `${visible(shortName(one))} ${strings.queue.on} ${visible(one.machine)}`}
+          {...(mayOperate && {
+            selection: new Set(selection.keys()),
+            onSelect: (one: Row, isChosen: boolean) =>
+              setSelection((old) => {
+                const next = new Map(old);
+                if (isChosen) next.set(keyOf(one), one);
+                else next.delete(keyOf(one));
+                return next;
+              }),
+          })}
           sort={sort}
           onSort={(next) => change({ sort: `${next.descending ? "-" : ""}${next.by}` })}
           onSeen={seen}
@@ -264,6 +305,16 @@ export function QueuesScreen(): ReactNode {
           height={40}
         />
       </div>
+      {act && (
+        <BulkDialog
+          act={act.act}
+          rows={act.rows}
+          onClose={() => {
+            setAct(null);
+            setSelection(new Map());
+          }}
+        />
+      )}
       {creating && <NewQueueDialog machines={machines} machine={search.machine} onClose={close} />}
     </Page>
   );

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-B2MEAGZA.js";import"./chunk-WPL2UYXY.js";import"./chunk-J22IJH6H.js";import"./chunk-43XVCOWX.js";import"./chunk-CHDAL7AJ.js";import"./chunk-DENFTTOD.js";import"./chunk-UAEQ6KF3.js";export{a as JobTitle,b as JobsScreen};

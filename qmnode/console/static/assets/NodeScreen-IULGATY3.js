@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-6HT42ZD4.js";import"./chunk-BVO3TBDE.js";import"./chunk-43XVCOWX.js";import"./chunk-CHDAL7AJ.js";import"./chunk-DENFTTOD.js";import"./chunk-UAEQ6KF3.js";export{a as NodeScreen,b as OwnNode};
