@@ -50,15 +50,17 @@ def played(enterprise: Enterprise, *answers: str) -> str:
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # the playbook asks at its terminal
     )  # fmt: skip
     os.close(terminal)
-    said, asked = "", 0
+    said, asked, heard = "", 0, 0.0
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline:
         if select.select([person], [], [], 0.2)[0]:
             try:
                 said += os.read(person, 65536).decode(errors="replace")
+                heard = time.monotonic()
             except OSError:  # the terminal is closed: the playbook has ended
                 break
-        if said.count(_ENTER) > asked and asked < len(answers):
+        # A question throws away what was typed before it.
+        if said.count(_ENTER) > asked and asked < len(answers) and time.monotonic() > heard + 3:
             os.write(person, f"{answers[asked]}\r".encode())
             asked += 1
     os.close(person)
