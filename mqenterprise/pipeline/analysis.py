@@ -123,9 +123,13 @@ class Analysis:
             if gathered.name in wanted:
                 self._gather(gathered, segments, self._names() if gathered.has_queues else None, summed)
         summed.as_of = self._as_of(wanted)
-        for derived in catalogue.DERIVED:
-            if derived.name in wanted:
-                self._derive(derived, summed)
+        kept = _Kept(self.spark)
+        try:
+            for derived in catalogue.DERIVED:
+                if derived.name in wanted:
+                    self._derive(derived, summed, kept)
+        finally:
+            kept.release()
         for summary in catalogue.SUMMARIES:
             if summary.name in wanted:
                 self._sum_up(summary, summed)
@@ -309,7 +313,7 @@ class Analysis:
 
     # Tables derived from them
 
-    def _derive(self, derived: Derived, summed: Summed) -> None:
+    def _derive(self, derived: Derived, summed: Summed, kept: _Kept) -> None:
         source, table = self.tables[derived.source], self.tables[derived.name]
         there, last = source.last(), table.last()
         if there is None:
@@ -322,7 +326,7 @@ class Analysis:
                 return
         self.say(f"Deriving {derived.name}")
         fit_shuffles(self.spark, source.count(dates))
-        rows = source.read(self.spark, dates)
+        rows = kept.rows(source, there.version, dates)
         made = derived.make(rows, *(self.directory.frame(self.spark, name) for name in derived.directory))
         state = {"version": there.version, "directory": digest}
         commit = table.replace(made, dates if last is not None else None, lambda: state)
@@ -352,6 +356,27 @@ class Analysis:
             made = made if name in made.columns else made.withColumn(name, F.lit(value))
         commit = table.replace(made, None, lambda: state)
         summed.tables[summary.name] = commit.version
+
+
+class _Kept:
+    """Rows that several derived tables are made from, read once. They are on the disk where memory is short."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._frames: dict[tuple[str, int, frozenset[str] | None], DataFrame] = {}
+
+    def rows(self, source: StoredTable, version: int, dates: frozenset[str] | None) -> DataFrame:
+        """The rows of a table, those of some dates or all."""
+        key = source.name, version, dates
+        if key not in self._frames:
+            self._frames[key] = source.read(self._spark, dates).persist()
+        return self._frames[key]
+
+    def release(self) -> None:
+        """Forget all rows."""
+        for frame in self._frames.values():
+            frame.unpersist()
+        self._frames.clear()
 
 
 @dataclass(frozen=True, slots=True)
