@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "message": Row(
         "mqenterprise.commands.message_files:app", "Messages of many nodes: find, move, return, export, and more."
     ),
+    "trace": Row("mqenterprise.commands.trace:app", "Show the way of a message over all nodes, and who waits, now."),
     "job": Row("mqenterprise.commands.job:app", "Jobs over messages at many nodes: list, show, pause, undo."),
     "carry": Row("mqenterprise.commands.carry:app", "Carry the messages of a queue of Windows to a node."),
     "switch": Row("mqenterprise.commands.switch:app", "Switch public queues of Windows to a node; take it back."),

@@ -242,6 +242,7 @@ class Operations(_Face):
 
     find_page = _blocking(RemoteOperations.find_page)
     find = _iterating(RemoteOperations.find)
+    trace = _blocking(RemoteOperations.trace)
     failures = _blocking(RemoteOperations.failures)
     history = _blocking(RemoteOperations.history)
     edit = _blocking(RemoteOperations.edit)

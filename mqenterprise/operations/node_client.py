@@ -17,7 +17,7 @@ from mqenterprise.operations.errors import NodeError
 from mqenterprise.topology.names import fold
 from qmnode.management.carry_routes import BegunCarry, CarryDocument, CarryLedger, CarryList
 from qmnode.management.carry_routes import Exchanged as CarryStates
-from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument
+from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument, WaitingList
 from qmnode.management.machine_document_routes import DocumentChanges, MachineDocument
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import (
@@ -28,6 +28,7 @@ from qmnode.management.operation_routes import (
     JobDocument,
     JobList,
     JobLog,
+    TraceDocument,
 )
 from qmnode.structures.text import printable
 
@@ -98,6 +99,14 @@ class NodeClient:
 
     async def node(self) -> NodeDocument:
         return await self._ask(NodeDocument, "GET", "/v1/node")
+
+    async def trace(self, criteria: Mapping[str, str]) -> TraceDocument:
+        """Return the way of a message as the node knows it; ``criteria`` are parameters of the request."""
+        return await self._ask(TraceDocument, "GET", "/v1/trace", parameters=criteria)
+
+    async def waiting(self, machine: str = "") -> WaitingList:
+        """Return why messages wait at the node; for one ``machine``, those that go to or through it."""
+        return await self._ask(WaitingList, "GET", "/v1/waiting", parameters={"machine": machine})
 
     async def quotas(self) -> QuotaDocument:
         """Quotas and the default time to live, with the source of each."""

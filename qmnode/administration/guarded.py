@@ -163,6 +163,14 @@ class GuardedQueueManager(QueueManagerApi):
         """Raise MQ_ERROR_ACCESS_DENIED unless the caller has the right that ``BESIDE`` names."""
         self._check_machine(what, BESIDE[what])
 
+    def may_do(self, operation: str) -> bool:
+        """Whether the caller may use an operation on the machine."""
+        try:
+            self._require_machine(operation)
+        except MessageQueuingError:
+            return False
+        return True
+
     def _require_machine(self, operation: str) -> None:
         self._check_machine(operation, NEEDED[operation])
 

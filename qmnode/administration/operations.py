@@ -16,6 +16,7 @@ from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
 from qmnode.administration.local_settings import LocalSettings
 from qmnode.administration.machine_documents import MachineDocuments
 from qmnode.administration.search import PAGE, search_page
+from qmnode.administration.tracing import trace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import whole_value
 from qmnode.model.queue_manager import QueueManager
@@ -95,6 +96,12 @@ class Operations:
             "next": page.next,
             "refused": list(page.refused),
         }
+
+    async def trace(self, asker: Asker, criteria: Mapping[str, Any]) -> dict[str, Any]:
+        """The way of a message as this node knows it: by ``identifier``, ``label`` or ``correlation``."""
+        if not isinstance(criteria, Mapping) or criteria.keys() - {"identifier", "label", "correlation"}:
+            raise _bad("a message is traced by its identifier, label or correlation")
+        return await trace(self._manager, criteria_of(asker, criteria), asker.principal)
 
     async def failures(
         self, asker: Asker, queues: Sequence[str], by: Sequence[str], criteria: Mapping[str, Any] | None = None

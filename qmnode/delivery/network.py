@@ -31,7 +31,7 @@ from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.strangers import Strangers
 from qmnode.delivery.topology import Topology
 from qmnode.delivery.unsigned_senders import UnsignedSenderPolicy
-from qmnode.delivery.waiting import why
+from qmnode.delivery.waiting import machine_name, why
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
@@ -338,6 +338,14 @@ class Network:
     def waiting_of(self, queue: Queue) -> Waiting | None:
         """The reason why the messages of a queue wait, or why it refuses messages; None if nothing keeps them."""
         return next(why(self, queue), None)
+
+    def came(self, source: Guid, number: int) -> bool:
+        """Whether the message with this identifier came here from elsewhere lately."""
+        return self.state.history.seen(source, number)
+
+    def name_of(self, machine: Guid) -> str:
+        """The computer name of a queue manager; empty if the directory does not say it."""
+        return machine_name(self, machine)
 
     def waiting(self, machine: str = "", link: str = "") -> list[Waiting]:
         """The same of all queues, of those that lead to or over a machine, or over a routing link."""

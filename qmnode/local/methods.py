@@ -431,6 +431,7 @@ _SEARCH_METHODS: Final = frozenset({"next", "close"})
 _OPERATION_METHODS: Final = frozenset(
     {
         "find",
+        "trace",
         "failures",
         "history",
         "edit",

@@ -42,6 +42,12 @@ class RemoteOperations:
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
         return await self._connection.method("operations", 0, name, arguments, **keywords)
 
+    async def trace(self, identifier: str = "", label: str = "", correlation: str = "") -> dict[str, Any]:
+        """The way of a message as the node knows it: see :mod:`qmnode.administration.tracing`."""
+        given = {"identifier": identifier, "label": label, "correlation": correlation}
+        found: dict[str, Any] = await self._call("trace", {name: value for name, value in given.items() if value})
+        return found
+
     async def find_page(
         self, queues: Sequence[str], criteria: Mapping[str, Any] | None = None, cursor: str = "", limit: int = 100
     ) -> FoundPage:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -19,7 +19,15 @@ from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.dead_letter_routes import LINES, in_chunks
-from qmnode.management.documents import Document, LookupText, MessageLabel, lookup_text, time_or_none
+from qmnode.management.documents import (
+    Document,
+    LookupText,
+    MessageLabel,
+    WaitingDocument,
+    identifier_text,
+    lookup_text,
+    time_or_none,
+)
 from qmnode.management.large_requests import InSteps, each
 from qmnode.management.message_documents import MessageDocument, document_of, export_line, list_answer
 from qmnode.management.message_routes import Lookup, lookup_of
@@ -27,6 +35,7 @@ from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.management.tokens import Caller
 from qmnode.model.packet import received_message
+from qmnode.model.waiting import Waiting
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter(route_class=InSteps)
@@ -66,6 +75,97 @@ def operations_of(node: Context) -> Operations:
             ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, "this queue manager has no operations on messages"
         )
     return node.operations
+
+
+_ROLES: Final = {
+    "outgoing": "on its way in",
+    "queue": "arrived in",
+    "arrived": "acknowledged by its destination, kept until it says how it ended, in",
+    "delayed": "waits for its delivery time in",
+    "journal": "copied to",
+    "dead_letter": "dead (%) in",
+}
+
+
+class TracePlaceDocument(Document):
+    """A place where a traced message is, on its way or at an end of it."""
+
+    queue: str = Field(description="Path name, or the format name of an outgoing queue")
+    role: Literal["outgoing", "queue", "arrived", "delayed", "journal", "dead_letter"] = Field(
+        description="`outgoing`: on its way; `queue`: at its end; `arrived`: sent from here and acknowledged by its "
+        "destination, which has not said how it ended"
+    )
+    lookup: LookupText
+    identifier: str
+    correlation: str
+    label: str
+    source: str = Field(description="The machine that sent it")
+    sent: datetime | None
+    arrived: datetime | None = Field(description="When it came to this node")
+    message_class: str = Field(description="Of a dead letter, the reason why it is one")
+    waiting: WaitingDocument | None = Field(description="Why it is still here; null: nothing keeps it, or it is a copy")
+
+    def text(self) -> str:
+        """The place in words, with the reason why the message is still there."""
+        waits = f"; waits ({self.waiting.reason}): {self.waiting.sentence}; {self.waiting.step}" if self.waiting else ""
+        return f"{_ROLES[self.role]} {self.queue}{waits}".replace("%", self.message_class)
+
+
+class TraceReportDocument(Document):
+    """A report of a queue manager on a traced message (MS-MQQB 3.1.5.8.9), from a queue of this node."""
+
+    queue: str
+    machine: str = Field(description="The machine that reports")
+    time: datetime | None
+    next_hop: str = Field(description="Address that the message was sent to; empty: it arrived")
+    hops: int
+    message: str = Field(description="First digits of the source's identifier, and the message's number")
+
+
+class TraceDocument(Document):
+    """The way of a message as one node knows it now."""
+
+    machine: str
+    places: list[TracePlaceDocument] = Field(description="A hundred at most")
+    reports: list[TraceReportDocument]
+    passed: bool | None = Field(description="Whether it came here within half an hour; null without an identifier")
+    began: bool | None = Field(description="Whether this node sent it; null without an identifier")
+    scanned: int = Field(description="Messages that were looked at")
+    complete: bool = Field(description="Whether all were looked at within the time for it")
+    refused: int = Field(description="Queues that were left out, since the caller may not peek at them")
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Self:
+        """Make the document from the answer of the engine."""
+        places = [
+            one
+            | {
+                "lookup": lookup_text(one["lookup"]),
+                "identifier": identifier_text(one["identifier"]),
+                "correlation": identifier_text(one["correlation"]),
+                "sent": time_or_none(one["sent"]),
+                "arrived": time_or_none(one["arrived"]),
+                "waiting": one["waiting"] and WaitingDocument.of(Waiting(**one["waiting"])),
+            }
+            for one in found["places"]
+        ]
+        reports = [one | {"time": time_or_none(one["time"])} for one in found["reports"]]
+        return cls(**found | {"places": places, "reports": reports})
+
+
+@router.get("/v1/trace", **about("messages", "Trace a message"))
+async def trace_message(
+    request: Request,
+    node: Node,
+    message: Annotated[str, Query(max_length=80, description="Identifier of the message")] = "",
+    label: Annotated[str, Query(max_length=512, description="Label, or a pattern with * and ?")] = "",
+    correlation: Annotated[str, Query(max_length=80, description="Correlation identifier")] = "",
+) -> TraceDocument:
+    """Where it is on this node, why it waits, and whether it came or began here. The answer comes within a third of a
+    second; `complete` says whether all queues were searched. Ask every node on the way."""
+    asked = {"identifier": message, "label": label, "correlation": correlation}
+    criteria = {name: value for name, value in asked.items() if value}
+    return TraceDocument.of(await operations_of(node).trace(asker_of(request, node), criteria))
 
 
 @router.get("/v1/messages", response_model=FoundList, **about("messages", "Find messages", 404))

@@ -345,6 +345,12 @@ class Network(Protocol):
     def waiting_of(self, queue: "Queue") -> "Waiting | None":
         """The reason why the messages of a queue wait, or why it refuses messages; None if nothing keeps them."""
 
+    def came(self, source: "Guid", number: int) -> bool:
+        """Whether the message with this identifier came here from elsewhere lately."""
+
+    def name_of(self, machine: "Guid") -> str:
+        """The computer name of a queue manager; empty if the directory does not say it."""
+
     def waiting(self, machine: str = "", link: str = "") -> "list[Waiting]":
         """The same of all queues, of those that lead to or over a machine, or over a routing link."""
 

@@ -443,6 +443,12 @@ class QueueManager(QueueManagerApi):
         queue, network = self.names.find(name) if name else None, self.context.network
         return [] if network is None else network.incoming_sequences(queue)
 
+    def machine_name(self, identifier: Guid) -> str:
+        """The computer name of a queue manager, or its identifier where the directory does not say it."""
+        network = self.context.network
+        known = network.name_of(identifier) if network is not None else ""
+        return self.computer_name if identifier == self.identifier else known or guid_to_text(identifier)
+
     async def waiting(self, machine: str = "", link: str = "") -> list[Waiting]:
         network = self.context.network
         return [] if network is None else network.waiting(machine, link)

@@ -94,6 +94,7 @@ MACHINE: dict[str, tuple[frozenset[str], str]] = {
     "job resume": (ADMINISTRATORS | {"owner"}, "{job}"),
     "job cancel": (ADMINISTRATORS | {"owner"}, "{job}"),
     "job undo": (ADMINISTRATORS | {"owner"}, "{job}"),
+    "trace": (EVERYBODY, "--label nothing"),
     "top": (EVERYBODY, "--times 1"),
     "dead-letter list": (ADMINISTRATORS, ""),
     "dead-letter retry": (ADMINISTRATORS, PLACE),

@@ -154,6 +154,10 @@ ROWS: dict[str, Row] = {
             one["queue"].lower().rpartition("\\")[2] == name for one in answer.json()["queues"]
         ),
     ),
+    "GET /v1/trace": Row(
+        PEEK, "GET", lambda name: "/v1/trace?label=*",
+        granted=lambda answer, name: f"\\{name}\"".upper() in json.dumps(answer.json()["places"]).upper(),
+    ),
     "GET /v1/failures": Row(
         PEEK, "GET", lambda name: f"/v1/failures?queue={name}",
         granted=lambda answer, _: answer.status != 403 and not answer.json()["refused"],

@@ -173,6 +173,7 @@ def test_messages_are_found_and_moved_by_jobs(qm: qmnode.sync.QueueManager, name
     assert job["job"] in [one["job"] for one in qm.operations.jobs()]
     assert qm.queue(rf".\private$\{queue}-later").message_count == 11
     assert qm.operations.failures([queue])["groups"] is not None
+    assert qm.operations.trace(label="order *")["places"]
     assert qm.operations.history()["step"] == 10
     with pytest.raises(qmnode.MessageQueuingError, match="there is no job"):
         qm.operations.control_job(987, "cancel")

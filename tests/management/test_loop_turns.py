@@ -143,6 +143,7 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     for query in ("limit=1000&body=decoded", "where=body=zzz", "where=label=zzz"):
         await ask("GET", "/v1/messages", f"?queue=*&{query}")
     exported = await ask("GET", "/v1/messages/export", "?queue=orders")
+    await ask("GET", "/v1/trace", "?label=zzz")
     await ask("GET", "/v1/failures", "?queue=*&queue=system$;deadletter")
     await ask("GET", "/v1/dead-letters", "?limit=1000&body=decoded")
     await ask("GET", "/v1/dead-letters/export")

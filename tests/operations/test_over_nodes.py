@@ -275,3 +275,24 @@ def test_a_queue_that_only_some_nodes_have_is_no_failure(enterprise: Enterprise)
     output, errors = enterprise.run("message", "find", "only-here", *BOTH)
 
     assert len(output.splitlines()) == 1 and "BETA: " in errors and "QUEUE_NOT_FOUND" in errors
+
+
+def test_a_message_is_traced_at_all_nodes_and_the_one_that_is_down_is_named(enterprise: Enterprise) -> None:
+    label = f"traced {time.monotonic_ns()}"
+    assert enterprise.nodes["BETA"].command("queue", "create", "traced").returncode == 0
+    assert enterprise.nodes["BETA"].command("send", "traced", "x", "--label", label).returncode == 0
+    machines = ("--machine", "ALPHA", "--machine", "BETA", "--machine", "GAMMA")
+    (found,) = enterprise.rows("trace", "--label", label, *machines)
+    (step,) = found["steps"]
+    assert (step["machine"], step["reason"], step["label"]) == ("BETA", "receiver", label)
+    assert list(found["unknown"]) == ["GAMMA"] and found["waits"] == [step]
+    (again,) = enterprise.rows("trace", step["message"], *machines)
+    assert again["steps"] == found["steps"]
+    shown, errors = enterprise.run("trace", step["message"], *machines)
+    assert "BETA" in shown and "GAMMA: not known" in errors
+    _, errors = enterprise.run("trace", "--label", "nothing has this", *machines, code=1)
+    assert "no node knows the message" in errors
+    assert "say which message" in enterprise.run("trace", code=2)[1]
+    local = json.loads(enterprise.nodes["BETA"].command("trace", step["message"], "--json").stdout)
+    assert [place["identifier"] for place in local["places"]] == [step["message"]]
+    assert enterprise.nodes["ALPHA"].command("trace", step["message"]).returncode == 1

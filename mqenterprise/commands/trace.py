@@ -1,0 +1,47 @@
+"""``mqenterprise trace``: the way of a message over the nodes, asked live."""
+
+import typer
+
+from mqenterprise.commands.opening import FAILED, AsJson
+from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, MachineOption, SiteOption
+from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.settings import OperationsSettings
+from mqenterprise.operations.tracing import Way, way
+from qmnode.commands.output import print_json, say
+from qmnode.commands.tables import print_row
+from qmnode.commands.trace import CorrelationOption, LabelOption, MessageArgument, criteria
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(epilog=r"Example: mqenterprise trace '7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\65537'")
+def trace(
+    message: MessageArgument = "",
+    label: LabelOption = "",
+    correlation: CorrelationOption = "",
+    machine: MachineOption = None,
+    site: SiteOption = None,
+    access: Access = DEFAULT_ACCESS,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a message was and is, who waits and why, and what no node could say. Asks all nodes of the directory.
+
+    Each node has one and a half seconds to answer. Exit code 1: no node knows the message.
+    """
+    wanted = criteria(message, label, correlation)
+    asked = {("message" if name == "identifier" else name): value for name, value in wanted.items()}
+
+    async def work(settings: OperationsSettings, clients: list[NodeClient]) -> Way:
+        return await way(clients, asked, settings.concurrency)
+
+    found = access.run(work, machine or (), site)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        for step in found.steps:
+            print_row(f"{step.time:%Y-%m-%d %H:%M:%S}" if step.time else "-", step.machine, step.text, step.label)
+    for name, why in sorted(found.unknown.items()):
+        say(f"{name}: not known: {why}")
+    if not found.steps:
+        say("no node knows the message")
+        raise typer.Exit(FAILED)

@@ -1,0 +1,91 @@
+"""The way of a message over nodes, which are asked live: its places in order of time, and what is not known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.many import each
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from mqenterprise.operations.node_client import NodeClient
+    from qmnode.management.operation_routes import TraceDocument
+
+ANSWER_SECONDS: Final = 1.5
+"""Seconds that each node has to answer: those that do not are down for this question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that a node knows of the message."""
+
+    time: datetime | None
+    machine: str
+    text: str
+    message: str
+    """Identifier of the message, as far as the node says it."""
+    label: str = ""
+    reason: str = ""
+    """The reason why it waits there; empty if nothing keeps it."""
+
+
+@dataclass(slots=True)
+class Way:
+    """The steps in order of time; those without a time come last."""
+
+    steps: list[Step] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
+    """By machine: what it could not say, and why."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The way as plain values."""
+        steps = [asdict(one) | {"time": one.time and one.time.isoformat()} for one in self.steps]
+        return {"steps": steps, "waits": [one for one in steps if one["reason"]], "unknown": self.unknown}
+
+
+async def way(
+    clients: Sequence[NodeClient], criteria: Mapping[str, str], concurrency: int, seconds: float = ANSWER_SECONDS
+) -> Way:
+    """Ask the nodes for a message; ``criteria`` are ``message``, ``label`` and ``correlation``."""
+    found = Way()
+
+    async def ask(client: NodeClient) -> TraceDocument:
+        try:
+            async with asyncio.timeout(seconds):
+                return await client.trace(criteria)
+        except TimeoutError:
+            raise NodeError(f"no answer within {seconds:g} s", unavailable=True) from None
+
+    async for client, answer in each(clients, ask, concurrency):
+        if isinstance(answer, NodeError):
+            found.unknown[client.machine] = answer.sentence
+        else:
+            _add(found, client.machine, answer, criteria.get("message", ""))
+    found.steps.sort(key=lambda step: (step.time is None, step.time.timestamp() if step.time else 0.0, step.machine))
+    return found
+
+
+def _add(found: Way, machine: str, answer: TraceDocument, message: str) -> None:
+    for report in answer.reports:
+        text = f"sent to {report.next_hop} after {report.hops} hops" if report.next_hop else "arrived"
+        found.steps.append(Step(report.time, report.machine, f"reported: {text}", report.message))
+    for place in answer.places:
+        reason = place.waiting.reason.value if place.waiting else ""
+        found.steps.append(Step(place.arrived, machine, place.text(), place.identifier, place.label, reason))
+    if not answer.places and answer.began:
+        found.steps.append(Step(None, machine, "sent it; no copy is kept", message))
+    elif not answer.places and answer.passed:
+        text = "took it within half an hour; it went on or was received, and no copy is kept"
+        found.steps.append(Step(None, machine, text, message))
+    faults = []
+    if not answer.complete:
+        faults.append(f"only {answer.scanned:,} messages were looked at in the time for it")
+    if answer.refused:
+        faults.append(f"{answer.refused} queues may not be read")
+    if faults:
+        found.unknown[machine] = "; ".join(faults)
