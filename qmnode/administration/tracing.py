@@ -1,7 +1,7 @@
 """The way of a message as one node knows it now: the places where it is, and whether it came here or began here.
 
 A node is asked live. It looks through its queues for a third of a second at most, and says whether it saw all. Of a
-message that it passed on without a copy, it has only the identifier in its history, for half an hour or longer.
+message that it delivered without a copy, it has only the identifier in its history, for half an hour or longer.
 """
 
 import re

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -25,6 +26,7 @@ from qmnode.model.api import Access
 from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.permitted import fault
 from qmnode.objects.message_table import MESSAGE
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
@@ -116,9 +118,11 @@ _NEEDS: Final = {
     "acknowledge": "admin_queue",
     "admin_queue": "acknowledge",
     "dead_letter_queue": "dead_letter",
+    "report_queue": "trace",
     "signed_with": "authenticated",
 }
 """Options that need another one to have an effect."""
+_PUBLIC: Final = re.compile(r"PUBLIC=([0-9A-Fa-f-]{36})", re.IGNORECASE)
 _OPTIONS: Final = {"signed_with": "--hash"}
 _OF_TRANSACTIONS: Final = {
     "priority": "arrive in the order in which they were sent",
@@ -250,6 +254,18 @@ def send(
         float | None,
         typer.Option("--in", parser=_deliver_in, metavar="DURATION", help="The same after 90s, 15m, 2h or 3d."),
     ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Have every queue manager on the way report the message to --report-queue, else to the setting "
+            "tracing.report_queue. `mqenterprise trace` reads the reports.",
+        ),
+    ] = False,
+    report_queue: Annotated[
+        str,
+        typer.Option(metavar="QUEUE", help="With --trace: a public queue of this node, or PUBLIC= and its GUID."),
+    ] = "",
     authenticated: Annotated[
         bool,
         typer.Option("--authenticated", help="Sign the message as you, with the key that the node's settings name."),
@@ -296,6 +312,8 @@ def send(
             hash_algorithm=_HASHES[signed_with],
             privacy_level=PrivacyLevel.ADVANCED if encrypted else PrivacyLevel.NONE,
         )
+        if trace:
+            made.tracing_requested, made.tracing_queue_identifier = True, reports
         if body_format is not None:
             made.body, made.body_type, made.extension = _formatted(content, body_format, named)
         if extension is not None:
@@ -317,7 +335,12 @@ def send(
     given = _given(context)
     contents = _lines(as_utf16) if lines else iter([_content(body, file, as_utf16)])
 
+    reports = ZERO_GUID
+
     async def work(manager: RemoteQueueManager) -> int:
+        nonlocal reports
+        if trace and report_queue:
+            reports = await _public_queue(manager, report_queue)
         unit = await unit_for(manager, queue_name(name), transactional)
         count = 0
         for sentence in _without_effect(given, transactional=unit is not None):
@@ -339,6 +362,15 @@ def send(
         return count
 
     say(f"{node.run(work)} sent")
+
+
+async def _public_queue(manager: RemoteQueueManager, name: str) -> Guid:
+    """The identifier of the public queue that gets reports."""
+    known = _PUBLIC.fullmatch(name)
+    found = Guid(guid_from_text(known[1])) if known is not None else (await manager.queue(queue_name(name))).identifier
+    if found == ZERO_GUID:
+        raise typer.BadParameter(f"{name} is no public queue: reports go to one, such as .\\reports")
+    return found
 
 
 def _given(context: typer.Context) -> set[str]:

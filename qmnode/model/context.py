@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing, TimerHandle
 from qmnode.model.positions import LANE_SHIFT, ReadAhead
 from qmnode.model.quotas import NoticeBudget, Quotas
+from qmnode.model.traced import Traced
 from qmnode.model.traffic import Traffic
 from qmnode.settings.node import Settings
 from qmnode.shares.account import Accountant
@@ -101,7 +102,7 @@ class Context:
         "_handle", "_transaction_number", "access_policy", "clock", "computer_name", "duplicates", "expiry",
         "identifier", "is_new", "machine_security", "names", "network", "notices", "opening", "ordinal", "outcomes",
         "queues", "quotas", "read_ahead", "recorder", "retries", "sequence", "settings", "shares", "signing", "store",
-        "time_to_reach_queue", "touched", "traffic", "transactions",
+        "time_to_reach_queue", "touched", "traced", "traffic", "transactions",
     )  # fmt: skip
 
     names: "Names"
@@ -138,6 +139,8 @@ class Context:
         """Sessions with other queue managers; None in a queue manager that only keeps messages."""
         self.signing: Signing | None = None
         """Signs the messages of applications; None in a queue manager that has no keys."""
+        self.traced = Traced(settings.tracing)
+        """The rules by which messages of applications are traced."""
         self.shares = Accountant()
         """The accounts of all bounded resources."""
         self.quotas = Quotas(settings.quotas)

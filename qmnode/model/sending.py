@@ -43,6 +43,7 @@ class SendingDescriptor(QueueApi):
         self.access = access
         self.caller: object = None
         """The user that opened it, for access checks; None is the process that embeds the node."""
+        self._trace_rules = context.traced.rules_of(queue.pathname, self.format_name)
         self._access = int(access)
         self._open = True
         self._store = context.store
@@ -163,9 +164,14 @@ class SendingDescriptor(QueueApi):
             await unit.commit()
 
     def _has_demands(self) -> bool:
-        """Whether the queue asks for signed, encrypted or clear messages, or for few of them."""
+        """Whether the queue asks for signed, encrypted or clear messages, or for few, or a rule may trace them."""
         queue = self.queue
-        return queue.authentication or queue.privacy_level != _OPTIONAL or queue.quota != INFINITE
+        return (
+            queue.authentication
+            or queue.privacy_level != _OPTIONAL
+            or queue.quota != INFINITE
+            or bool(self._trace_rules)
+        )
 
     def _accept_packets(
         self, packets: Sequence[Packet], shapes: Sequence[Shape | None], unit: Transaction | None
@@ -245,6 +251,8 @@ class SendingDescriptor(QueueApi):
         context, queue = self.context, self.queue
         if queue.authentication or queue.privacy_level != _OPTIONAL:
             self._check_demands(message, authenticated=put_signature is not None)
+        if (self._trace_rules or message.__dict__.get("tracing_requested")) and put_signature is None:
+            message = context.traced.request(message, self._trace_rules)
         asked = message.__dict__
         if message.privacy_level and self.destination.is_unencryptable:
             raise MessageQueuingError(

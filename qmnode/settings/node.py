@@ -213,6 +213,43 @@ def computer_name_fault(name: str) -> str | None:
     return f"{name!r:.80} is no name of a computer: use up to 63 letters, digits, hyphens and underscores"
 
 
+class TraceRule(_Settings):
+    """Messages that the node sends as traced ones."""
+
+    queue: str = Field(default="*", max_length=512)
+    """Pattern, with ``*`` and ``?``, for the path name of a queue here, or the format name of one elsewhere."""
+    label: str = Field(default="*", max_length=512)
+    """Pattern for the label of the message."""
+    one_in: int = Field(default=1, ge=1)
+    """Trace the first of so many messages that fit."""
+
+
+class TracingSettings(_Settings):
+    """Traced messages: every queue manager on the way sends a report (MS-MQQB 3.1.5.8.9). Settings are read when a
+    queue is opened; they change with a restart.
+    """
+
+    report_queue: str = ""
+    """The public queue that gets the reports, as ``PUBLIC=`` and its GUID, of messages that name no other queue."""
+    rules: tuple[TraceRule, ...] = Field(default=(), max_length=100)
+    """Messages sent by applications of this node that are traced though they do not ask for it; the first rule that
+    fits counts. A signed message is not traced by a rule.
+    """
+
+    @field_validator("report_queue")
+    @classmethod
+    def _is_public(cls, name: str) -> str:
+        if name and not re.fullmatch(r"PUBLIC=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name, re.IGNORECASE):
+            raise ValueError("reports go to a public queue: write PUBLIC= and its GUID, as `qmnode queue show` does")
+        return name
+
+    @model_validator(mode="after")
+    def _has_a_queue(self) -> Self:
+        if self.rules and not self.report_queue:
+            raise ValueError("rules need report_queue: without it nobody reports")
+        return self
+
+
 class Settings(_Settings):
     """All settings of a queue manager node."""
 
@@ -238,6 +275,7 @@ class Settings(_Settings):
     export: ExportSettings = ExportSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     bodies: BodySettings = BodySettings()
+    tracing: TracingSettings = TracingSettings()
 
     @field_validator("computer_name")
     @classmethod

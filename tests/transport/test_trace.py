@@ -14,6 +14,7 @@ from qmnode import Access, Message
 from qmnode.administration.asker import Asker
 from qmnode.management.documents import identifier_text
 from qmnode.management.operation_routes import TraceDocument
+from qmnode.structures.guid import guid_to_text
 from tests.lab.waiting import eventually
 from tests.transport.tls_nodes import QUEUE, Nodes
 
@@ -75,9 +76,21 @@ async def test_a_message_is_followed_over_a_gate_to_the_receiver(tmp_path: Path)
         assert not there.unknown
         (arrived,) = [step for step in there.steps if step.machine == "BOB"]
         assert (arrived.reason, arrived.time is not None) == ("receiver", True)
-        (passed,) = [step for step in there.steps if step.machine == "CAROL"]
-        assert (passed.reason, passed.time) == ("", None) and "no copy" in passed.text
         assert all(step.reason == "" for step in there.steps if step.machine != "BOB")
+
+        plain = await bob.create_queue(r".\private$\plain")
+        name = f"PRIVATE={guid_to_text(bob.identifier)}\\{plain.private_queue_number:08x}"
+        async with await nodes.nodes["ALICE"].open_queue(name, Access.SEND) as out:
+            identifier = await out.send(Message(b"x", recoverable=True))
+        await eventually(lambda: bob.context.names.find(r".\private$\plain").message_count == 1, "the message")
+        await eventually(lambda: not carol.context.names.find(name).message_count, "nothing on its way")
+        there = await traced(nodes, message=identifier_text(identifier))
+        assert [step.reason for step in there.steps if step.machine == "BOB"] == ["receiver"]
+        async with await bob.open_queue(r"DIRECT=OS:.\private$\plain") as queue:
+            await queue.receive(timeout=5)
+        there = await traced(nodes, message=identifier_text(identifier))
+        (passed,) = [step for step in there.steps if step.machine == "BOB"]
+        assert (passed.reason, passed.time) == ("", None) and "no copy" in passed.text
 
 
 async def test_a_report_queue_that_the_node_has_gives_the_hops(tmp_path: Path) -> None:
