@@ -373,7 +373,7 @@ class _Kept:
         return self._frames[key]
 
     def release(self) -> None:
-        """Forget all rows."""
+        """Let go of the rows that were read in memory."""
         for frame in self._frames.values():
             frame.unpersist()
         self._frames.clear()
