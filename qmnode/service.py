@@ -192,10 +192,13 @@ class Service:
                 await self._join(directory, rooms)
                 await local.start()
             local.complete(self.manager.operations)
+            if lease is None:
+                await self._start_management(directory, rooms)
             if self.settings.transport.enabled and not self.settings.hardened_security:
                 await self._start_network()
                 rooms.push_async_callback(self.manager.network.stop)
-            await self._start_management(directory, rooms)
+            if lease is not None:  # it takes longest to load, and no take-over waits for it
+                await self._start_management(directory, rooms)
             await self._serve_remote_readers(directory, rooms)
             await self._open_amqp_door(rooms)
             await self._start_bridges(rooms)

@@ -7,11 +7,12 @@ from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, MachineOpti
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.settings import OperationsSettings
 from mqenterprise.operations.tracing import Way, way
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, say
 from qmnode.commands.tables import print_row
 from qmnode.commands.trace import CorrelationOption, LabelOption, MessageArgument, criteria
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = Commands()
 
 
 @app.command(epilog=r"Example: mqenterprise trace '7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\65537'")

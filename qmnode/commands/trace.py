@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, say
 from qmnode.commands.tables import print_row
 from qmnode.commands.target import NODE, JsonOption, Node
 from qmnode.management.operation_routes import TraceDocument
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = Commands()
 
 MessageArgument = Annotated[str, typer.Argument(metavar="MESSAGE", help=r"Identifier of the message, as GUID\number.")]
 LabelOption = Annotated[str, typer.Option("--label", help="Label, or a pattern with * and ?.")]

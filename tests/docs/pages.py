@@ -62,7 +62,7 @@ MAY_FIND = {
     r"mqenterprise certificate list\b": 2,  # one is to be renewed
     r"mqenterprise keys status\b": 2,  # something is due
     r"mqenterprise route simulate\b": 2,  # messages would wait
-    r"mqenterprise message find\b": 1,  # nothing was found
+    r"mqenterprise (message find|trace)\b": 1,  # nothing was found
     r"mqenterprise message return error\b": 1,  # nobody has such a queue: no NServiceBus runs there
     r"qmnode decode .*--check\b": 1,  # a packet is broken
 }
