@@ -116,6 +116,7 @@ async def test_tcp_without_tls_gets_no_answer(managed: Managed) -> None:
             await client.get("/healthz")
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1:DeprecationWarning")
 async def test_old_tls_is_refused(managed: Managed) -> None:
     assert managed.server.address is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
