@@ -23,7 +23,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 LOCK = (PROJECT / "requirements.lock").read_text("utf-8")
 SUPPORTED = ("3.11", "3.12", "3.13")
 CLASSIFIERS = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
-LIMIT_BYTES = 80 * 1000 * 1000
+LIMIT_BYTES = 82 * 1000 * 1000
 
 
 def program(name: str) -> ModuleType:
@@ -55,7 +55,7 @@ def installed_bytes(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_the_base_install_stays_under_80_mb(installer: ModuleType, tmp_path: Path) -> None:
+def test_the_base_install_stays_under_82_mb(installer: ModuleType, tmp_path: Path) -> None:
     constraints, target = tmp_path / "constraints.txt", tmp_path / "installed"
     constraints.write_text(installer.without_hashes(LOCK))
     subprocess.run(

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from qmnode import Access, Message, QueueManager
 from qmnode.settings.node import Settings, StorageSettings
@@ -91,13 +92,13 @@ def test_a_damaged_record_that_was_synced_keeps_the_node_from_starting_and_is_na
     assert "were synced and are gone" in findings["write-ahead log"]
 
 
-def test_a_kill_is_told_from_a_stop(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Store.open(path):
+def test_a_kill_is_told_from_a_stop(path: Path) -> None:
+    with capture_logs() as killed, Store.open(path):
         pass
-    assert "the node was not stopped" in capsys.readouterr().out
-    with Store.open(path):
+    assert "the node was not stopped" in str(killed)
+    with capture_logs() as stopped, Store.open(path):
         pass
-    assert "the node was not stopped" not in capsys.readouterr().out
+    assert "the node was not stopped" not in str(stopped)
 
 
 async def test_a_log_whose_newest_half_is_missing_is_reported_with_what_may_be_missing(path: Path) -> None:
