@@ -6,14 +6,18 @@ disk. So nothing is compared when an acknowledgment leaves: between a comparison
 for an hour, and would then send. A process that is stopped is killed as it is, and never wakes.
 
 A thread renews the lease, away from the messages. Somebody else decides whether: the cluster manager, which writes the
-file of the lease. Without a file the lease covers pauses only. If the file is not renewed, the thread ends the process
-a little before the kernel would, and the log says why. The store is not closed then: that would write.
+file of the lease. Without a file the lease covers pauses only. If the file is not renewed, or the event loop hangs for
+as long as a lease lasts, the thread ends the process a little before the kernel would, and the log says why. The store
+is not closed then: that would write.
 """
 
+import asyncio
 import ctypes
+import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -156,6 +160,9 @@ class Lease:
         self._timer.set(self._promise.until)
         self._changing = threading.Lock()
         self._closed = threading.Event()
+        self._turned = math.inf
+        """When the event loop made its last turn, in boot time; infinite while nobody is served."""
+        self._turning: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._renew, daemon=True, name="lease")
 
     def __enter__(self) -> Self:
@@ -174,14 +181,21 @@ class Lease:
 
     def extend(self) -> None:
         """Let the store be opened or closed for longer than a lease lasts. Nobody is served then."""
+        if self._turning is not None:
+            self._turning.cancel()
+        self._turned = math.inf
         self._set(self._promise._replace(until=max(self._promise.until, boot_time() + _OPENING)))
 
     def confirm(self) -> None:
-        """End that, when the store is open. Raises MessageQueuingError if the node may not be active any more."""
+        """End that, when the store is open. Raises MessageQueuingError if the node may not be active any more.
+
+        From now on the lease is renewed only while the running event loop makes turns.
+        """
         try:
             self._set(self._ask())
         except ValueError as error:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE, str(error)) from None
+        self._turn()
 
     def state(self) -> dict[str, Any]:
         """The lease as ``NodeStatus.failover`` has it."""
@@ -197,6 +211,11 @@ class Lease:
         # The moment before the question, so that a pause behind it makes the lease shorter.
         return Promise(boot_time() + lease, "", ()) if path is None else read_promise(path, lease)
 
+    def _turn(self) -> None:
+        self._turned = boot_time()
+        pause = self._settings.lease / _RENEWALS
+        self._turning = asyncio.get_running_loop().call_later(pause, self._turn)
+
     def _set(self, promise: Promise) -> None:
         with self._changing:
             self._promise = promise
@@ -206,13 +225,23 @@ class Lease:
         pause = self._settings.lease / _RENEWALS
         reason = "it was not renewed in time"
         while not self._closed.wait(pause):
+            hung = boot_time() - self._turned
             try:
                 promise = self._ask()
             except ValueError as error:
                 reason = str(error)
             else:
-                if promise.until > self._promise.until:
+                if hung > self._settings.lease:
+                    reason = f"the event loop has made no turn for {hung:.1f} s: it is in {_place()}"
+                elif promise.until > self._promise.until:
                     self._set(promise)
             if self._promise.until - boot_time() < 2 * pause and not self._closed.is_set():
                 log.critical("the lease has run out: the node ends without another word", reason=reason)
                 os._exit(LOST)
+
+
+def _place() -> str:
+    """Where the main thread is."""
+    main = threading.main_thread().ident
+    frame = sys._current_frames().get(main) if main is not None else None
+    return f"{frame.f_code.co_filename}, line {frame.f_lineno}" if frame is not None else "no known place"

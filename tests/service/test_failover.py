@@ -24,7 +24,7 @@ from qmnode.storage import origin
 from qmnode.storage.store import Store
 from qmnode.storage.takeovers import KEPT, note_in_ledger, take_over, tokens, violations
 from qmnode.version import program_version
-from tests.lab.nodes import NodeError, NodeProcess
+from tests.lab.nodes import COMMAND, NodeError, NodeProcess
 from tests.security.certificates import certificate
 
 if TYPE_CHECKING:
@@ -88,6 +88,20 @@ def test_a_node_whose_lease_is_not_renewed_ends_and_says_why(tmp_path: Path) -> 
     assert (found["host"], found["hosts"], found["token"], found["before"]) == (HERE, HOSTS, 1, "")
     assert 0 < found["lease_left"] <= 5.1
     assert found["standbys"] == ["standby cor-b is fit"]
+
+
+HANGS = "import signal, time; signal.signal(signal.SIGUSR2, lambda *_: time.sleep(3600)); "
+"""Before a program: the signal keeps the thread of its event loop from ever making a turn again."""
+
+
+def test_a_node_whose_event_loop_hangs_ends_though_the_cluster_renews_its_lease(tmp_path: Path) -> None:
+    node = clustered(tmp_path, 3.0)
+    node._launcher = (*COMMAND[:2], HANGS + COMMAND[2])
+    with renewed(tmp_path / "lease", 3.0):
+        node.start()
+        node.send_signal(signal.SIGUSR2)
+        assert node.process.wait(120) == LOST
+    assert "the event loop has made no turn for" in node.said()
 
 
 def test_status_says_who_is_active_since_when(tmp_path: Path) -> None:
