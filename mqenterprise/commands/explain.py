@@ -20,6 +20,8 @@ from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
     DOCUMENT,
     LOCAL,
+    OF_HOSTS,
+    ROLLOUT,
     ROUTING,
     SHOWN_BY_NODES,
     Asked,
@@ -131,6 +133,8 @@ def _silence(about: Asked) -> str:
             return "it is a fact of all nodes; mqenterprise route explain shows the way of a message"
         case Kind.USER:
             return "nodes read it when a message is signed; mqenterprise certificate list shows it"
+    if about.name in OF_HOSTS:
+        return "qmnode status shows what it runs with"
     if about.name in {*SHOWN_BY_NODES, *LOCAL}:
         return ""
     return "no node obeys it" if about.row is not None and about.row.unobeyed else "a node does not show it"
@@ -153,7 +157,13 @@ def _of_local(found: Mapping[str, Any], name: str, document: Mapping[str, Any]) 
 
 def _show(about: Asked, found: tuple[Standing, ...], node: NodeAnswer, as_json: bool) -> None:
     in_directory = about.row if not about.is_private else None
-    road = DOCUMENT if in_directory is None else f"the directory: {in_directory.attribute}"
+    road = (
+        ROLLOUT
+        if about.name in OF_HOSTS
+        else DOCUMENT
+        if in_directory is None
+        else f"the directory: {in_directory.attribute}"
+    )
     if as_json:
         now: dict[str, Any] = {"value": node.value, "source": node.source or None, "unknown": node.unknown or None}
         print_document({"value": about.title, "road": road, "standings": [asdict(one) for one in found], "node": now})

@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from pydantic import BaseModel
 
 from mqenterprise.directory.errors import INSTEAD
+from mqenterprise.topology import failover
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
 from mqenterprise.topology.declaration import (
@@ -276,6 +277,9 @@ class _Checker:
                 self._known((*here, "sites", index), name, self.sites, self._plain_site_names, "site")
             if machine.remote_copy is not None:
                 self._remote_copy((*here, "remote_copy"), machine, machine.remote_copy)
+            if fold(machine.name) not in self.loaded.doubtful:
+                for place, sentence in failover.faults(machine, self.loaded.declaration.machines):
+                    self._say((*here, *place), sentence)
             if self.loaded.declaration.is_workgroup:
                 self._repeated((*here, "sites"), machine.sites)
                 continue

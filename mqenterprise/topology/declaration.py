@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
 from mqenterprise.topology.access import BY_KIND
+from mqenterprise.topology.failover import Failover
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Kind, Property, Rows
 from qmnode.objects.table import (
@@ -253,6 +254,14 @@ class Machine(_Model):
         default=None,
         description="A copy of its messages elsewhere (docs/operations.md), for rollout.yml; the directory does not "
         "hold it. The key is the path of a file on the machine",
+    )
+    hosts: Annotated[tuple[DnsName, ...], Field(strict=False)] = Field(
+        default=(),
+        description="The two or three hosts of which one runs its node at a time, by host name; without it the machine "
+        "is its own host. The directory does not hold them",
+    )
+    failover: Failover | None = Field(
+        default=None, description="How another of its hosts takes over (docs/failover.md), for rollout.yml"
     )
 
 

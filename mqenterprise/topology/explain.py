@@ -8,8 +8,9 @@ from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.access import BY_KIND
+from mqenterprise.topology.failover import Failover
 from mqenterprise.topology.problems import Path, did_you_mean
-from qmnode.objects.rows import QUOTA, Rows
+from qmnode.objects.rows import QUOTA, Property, Rows
 from qmnode.objects.table import ENTERPRISE
 from qmnode.settings.bridges import BRIDGE_NAME_RULE, SecretSettings
 
@@ -18,6 +19,7 @@ _MODELS: dict[str, type[BaseModel]] = {name: model for name, (model, _) in decla
     "bridges": declaration.Bridge,
     "password_secret": SecretSettings,
     "access": declaration.Access,
+    "failover": Failover,
 }
 _ROWS: dict[str, Rows] = {name: rows for name, (_, rows) in declaration.SECTIONS.items()} | {"enterprise": ENTERPRISE}
 
@@ -55,7 +57,7 @@ def explain(error: ErrorDetails, choices: Mapping[str, Sequence[str]]) -> tuple[
             if isinstance(value, dict) or path[-1] == "peer":  # a peer's URL may hold a password
                 return path, sentence
             return path, sentence if sentence.startswith(repr(value)) else f"{_shown(value)}: {sentence}"
-        case "greater_than_equal" | "less_than_equal" if _model(path) is not declaration.Bridge:
+        case "greater_than_equal" | "less_than_equal" if _row(path) is not None:
             return path, f"{value} is out of range; give {_range(path)}"
         case "string_pattern_mismatch" if _model(path) is declaration.Bridge and path[-1] == "name":
             return path, f"{_shown(value)}: {BRIDGE_NAME_RULE}"
@@ -89,9 +91,15 @@ def _what(path: Path) -> str:
     return f"{description[0].lower() if is_word else description[0]}{description[1:]}".rstrip(".")
 
 
+def _row(path: Path) -> Property | None:
+    """The row of a value; none of settings within an object."""
+    return _ROWS[str(path[0])].called(str(path[-1])) if len(path) < 4 and path[0] in _ROWS else None
+
+
 def _range(path: Path) -> str:
     """The range of a number, from its row."""
-    row = _ROWS[str(path[0])][str(path[-1])]
+    row = _row(path)
+    assert row is not None
     form, name = row.form, row.name.replace("_", " ")
     otherwise = ", a size such as 10MB, or none" if form is QUOTA else ""
     return f"{form.unit or f'a {name}'} from {form.least} to {form.most}{otherwise} ({row.section})"

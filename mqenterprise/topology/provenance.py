@@ -26,6 +26,10 @@ SHOWN_BY_NODES: Final = {*SETTINGS, *ROUTING, "default_time_to_live", "weakened_
 """Properties of machines and the enterprise that a node says it has."""
 LOCAL: Final = ("addresses", "bridges")
 """Declared values of a machine that its document holds, as no directory does."""
+OF_HOSTS: Final = ("hosts", "failover", "remote_copy")
+"""Declared values of a machine that reach its hosts with ``node.yaml``, and the services around it."""
+ROLLOUT: Final = "the hosts of its machine, which rollout.yml sets up"
+"""The road of those values."""
 DOCUMENT: Final = "the document of its machine, which rollout.yml or qmnode apply makes true"
 """The road of private queues, addresses and bridges."""
 _LOST: Final = "lost: the document of the machine wins"
@@ -149,7 +153,7 @@ def asked(text: str) -> Asked:
             Door.DECLARATION in row.doors or (kind is Kind.QUEUE and row.name in PRIVATE_QUEUE and _is_private(names))
         ):
             return Asked(kind, names, row.name, row)
-    if len(names) == 1 and name in LOCAL:
+    if len(names) == 1 and name in (*LOCAL, *OF_HOSTS):
         return Asked(Kind.MACHINE, names, name, None)
     if len(names) == 1 and (parts := _PARTS.get(name)):
         if len(parts) == 1:
@@ -157,7 +161,7 @@ def asked(text: str) -> Asked:
         raise UnknownValue(f"each of the {name} is a value of its own: ask for {whole}." + f" or {whole}.".join(parts))
     known = [row.name for kind in kinds for row in ROWS[kind].at(Door.DECLARATION)]
     what = f"a {kinds[0]}" if len(names) > 1 else "a machine, site, user, alias, list or enterprise"
-    hint = did_you_mean(name, known + ([] if len(names) > 1 else [*LOCAL]))
+    hint = did_you_mean(name, known + ([] if len(names) > 1 else [*LOCAL, *OF_HOSTS]))
     raise UnknownValue(f"{what} has no declared property {name!r}{hint}")
 
 
@@ -180,6 +184,8 @@ def standings(
 
     ``declared`` is the table of the declaration ``checked``, ``present`` that of the directory.
     """
+    if value.row is None and value.name in OF_HOSTS:
+        return _of_hosts(value, checked)
     if value.row is None:
         return _of_local(value, checked, node)
     if value.is_private:
@@ -300,6 +306,18 @@ def _of_document(value: Asked, row: Property, checked: Checked | None, node: Nod
         f"there is no private queue {value.title.rpartition('.')[0]} in the declaration"
         + did_you_mean("\\".join(value.names), known)
     )
+
+
+def _of_hosts(value: Asked, checked: Checked | None) -> tuple[Standing, ...]:
+    if checked is not None:
+        for at, machine in enumerate(checked.declaration.machines):
+            if fold(machine.name) == fold(value.machine) and value.name in machine.model_fields_set:
+                place = checked.sources.problem(("machines", at, value.name), "")
+                written = machine.model_dump(mode="json", exclude_unset=True)[value.name]
+                fate = "holds once it was rolled out: rollout.yml --check shows the change"
+                declared = Standing(From.DECLARATION, written, f"{place.file}:{place.line}", fate)
+                return (declared, Standing(From.DEFAULT, (), "", "not used"))
+    return (Standing(From.DEFAULT, (), "", "holds"),)
 
 
 def _of_local(value: Asked, checked: Checked | None, node: NodeAnswer) -> tuple[Standing, ...]:

@@ -32,7 +32,14 @@ Item = dict[str, Any]
 _MISSING: Final = "there is no"
 """The beginning of a sentence about a missing object."""
 _MODELS: Final = {section: model for section, (model, _) in declaration.SECTIONS.items() if section != "users"}
-_NOT_HELD: Final = {"addresses", "private", "remote_copy", *(row.name for row in declaration.ONLY_PRIVATE)}
+_NOT_HELD: Final = {
+    "addresses",
+    "private",
+    "remote_copy",
+    "hosts",
+    "failover",
+    *(row.name for row in declaration.ONLY_PRIVATE),
+}
 """Properties that no directory holds."""
 _SECTIONS: Final = {
     rows.kind: [section for section, (_, other) in declaration.SECTIONS.items() if other is rows]

@@ -69,6 +69,12 @@ def refusals(declared: Declaration) -> Iterator[tuple[Path, str]]:
             if role != "client":
                 otherwise = f"a {role.replace('_', ' ')} needs a directory; leave the role out"
                 yield (*here, "roles", index), _ROLES.get(role, otherwise)
+        if machine.hosts:
+            yield (
+                (*here, "hosts"),
+                "a node of a workgroup chooses its identifier when it is first started, which the certificates of "
+                "several hosts cannot know; declare a machine with hosts in an enterprise with a directory",
+            )
         if machine.foreign_sites:
             yield (*here, "foreign_sites"), f"{_ROUTES}; leave it out"
     for position, queue in enumerate(declared.queues):

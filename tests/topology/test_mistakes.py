@@ -34,6 +34,13 @@ def swap(old: str, new: str) -> str:
 
 ENDS = "[North, South], cost"
 S1 = "s1, sites: [South], roles: [routing_server]"
+PACEMAKER = "{way: pacemaker, device: /dev/shared, fencing: [fence-a, fence-b]}"
+
+
+def pair(hosts: str = "hosts: [a, b]", failover: str = PACEMAKER) -> str:
+    return swap(S1, f"{S1}, addresses: [192.0.2.7], {hosts}, failover: {failover}")
+
+
 MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     # The file
     "latin 1": (f"{GOOD}# caf\xe9\n".encode("latin-1"), ["8: the byte 0xE9 is no UTF-8; save the file in UTF-8"]),
@@ -62,6 +69,30 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     "copy without a place": (swap(S1, S1 + ", remote_copy: {lag: 5}"), ["5: machines[1].remote_copy: a copy needs a place"]),
     "copy nearby": (swap(S1, S1 + ", remote_copy: {to: b, key: /k}"), ["5: machines[1].remote_copy.to: 'b' is no place"]),
     "passphrase": (swap(S1, S1 + ", remote_copy: {to: /b, key: x}"), ["5: machines[1].remote_copy.key: expected the absolute path of a file on s1"]),
+    # Several hosts
+    "one host": (pair("hosts: [a]"), ["5: machines[1].hosts: a alone cannot fail over; name two or three hosts"]),
+    "four hosts": (pair("hosts: [a, b, c, d]"), ["5: machines[1].hosts: 4 hosts are too many; name two or three"]),
+    "one host twice": (pair("hosts: [a, A.example.com]"), ["5: machines[1].hosts[1]: 'A.example.com' and 'a' are one host"]),
+    "a machine as host": (pair("hosts: [a, N1]"), ["5: machines[1].hosts[1]: N1 is the name of the machine n1; give the host"]),
+    "its own name": (pair("hosts: [a, s1]"), ["5: machines[1].hosts[1]: s1 is the name of the machine s1; give the host"]),
+    "a host of two": (
+        pair().replace("- {name: n1,", "- {name: n2, sites: [North], hosts: [b, c], addresses: [192.0.2.8], failover: {way: operator, store: /s}}\n- {name: n1,"),
+        ["4: machines[0].hosts[0]: b is a host of s1 already, and runs one node", "6: machines[2].hosts[1]: b is a host of n2 already, and runs one node"],
+    ),
+    "hosts alone": (swap(S1, S1 + ", hosts: [a, b]"), ["5: machines[1].hosts: hosts need failover: say who moves"]),
+    "failover alone": (pair("hosts: []"), ["5: machines[1].failover: failover needs hosts: name the two or three hosts"]),
+    "no way": (pair(failover="{device: /d}"), ["5: machines[1].failover: 'way' is missing; give who moves the node: pacemaker"]),
+    "another way": (pair(failover="{way: heartbeat}"), ["5: machines[1].failover.way: 'heartbeat' is not one of the values; give 'pacemaker', 'operator' or 'kubernetes'"]),
+    "misspelt device": (pair(failover="{way: operator, store: /s, devise: /d}"), ["5: machines[1].failover.devise: there is no setting 'devise' (did you mean device?)"]),
+    "no address": (swap(S1, S1 + f", hosts: [a, b], failover: {PACEMAKER}"), ["5: machines[1]: addresses is missing; name the address that moves"]),
+    "no device": (pair(failover="{way: pacemaker, fencing: [f]}"), ["5: machines[1].failover: device is missing; Pacemaker mounts"]),
+    "no fencing": (pair(failover="{way: pacemaker, device: /d}"), ["5: machines[1].failover: fencing is missing; name the fencing devices"]),
+    "fencing is no name": (pair(failover="{way: pacemaker, device: /d, fencing: ['a b']}"), ["5: machines[1].failover.fencing[0]: 'a b' is no identifier of a resource"]),
+    "no store": (pair(failover="{way: operator}"), ["5: machines[1].failover: store is missing; name its directory"]),
+    "an operator's fencing": (pair(failover="{way: operator, store: /s, fencing: [f]}"), ["5: machines[1].failover.fencing: an operator fences by hand"]),
+    "a device of Kubernetes": (pair(failover="{way: kubernetes, device: /d}"), ["5: machines[1].failover.device: nothing uses device with 'way: kubernetes'"]),
+    "store nearby": (pair(failover="{way: operator, store: s/../t}"), ["5: machines[1].failover.store: 's/../t' is no absolute path"]),
+    "no lease": (pair(failover="{way: operator, store: /s, lease: 0}"), ["5: machines[1].failover.lease: Input should be greater than or equal to 1"]),
     # Sections
     "no enterprise": (GOOD.split("\n", 1)[1], ["1: there is no 'enterprise' section; begin with 'enterprise: {name"]),
     "empty enterprise": (swap(" {name: E}", ""), ["1: enterprise: the section is empty; give at least the name"]),

@@ -171,6 +171,17 @@ def test_a_declaration_that_is_not_applied_is_no_value_yet(checked: Checked) -> 
     assert found("m.quota", checked, present=Table())[0][3] == "not applied: mqenterprise plan shows the change"
 
 
+def test_hosts_and_their_failover_come_by_the_roll_out(tmp_path: Path) -> None:
+    more = "    quota: 10MB\n    hosts: [m-1, m-2]\n    failover: {way: operator, store: /srv/m}\n"
+    (tmp_path / "e.yaml").write_text(TEXT.replace("    quota: 10MB\n", more))
+    checked = load(tmp_path / "e.yaml")
+    fate, default = "holds once it was rolled out: rollout.yml --check shows the change", (From.DEFAULT.value, (), "")
+    assert found("m.hosts", checked) == [("declaration", ["m-1", "m-2"], "e.yaml:16", fate), (*default, "not used")]
+    declared = {"way": "operator", "store": "/srv/m"}
+    assert found("m.failover", checked)[0] == ("declaration", declared, "e.yaml:17", fate)
+    assert found("m.remote_copy", checked) == [(*default, "holds")]
+
+
 def test_addresses_come_by_the_document_and_win_over_node_yaml(checked: Checked) -> None:
     declared, default = ("declaration", ("192.0.2.7",), "e.yaml:14"), (From.DEFAULT.value, (), "")
     unasked = "holds once the document was applied: ask the node with --nodes"
