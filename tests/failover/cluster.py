@@ -30,6 +30,8 @@ STORE: Final = "/var/lib/qmnode"
 DEVICE: Final = "/dev/qm-shared"
 FENCE: Final = "/run/lab-fence"
 LEASE: Final = 5
+SETTLED: Final = 10.0
+"""Seconds after which a pause that has ended fences nobody any more: the token, the consensus, and the decision."""
 RUNS: Final = b"from qmnode.cli import main; main()"
 _SHUT_DOWN: Final = 0x8004587D
 """FS_IOC_SHUTDOWN; 2: without what is in the log's memory."""
@@ -337,8 +339,28 @@ class Cluster:
 
     def is_whole(self) -> bool:
         """Whether both hosts are in the cluster, and the node is active on one of them."""
-        found = self.status(NAMES[0])
-        return found.count('online="true"') == len(NAMES) and 'pending="true"' not in found and bool(self.active())
+        # A host that was paused still believes for a second that nothing happened: both are asked.
+        return all(self._sees_both(self.status(name)) for name in NAMES) and bool(self.active())
+
+    @staticmethod
+    def _sees_both(found: str) -> bool:
+        wrong = ('pending="true"', 'unclean="true"')
+        return found.count('online="true"') == len(NAMES) and not any(one in found for one in wrong)
+
+    def wait_until_settled(self, limit: float = 240) -> str:
+        """The active host, when the cluster has been whole for so long that no fencing can come any more."""
+        since: tuple[float, int, str] | None = None
+
+        def is_settled() -> bool:
+            nonlocal since
+            now = len(self.fenced), self.active() if self.is_whole() else ""
+            if since is None or since[1:] != now:
+                since = (time.monotonic(), *now)
+            return bool(now[1]) and time.monotonic() - since[0] > SETTLED
+
+        wait_until(is_settled, limit, "the cluster is settled", pause=0.2)
+        assert since is not None
+        return since[2]
 
     def tokens(self) -> list[tuple[int, str, float]]:
         """Number, host and time of all take-overs, from the ledgers of both hosts."""
