@@ -66,7 +66,9 @@ def why(
     itself = machine.lower() == network.manager.computer_name.lower()
     if own is not None and (itself or not (machine or link)):
         yield own
-    for one in list(network.manager.queue_collection.values()):
+    refusing = network.manager.traffic.refusals.refusing
+    everything = network.manager.queue_collection.values()
+    for one in [one for one in everything if isinstance(one, OutgoingQueue) or one.pathname in refusing]:
         if limit <= 0:
             return
         if (machine and not itself and not _leads_to(network, one, machine)) or (

@@ -80,6 +80,7 @@ def build_app(context: Context) -> FastAPI:
     )
     app.state.context = context
     for module in (
+        console_routes,  # first in what the framework compares with each path: consoles ask again and again
         queue_routes,
         access_routes,
         message_routes,
@@ -88,7 +89,6 @@ def build_app(context: Context) -> FastAPI:
         dead_letter_routes,
         node_routes,
         rotation_routes,
-        console_routes,
         machine_document_routes,
     ):
         app.include_router(module.router)

@@ -1,6 +1,5 @@
 """Queue, MS-MQDMPR 3.1.1.2: its attributes, its messages, and the life of a message position."""
 
-import contextlib
 import json
 import struct
 from collections import Counter, OrderedDict
@@ -119,6 +118,8 @@ class Queue(QueueAttributes):
         self.peekable_locked = 0
         """Locked positions that may be peeked."""
         self.lanes: list[Lane | None] = [None] * LANES
+        self.used_lanes: tuple[Lane, ...] = ()
+        """Those of ``lanes`` that exist, in the order of their first use."""
         self.total_bytes = 0
         self.express_bytes = 0
         self.reserved_bytes = 0
@@ -135,9 +136,8 @@ class Queue(QueueAttributes):
     def message_count(self) -> int:
         """The number of messages in the queue, locked ones included."""
         count = 0
-        for lane in self.lanes:
-            if lane is not None:
-                count += lane.count
+        for lane in self.used_lanes:
+            count += lane.count
         return count
 
     @property
@@ -145,9 +145,15 @@ class Queue(QueueAttributes):
         """When the message that has waited longest arrived at this queue manager, in seconds since 1970 (UTC); None if
         the queue is empty, or that message is damaged. Of each priority the first by order of delivery is considered.
         """
-        with contextlib.suppress(MessageQueuingError):
-            return min((at for lane in self.lanes if lane is not None and (at := lane.oldest_arrival())), default=None)
-        return None
+        lanes = self.used_lanes
+        if not lanes:  # a console asks for this again and again, of all queues
+            return None
+        try:
+            if len(lanes) == 1:
+                return lanes[0].oldest_arrival()
+            return min([at for lane in lanes if (at := lane.oldest_arrival())], default=None)
+        except MessageQueuingError:
+            return None
 
     @property
     def is_temporary(self) -> bool:
@@ -238,6 +244,7 @@ class Queue(QueueAttributes):
             lane = self.lanes[index] = Lane(
                 self.store, context.read_ahead, self.queue_id, index, context.sequence.value & SEQUENCE_MASK
             )
+            self.used_lanes += (lane,)
         return lane
 
     def count_bytes(self, size: int) -> None:

@@ -348,27 +348,18 @@ class QueueManager(QueueManagerApi):
         storage = self.store.condition()
         reach = self.context.time_to_reach_queue
         found = self.queue_collection
-        made = outgoing = waiting = messages = size = 0
-        for queue in list(found.values()):
-            count = queue.message_count
-            if queue.queue_type is QueueType.OUTGOING:
-                outgoing += 1
-                waiting += count
-            elif queue.parent is None and queue.queue_type in _MADE_BY_USERS:
-                made += 1
-            messages += count
-            size += queue.total_bytes
-            if (journal := queue.journal_queue) is not None:
-                messages += journal.message_count
-                size += journal.total_bytes
+        queues = list(found.values())
+        outgoing = [queue for queue in queues if queue.queue_type is QueueType.OUTGOING]
+        journals = [journal for queue in queues if (journal := queue.journal_queue) is not None]
+        cut_off = self._cut_off(_messages_in(outgoing))
         return NodeStatus(
             computer_name=self.computer_name,
             identifier=self.identifier,
             online=self.connection_active,
-            queue_count=made,
-            outgoing_queue_count=outgoing,
-            message_count=messages,
-            total_bytes=size,
+            queue_count=sum([queue.parent is None and queue.queue_type in _MADE_BY_USERS for queue in queues]),
+            outgoing_queue_count=len(outgoing),
+            message_count=_messages_in(queues) + _messages_in(journals),
+            total_bytes=sum([queue.total_bytes for queue in queues]) + sum([one.total_bytes for one in journals]),
             dead_letter_count=found.dead_letter.message_count + found.transactional_dead_letter.message_count,
             quota=self.quotas.settings.queue_manager_quota,
             quota_used=self.quotas.used,
@@ -378,7 +369,7 @@ class QueueManager(QueueManagerApi):
             transaction_count=len(self.transactions),
             in_doubt_count=0,
             journal_copies_dropped=self.outcomes.journal_copies_dropped,
-            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *self._cut_off(waiting)),
+            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *cut_off),
             storage_failure=storage.failure,
             disk_free_bytes=storage.free_bytes,
             disk_bytes=storage.total_bytes,
@@ -463,6 +454,10 @@ class QueueManager(QueueManagerApi):
         count = network.reset_incoming_sequences(Guid(source), queue, address)
         await self.store.durable()
         return count
+
+
+def _messages_in(queues: Sequence[Queue]) -> int:
+    return sum([queue.message_count for queue in queues])
 
 
 def _describe(transaction: Transaction) -> TransactionInformation:

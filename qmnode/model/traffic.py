@@ -11,7 +11,7 @@ Refused messages are counted by queue, sender and reason, in bounded memory.
 import heapq
 from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -422,6 +422,11 @@ class Refusals:
         row.address, row.last = address, now
         row.count += 1
         row.size += size
+
+    @property
+    def refusing(self) -> KeysView[str]:
+        """The path names of the queues that have refused messages lately."""
+        return self._last.keys()
 
     def last(self, pathname: str) -> LastRefusal | None:
         """The last refusal of a queue; None if it has refused nothing lately."""
