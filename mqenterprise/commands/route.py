@@ -1,9 +1,9 @@
 """``mqenterprise route explain|table|simulate``: where messages go, why, and what happens when something is out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from mqenterprise.commands.opening import (
     print_document,
     show,
 )
+from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access
 from mqenterprise.routes.documents import explained, gates, simulated
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
 from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
@@ -25,12 +26,20 @@ from mqenterprise.routes.simulation import Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.commands.complaint import complain
+from qmnode.commands.groups import Commands
 from qmnode.commands.target import WideOption
 from qmnode.routing import NoRouteError, Router
 from qmnode.structures.guid import Guid
 from qmnode.structures.text import printable
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Where messages go, and why.")
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from mqenterprise.operations.node_client import NodeClient
+    from mqenterprise.operations.present import Present
+    from mqenterprise.operations.settings import OperationsSettings
+
+app = Commands(no_args_is_help=True, help="Where messages go, and why.")
 
 Declared = Annotated[
     Path | None, typer.Option("--declared", help="A declaration (YAML file or directory of them) in place of LDAP.")
@@ -60,19 +69,40 @@ def explain_command(
     ],
     declared: Declared = None,
     brief: Annotated[bool, typer.Option("--brief", help="Only the rule that decides at each hop.")] = False,
-    directory: DirectoryFile = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Also ask the nodes on the way what messages wait for at present.")
+    ] = False,
+    access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
-    """Show the way of a message, with the rule of MS-MQBR that decides at each hop. Exit code 1: there is no way."""
-    with _topology(declared, directory) as topology:
+    """Show the way of a message, with the rule of MS-MQBR that decides at each hop.
+
+    Exit code 1: there is no way. Exit code 2, with --now: messages wait on it.
+    """
+    with _topology(declared, access.directory_file) as topology:
         found = explain(topology, topology.machine(source), topology.machine(destination))
+        state = _ask(topology, found, access) if now else {}
         if as_json:
-            print_document(explained(topology, found))
+            print_document(explained(topology, found, state))
         else:
-            for line in _lines(topology, found, brief=brief):
+            for line in _lines(topology, found, state, brief=brief):
                 typer.echo(printable(line))
     if not found.arrives:
         raise typer.Exit(FAILED)
+    if any(one.waiting for one in state.values()):
+        raise typer.Exit(SOMETHING_TO_DO)
+
+
+def _ask(topology: NamedTopology, found: Explanation, access: Access) -> "dict[str, Present]":
+    from mqenterprise.operations.present import present  # loads the documents of the whole management API
+
+    machines = [topology.snapshot.machines[hop.machine] for hop in found.hops]
+    path = [machine.name for machine in machines]
+
+    async def work(settings: "OperationsSettings", clients: "list[NodeClient]") -> "dict[str, Present]":
+        return await present(clients, path, settings.concurrency)
+
+    return access.run(work, [machine.name for machine in machines if not machine.foreign])
 
 
 @app.command()
@@ -148,9 +178,13 @@ def _topology(declared: Path | None, directory: Path | None) -> Iterator[NamedTo
     raise typer.Exit(FAILED)
 
 
-def _lines(topology: NamedTopology, found: Explanation, *, brief: bool) -> Iterator[str]:
+def _lines(
+    topology: NamedTopology, found: Explanation, state: "Mapping[str, Present]", *, brief: bool
+) -> Iterator[str]:
     names = [topology.machine_name(hop.machine) for hop in found.hops]
     yield f"{' -> '.join(names)}, cost {found.cost}"
+    if state:
+        yield from _state_of_way(found, state)
     for number, hop in enumerate(found.hops, 1):
         machine = topology.snapshot.machines[hop.machine]
         yield ""
@@ -167,6 +201,38 @@ def _lines(topology: NamedTopology, found: Explanation, *, brief: bool) -> Itera
             yield f"   if it does not answer: {topology.machine_names(hop.alternatives)}"
         if hop.problem:
             yield f"   {hop.problem}"
+        if (present := state.get(machine.name)) is not None:
+            yield from _state_of_machine(present)
+
+
+def _state_of_way(found: Explanation, state: "Mapping[str, Present]") -> Iterator[str]:
+    """The directory's answer beside that of the nodes."""
+    waits = [(name, one.waiting[0]) for name, one in state.items() if one.waiting]
+    yield "By the directory it arrives." if found.arrives else "By the directory it does not arrive."
+    for name, first in waits:
+        yield f"Now it waits at {name}, because {first.sentence}{_since(first.since)}"
+    silent = [name for name, one in state.items() if one.unknown]
+    if silent:
+        yield f"Not known now: {', '.join(silent)}"
+    elif not waits:
+        yield "Now nothing waits on the way."
+
+
+def _state_of_machine(present: "Present") -> Iterator[str]:
+    if present.unknown:
+        yield f"   now not known: {present.unknown}"
+    elif not present.waiting:
+        yield "   now nothing waits"
+    for one in present.waiting[:SHOWN]:
+        what = f"{one.messages:,} in {one.queue}" if one.queue else "the whole node"
+        again = f", next try {one.next_try.astimezone():%H:%M:%S}" if one.next_try else ""
+        yield f"   now {what}: {one.reason}: {one.sentence}{_since(one.since)}{again}; {one.step}"
+    if len(present.waiting) > SHOWN:
+        yield f"   and {len(present.waiting) - SHOWN:,} queues more"
+
+
+def _since(time: "datetime | None") -> str:
+    return f", since {time.astimezone():%Y-%m-%d %H:%M:%S}" if time else ""
 
 
 def _step(topology: NamedTopology, hop: Hop) -> str:

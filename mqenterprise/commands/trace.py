@@ -2,7 +2,7 @@
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson
+from mqenterprise.commands.opening import FAILED, AsJson, opened
 from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, MachineOption, SiteOption
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.settings import OperationsSettings
@@ -13,6 +13,20 @@ from qmnode.commands.tables import print_row
 from qmnode.commands.trace import CorrelationOption, LabelOption, MessageArgument, criteria
 
 app = Commands()
+
+
+def _path(access: Access, found: Way) -> list[str]:
+    """The machines on the way, by the directory; none if that does not say."""
+    from mqenterprise.routes.enterprise import UnknownName, of_directory
+    from mqenterprise.routes.explanation import explain
+
+    with opened(access.directory_file) as directory:
+        topology = of_directory(directory)
+    try:
+        hops = explain(topology, topology.machine(found.source), topology.machine(found.reached)).hops
+    except UnknownName:
+        return []
+    return [topology.machine_name(hop.machine) for hop in hops]
 
 
 @app.command(epilog=r"Example: mqenterprise trace '7d3f1c52-9c2e-4b53-8a0f-0d6f3c1a2b4e\65537'")
@@ -36,6 +50,8 @@ def trace(
         return await way(clients, asked, settings.concurrency)
 
     found = access.run(work, machine or (), site)
+    if found.source and found.reached and not (machine or site):
+        found.add_unrecorded(_path(access, found))
     if as_json:
         print_json(found.as_json())
     else:

@@ -41,6 +41,18 @@ class Way:
     steps: list[Step] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
     """By machine: what it could not say, and why."""
+    source: str = ""
+    """The machine that sent the message."""
+    reached: str = ""
+    """The last machine on the way that has it, or took it."""
+
+    def add_unrecorded(self, path: Sequence[str]) -> None:
+        """Add the machines between the source and the last one, by the directory, that keep nothing of the message."""
+        known = {step.machine.casefold() for step in self.steps} | {name.casefold() for name in self.unknown}
+        text = "passed, not recorded: on the way by the directory, and nodes on the way keep no entry"
+        passed = [Step(None, name, text, "") for name in path[1:-1] if name.casefold() not in known]
+        end = next((place for place, step in enumerate(self.steps) if step.machine == self.reached), len(self.steps))
+        self.steps[end:end] = passed
 
     def as_json(self) -> dict[str, Any]:
         """The way as plain values."""
@@ -82,6 +94,11 @@ def _add(found: Way, machine: str, answer: TraceDocument, message: str) -> None:
     elif not answer.places and answer.passed:
         text = "took it within half an hour; it went on or was received, and no copy is kept"
         found.steps.append(Step(None, machine, text, message))
+    if answer.began or not found.source:
+        found.source = machine if answer.began else next((place.source for place in answer.places), "")
+    roles = {place.role for place in answer.places}
+    if answer.passed or "queue" in roles or ("outgoing" in roles and not (answer.began or found.reached)):
+        found.reached = machine
     faults = []
     if not answer.complete:
         faults.append(f"only {answer.scanned:,} messages were looked at in the time for it")

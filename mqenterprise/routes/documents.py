@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mqenterprise.routes.explanation import SECTIONS, Explanation
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
+    from mqenterprise.operations.present import Present
     from mqenterprise.routes.enterprise import NamedTopology
     from mqenterprise.routes.journeys import Way
     from mqenterprise.routes.simulation import ChangedJourney, Simulation
 
 
-def explained(topology: NamedTopology, found: Explanation) -> dict[str, Any]:
-    """The JSON document of a way that was explained."""
+def explained(
+    topology: NamedTopology, found: Explanation, state: Mapping[str, Present] | None = None
+) -> dict[str, Any]:
+    """The JSON document of a way that was explained; ``state`` adds what messages wait for at present."""
+
+    def now(machine: str) -> dict[str, Any]:
+        present = (state or {}).get(machine)
+        if present is None:
+            return {}
+        waiting = [one.model_dump(mode="json") for one in present.waiting]
+        return {"now": {"waiting": waiting, "unknown": present.unknown or None}}
+
     return {
         "path": [topology.machine_name(hop.machine) for hop in found.hops],
         "arrives": found.arrives,
@@ -37,6 +49,7 @@ def explained(topology: NamedTopology, found: Explanation) -> dict[str, Any]:
                 "alternatives": [topology.machine_name(each) for each in hop.alternatives],
                 "problem": hop.problem or None,
             }
+            | now(topology.machine_name(hop.machine))
             for hop in found.hops
         ],
     }

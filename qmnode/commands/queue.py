@@ -17,7 +17,7 @@ from qmnode.commands.row_options import options
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NOBODY, NODE, JsonOption, Login, Node, QueueName, WideOption, YesOption, confirm
 from qmnode.errors import MessageQueuingError
-from qmnode.management.documents import NewQueue, QueueDocument, QueueList, QueueSettings
+from qmnode.management.documents import NewQueue, QueueDocument, QueueList, QueueSettings, WaitingDocument
 from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
 from qmnode.management.transfer_document import IncomingSequenceDocument
 from qmnode.model.api import Access, QueueInformation, QueueType
@@ -259,7 +259,7 @@ def _show(queue: QueueInformation, as_json: bool) -> None:
     print_facts(facts | quotas | sizes | {"transactional": _transactional(queue)} | waits)
 
 
-def waiting_text(waiting: Waiting | None) -> str:
+def waiting_text(waiting: Waiting | WaitingDocument | None) -> str:
     """The reason and the sentence; empty without a reason."""
     return "" if waiting is None else f"{waiting.reason}: {waiting.sentence}"
 

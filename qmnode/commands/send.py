@@ -341,6 +341,11 @@ def send(
         nonlocal reports
         if trace and report_queue:
             reports = await _public_queue(manager, report_queue)
+        elif trace and not (await manager.status()).report_queue:
+            raise typer.BadParameter(
+                "no queue would get the reports: give --report-queue, or set tracing.report_queue in node.yaml",
+                param_hint="--trace",
+            )
         unit = await unit_for(manager, queue_name(name), transactional)
         count = 0
         for sentence in _without_effect(given, transactional=unit is not None):

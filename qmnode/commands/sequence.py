@@ -8,6 +8,7 @@ from qmnode.administration.names import queue_name
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, say
+from qmnode.commands.queue import waiting_text
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, WideOption, YesOption, confirm
 from qmnode.management.transfer_document import IncomingSequenceDocument
@@ -29,7 +30,7 @@ def sequence() -> None:
 def list_sequences(
     queue: QueueOption = "", node: Node = NODE, as_json: JsonOption = False, wide: WideOption = False
 ) -> None:
-    """List the sequences that come in, used last first: from whom, who brought them, and what was not taken.
+    """List the sequences that come in, used last first: from whom, who brought them, what was not taken, and why.
 
     A source may have several. One is of neighbours that are known to speak for it: itself, at an address that the
     directory gives it, and routing servers. Each other address has one of its own.
@@ -41,11 +42,11 @@ def list_sequences(
         print_json({"incoming_sequences": [one.model_dump(mode="json") for one in sequences]})
         return
     print_table(
-        ("source", "brought by", "known", "to", "sequence", "number", "not taken", "last access"),
+        ("source", "brought by", "known", "to", "sequence", "number", "not taken", "why", "last access"),
         [
             (
                 one.source, one.address, one.is_known, one.destination, one.sequence, one.number, one.refused_count,
-                one.last_access_time,
+                waiting_text(one.waiting), one.last_access_time,
             )
             for one in sequences
         ],

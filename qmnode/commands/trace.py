@@ -50,11 +50,11 @@ def trace(
         if document.began and not document.places:
             say("this node sent it, and has no copy: it left")
         elif document.passed and not document.places:
-            say("it came here within half an hour, and went on or was received: no copy is kept")
+            say("it came here within half an hour, and was received or went on: passed, not recorded")
         if not document.complete:
             say(f"only {document.scanned:,} messages were looked at in the time for it")
         if document.refused:
             say(f"{document.refused} queues were left out: they may not be read")
     if not (document.places or document.reports or document.passed or document.began):
-        say("this node does not know the message")
+        say("this node does not know the message; nodes on the way keep no entry of those that passed")
         raise typer.Exit(1)

@@ -15,10 +15,11 @@ from qmnode.model.administration import (
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.waiting import Waiting
 from qmnode.protocol.incoming_sequences import IncomingSequence
 from qmnode.protocol.outgoing_sequences import SequenceInfo, transfer_info
 from qmnode.protocol.received import DestinationName
-from qmnode.structures.names import DirectFormatName
+from qmnode.structures.names import DirectFormatName, parse_single_format_name
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -84,11 +85,17 @@ def incoming_sequences(
             last_access_time=sequence.last_access,
             is_known=not sequence.bringer,
             refused_count=sequence.refused_count,
+            waiting=_refusal(manager, name),
         )
         for sequence, name in nlargest(
             _SEQUENCES_SHOWN, sequences_of(queue, manager, sequences), key=lambda one: one[0].last_access
         )
     ]
+
+
+def _refusal(manager: QueueManager, name: str) -> Waiting | None:
+    local = manager.names.local(parse_single_format_name(name)) if name else None
+    return None if local is None else local.waits_for
 
 
 def connection_information(connection: Connection) -> ConnectionInformation:

@@ -46,7 +46,7 @@ def _is_required(field: Field[Any]) -> bool:
 
 
 _ADDED: Final[dict[type, frozenset[str]]] = {
-    IncomingSequenceInformation: frozenset({"is_known", "refused_count"}),
+    IncomingSequenceInformation: frozenset({"is_known", "refused_count", "waiting"}),
     NodeStatus: frozenset(field.name for field in fields(NodeStatus) if not _is_required(field)) - {"warnings"},
     QueueInformation: frozenset(field.name for field in fields(QueueInformation) if field.kw_only)
     | {row.name for row in QUEUE.values() if row.added},

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field
 
-from qmnode.management.documents import Document, time_or_none
+from qmnode.management.documents import Document, WaitingDocument, time_or_none
 from qmnode.model.administration import IncomingSequenceInformation, SequencePlace, TransferInformation
 from qmnode.structures.guid import guid_to_text
 
@@ -72,6 +72,9 @@ class IncomingSequenceDocument(Document):
         "directory gives it, or routing servers. One that is not has a place of its own in the sequence"
     )
     refused_count: int = Field(description="Messages of it that were not taken since the node started")
+    waiting: WaitingDocument | None = Field(
+        default=None, description="Why the queue refused the last message from elsewhere; null: it did not"
+    )
 
     @classmethod
     def of(cls, information: IncomingSequenceInformation) -> Self:
@@ -80,6 +83,7 @@ class IncomingSequenceDocument(Document):
             information,
             source=guid_to_text(information.source),
             sequence=f"{information.sequence_identifier:#x}",
+            waiting=information.waiting and WaitingDocument.of(information.waiting),
             last_access_time=time_or_none(information.last_access_time),
         )
 

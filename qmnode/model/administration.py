@@ -100,6 +100,8 @@ class NodeStatus:
     """Of a queue manager that several hosts can run, else empty: see FailoverDocument of the management API."""
     waiting: tuple[dict[str, Any], ...] = ()
     """The reasons why messages wait, by reason and machine: :func:`qmnode.model.waiting.summary`."""
+    report_queue: str = ""
+    """``tracing.report_queue``: the public queue for reports on traced messages that name none."""
 
 
 @dataclass(slots=True)
@@ -230,6 +232,8 @@ class IncomingSequenceInformation:
     """Whether the delivering neighbours speak for the source; if not, the sequence has a state of its own."""
     refused_count: int = 0
     """Messages refused since the start: repeated, too early, or from a neighbour while another one was active."""
+    waiting: "Waiting | None" = None
+    """The reason why the queue refused the last message from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from qmnode.model.transaction import Transaction
 from qmnode.model.waiting import Waiting, summary
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import Guid, guid_to_text, new_guid
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text, new_guid
 from qmnode.structures.names import LOCAL_COMPUTER, NO_QUEUE, QueueKind
 
 _MADE_BY_USERS: Final = (QueueType.PRIVATE, QueueType.PUBLIC)
@@ -352,6 +352,7 @@ class QueueManager(QueueManagerApi):
         outgoing = [queue for queue in queues if queue.queue_type is QueueType.OUTGOING]
         journals = [journal for queue in queues if (journal := queue.journal_queue) is not None]
         cut_off = self._cut_off(_messages_in(outgoing))
+        reports = self.context.traced.report_queue
         return NodeStatus(
             computer_name=self.computer_name,
             identifier=self.identifier,
@@ -393,6 +394,7 @@ class QueueManager(QueueManagerApi):
             quota_settings=self.quotas.own,
             default_time_to_live=DEFAULT_TIME_TO_REACH_QUEUE if reach is None else reach,
             routing=self.routing(),
+            report_queue="" if reports == ZERO_GUID else f"PUBLIC={guid_to_text(reports)}",
             local_settings=self.local_settings(),
             shares=self.context.shares.summary(),
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,

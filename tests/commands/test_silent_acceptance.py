@@ -85,6 +85,12 @@ def test_a_denial_that_matches_nobody_is_refused(queue: str, command: Command, w
     assert command("queue", "acl", "remove", queue, who, "send-message").code == 0
 
 
+def test_a_trace_without_a_queue_for_its_reports_is_refused_and_nothing_sent(queue: str, command: Command) -> None:
+    answer = command("send", queue, "x", "--trace")
+    assert answer.code == 2 and "give --report-queue, or set tracing.report_queue in node.yaml" in answer.err
+    assert command("queue", "show", queue, "--json").json["message_count"] == 0
+
+
 def test_the_removal_of_an_entry_that_is_not_there_says_so(queue: str, command: Command) -> None:
     words = ("queue", "acl", "remove", queue, "S-1-5-21-4-5-6-7", "send-message")
     answer = command(*words)

@@ -25,6 +25,7 @@ from qmnode.directory import port as directory_port
 from qmnode.directory.port import QueueManager, Site
 from qmnode.routing import NoRouteError, Router, TopologySnapshot, follow
 from tests.lab.directory_objects import create
+from tests.operations.managed import managed_node
 from tests.routing.test_foreign_reference import enterprise as foreign_enterprise
 from tests.routing.test_reference import large_enterprise, random_enterprise
 from tests.routing.test_routing import guid, square
@@ -71,6 +72,25 @@ class TestExplain:
                     decision = Router(topology.snapshot, hop.machine).next_hops(destination)
                     assert [each.rule for each in hop.considered if each.applies] == [decision.rule]
                     assert hop.considered[-1].applies
+
+    @pytest.mark.servers
+    def test_now_the_nodes_say_what_waits_on_the_way(self, tmp_path: Path) -> None:
+        asked = ("explain", "ams-shop", "cor-warehouse", "--brief", "--declared", SAMPLE, "--now")
+        with managed_node(tmp_path, "ams-shop", ["ams-router", "bre-router", "cor-router", "cor-warehouse"]) as node:
+            nodes = ("--nodes", tmp_path / "nodes.yaml")
+            assert "Not known now: ams-router, bre-router, cor-router, cor-warehouse" in run(*asked, *nodes)
+
+            node.command("send", r"DIRECT=TCP:127.0.0.77\private$\elsewhere", "x")
+            node.command("send", r"DIRECT=OS:cor-warehouse\private$\orders", "x")
+            told = run(*asked, *nodes, code=2)
+            (hop, *others) = json.loads(run(*asked, *nodes, "--json", code=2))["hops"]
+
+        assert "By the directory it arrives.\nNow it waits at ams-shop, because " in told
+        assert "set transport.enabled in node.yaml" in told and "127.0.0.77" not in told
+        (waiting,) = hop["now"]["waiting"]
+        assert (waiting["reason"], waiting["queue"]) == ("offline", r"DIRECT=OS:cor-warehouse\private$\orders")
+        assert waiting["messages"] == 1
+        assert all("no connection" in other["now"]["unknown"] for other in others)
 
     def test_a_link_is_told_with_the_cost_of_the_way_without_it(self) -> None:
         topology = NamedTopology(square(ab=3, bc=1, bd=1, cd=1))

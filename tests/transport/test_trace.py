@@ -74,6 +74,10 @@ async def test_a_message_is_followed_over_a_gate_to_the_receiver(tmp_path: Path)
         there = await traced(nodes, message=message)
 
         assert not there.unknown
+        assert (there.source, there.reached) == ("ALICE", "BOB")
+        there.add_unrecorded(["ALICE", "CAROL", "BOB"])
+        (gate,) = [step for step in there.steps if step.machine == "CAROL"]
+        assert "passed, not recorded" in gate.text
         (arrived,) = [step for step in there.steps if step.machine == "BOB"]
         assert (arrived.reason, arrived.time is not None) == ("receiver", True)
         assert all(step.reason == "" for step in there.steps if step.machine != "BOB")

@@ -184,10 +184,14 @@ async def test_denied_access_at_both_ends(nodes: Nodes) -> None:
     there = (await bob.queue(QUEUE)).waiting
     assert there is not None and (there.reason, there.machine) == (WaitReason.ACCESS, "BOB")
     assert "ALICE" in there.sentence
+    async with Doors(bob, nodes.folder) as doors, await RemoteQueueManager.connect(doors.socket) as remote:
+        (sequence,) = await remote.incoming_sequences(QUEUE)
+    assert sequence.waiting == there
     await bob.set_queue(QUEUE, security=described([(True, EVERYONE, int(Right.MQSEC_QUEUE_GENERIC_ALL))], None))
     await nodes.send(b"2")
     await passes(nodes, nodes.names["BOB"])
     assert (await bob.queue(QUEUE)).waiting is None
+    assert [one.waiting for one in await bob.incoming_sequences(QUEUE)] == [None]
 
 
 async def test_a_full_quota_at_both_ends(nodes: Nodes) -> None:

@@ -3,14 +3,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { calls } from "../api/calls";
-import type { Journey, Overview } from "../api/types";
+import type { Explanation, Journey, Overview } from "../api/types";
 import { EnterpriseMap } from "../map/EnterpriseMap";
 import type { MapSite } from "../map/model";
 import { count } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
-import { Age, DirectoryNotice } from "../parts/Stale";
-import { Foreign } from "../parts/Texts";
-import { visible } from "../parts/text";
+import { Age, DirectoryNotice, StaleNotice } from "../parts/Stale";
+import { Foreign, Moment } from "../parts/Texts";
+import { sentence, visible } from "../parts/text";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { paced, REFRESH, timed, useEnterprise, useOverview } from "./enterprise";
@@ -138,6 +138,7 @@ export function RoutesScreen(): ReactNode {
                         <p>{s.never}</p>
                       </Notice>
                     )}
+                    <Now explanation={explanation.data} />
                   </div>
                   <ol className="steps">
                     {explanation.data.hops.map((hop) => (
@@ -249,6 +250,44 @@ export function RoutesScreen(): ReactNode {
         </section>
       </div>
     </Page>
+  );
+}
+
+/** What messages on the way wait for at present, by its nodes. */
+function Now({ explanation }: { explanation: Explanation }): ReactNode {
+  const { path } = explanation;
+  const last = path.at(-1) ?? "";
+  const waiting = useQuery({
+    queryKey: ["waiting", path],
+    queryFn: ({ signal }) => timed(calls.waiting({ at: path }, signal)),
+    refetchInterval: paced,
+  });
+  const rows = (waiting.data?.waiting ?? []).filter(
+    (row) =>
+      !row.queue ||
+      (row.machine !== row.at && path.includes(row.machine)) ||
+      row.destination.split("\\")[0] === last ||
+      (row.at === last && row.machine === last),
+  );
+  return (
+    <>
+      {waiting.error && <Failure error={waiting.error} />}
+      <StaleNotice stale={waiting.data?.stale} />
+      {rows.slice(0, MOST_SHOWN).map((row) => (
+        <Notice key={`${row.at}/${row.queue}`} tone="bad">
+          <p>
+            {s.waitsAt} <Foreign text={row.at} />: <Foreign text={sentence(row.sentence)} most={400} />{" "}
+            {row.since && (
+              <>
+                {s.since} <Moment at={row.since} ago />.{" "}
+              </>
+            )}
+            <Foreign text={sentence(row.step)} most={300} />
+          </p>
+        </Notice>
+      ))}
+      {waiting.data && !rows.length && !waiting.data.stale.length && <p>{s.nothingWaits}</p>}
+    </>
   );
 }
 

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-ONZAPTKL.js";import"./chunk-K5LNAXKS.js";import"./chunk-O5D5C3KA.js";import"./chunk-6YCYLIT4.js";import"./chunk-BLFCKTFH.js";import"./chunk-NJXU6MJV.js";import"./chunk-YJFZO63Q.js";export{a as JobTitle,b as JobsScreen};

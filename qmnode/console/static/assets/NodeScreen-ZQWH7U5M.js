@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-TKVCEQ7Z.js";import"./chunk-W2O6F7ZR.js";import"./chunk-6YCYLIT4.js";import"./chunk-BLFCKTFH.js";import"./chunk-NJXU6MJV.js";import"./chunk-YJFZO63Q.js";export{a as NodeScreen,b as OwnNode};
