@@ -94,6 +94,8 @@ class Carrier:
         self._wave = 16
         self._was_open = False
         self._moved = 0
+        self._ended: list[str] = []
+        """Keys of messages whose reads have ended, and that are to be confirmed; also those of a broken connection."""
         self._before: tuple[int, int] | None = None
         """Messages and bytes that the ledger had as carried at the start."""
         self.summary = Summary(self._name, f"{into} at {client.machine}")
@@ -254,12 +256,16 @@ class Carrier:
         """
         options, now = self._options, time.time()
         left = [one for one in begun.unconfirmed if one.key not in options.drop]
-        found = await queue.begin_these([_lookup(one) for one in left])
+        found: list[Message | None] = []
+        ended = {*self._ended}
+        for start in range(0, len(left), _BATCH):
+            found += await queue.begin_these([_lookup(one) for one in left[start : start + _BATCH]])
         there = {one.key: message for one, message in zip(left, found, strict=True) if _is(one, message)}
         self.summary.undecided = [
             one.key
             for one in left
-            if one.key not in there and (not options.sole_reader or (one.expires and one.expires <= now + _AHEAD))
+            if not (one.key in there or one.key in ended)
+            and (not options.sole_reader or (one.expires and one.expires <= now + _AHEAD))
         ]
         drop = [one.key for one in begun.unconfirmed if one.key in options.drop]
         if drop:
@@ -272,83 +278,112 @@ class Carrier:
             if failure is not None:
                 raise failure
             await self._exchange(begun, confirm=some)
+        self._ended.clear()
         return True
 
     async def _work(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
-        """Three batches are under way at a time: one is read, the one before it held, and the one before that ended.
-        The ended batch is confirmed together with the next batch to hold.
+        """Read, hold and end at the same time, with a batch waiting before each, so that none waits for another's turn.
+        Messages are confirmed together with those that are held next.
         """
-        confirm: list[str] = []
-        reading = asyncio.ensure_future(self._read(queue, wait=False))
-        ending = asyncio.ensure_future(self._end_held(queue, [], []))
-        began, count = time.monotonic(), 0
+        read, held = _Batches(1), _HeldBatches(1)
         try:
-            while True:
-                batch = await reading
-                if not batch:
-                    confirm += await self._ended(begun, ending)
-                    if confirm:
-                        await self._exchange(begun, confirm=confirm)
-                        confirm = []
-                    ending = asyncio.ensure_future(self._end_held(queue, [], []))
-                    if not self._options.follow:
-                        return
-                    batch = await self._read(queue, wait=True)
-                    if not batch:
-                        return
-                for message in batch:
-                    self._check(message, begun)
-                reading = asyncio.ensure_future(self._read(queue, wait=False))
-                states = await self._exchange(begun, confirm=confirm, hold=batch)
-                confirm = await self._ended(begun, ending)
-                ending = asyncio.ensure_future(self._end_held(queue, batch, states))
-                count += len(batch)
-                if self._options.rate:
-                    await asyncio.sleep(max(0.0, began + count / self._options.rate - time.monotonic()))
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, ending, return_exceptions=True)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read_on(queue, read))
+                group.create_task(self._hold_on(begun, read, held))
+                group.create_task(self._end_on(queue, held))
+        except* (MessageQueuingError, OperationsError) as failures:
+            failure = failures.exceptions[0]
+            if self._ended and not isinstance(failure, _UnavailableError):
+                with suppress(OperationsError):
+                    await self._confirm_ended(begun)
+            raise failure from None
 
-    async def _end_held(
-        self, queue: RemoteReadQueue, batch: Sequence[Message], states: Sequence[str]
-    ) -> tuple[list[str], MessageQueuingError | None]:
-        """End the reads of held messages: the keys to confirm, and why those behind them are not ended."""
+    async def _read_on(self, queue: RemoteReadQueue, read: _Batches) -> None:
+        """Read batches. An empty one: there are no more now. None: no more are expected."""
+        began, count = time.monotonic(), 0
+        while True:
+            if self._options.rate:
+                await asyncio.sleep(max(0.0, began + count / self._options.rate - time.monotonic()))
+            batch = await self._read(queue, read)
+            if not batch:
+                await read.put([])
+                batch = await self._read_later(queue)
+            if not batch:
+                await read.put(None)
+                return
+            count += len(batch)
+            await read.put(batch)
+
+    async def _hold_on(self, begun: BegunCarry, read: _Batches, held: _HeldBatches) -> None:
+        """Hold batches at the node. After an empty one everything is confirmed."""
+        while (batch := await read.get()) is not None:
+            for message in batch:
+                self._check(message, begun)
+            if batch:
+                await held.put((batch, await self._confirm_ended(begun, batch)))
+            else:
+                await held.join()
+                if self._ended:
+                    await self._confirm_ended(begun)
+            read.task_done()
+        await held.put(None)
+
+    async def _confirm_ended(self, begun: BegunCarry, hold: Sequence[Message] = ()) -> list[str]:
+        """Confirm what has ended, and hold a batch: its states. What may not be confirmed yet is kept, in its order."""
+        count = len(self._ended)
+        states = await self._exchange(begun, confirm=self._ended[:count], hold=hold)
+        del self._ended[:count]
+        return states
+
+    async def _end_on(self, queue: RemoteReadQueue, held: _HeldBatches) -> None:
+        """End the reads of held batches."""
+        while (one := await held.get()) is not None:
+            ending = asyncio.ensure_future(self._end_held(queue, *one))
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                with suppress(MessageQueuingError):
+                    await ending  # what has ended must be known
+                raise
+            held.task_done()
+
+    async def _end_held(self, queue: RemoteReadQueue, batch: Sequence[Message], states: Sequence[str]) -> None:
+        """End the reads of held messages. Raises MessageQueuingError if not all have ended."""
         ended, failure = await self._end(queue, batch)
         # One that was carried before, and is at the source again, is ended there, and not carried again.
         keys = [_key(one) for one, state in zip(batch[:ended], states, strict=False) if state != "carried"]
         self.summary.known += ended - len(keys)
-        return keys, failure
-
-    async def _ended(
-        self, begun: BegunCarry, ending: asyncio.Future[tuple[list[str], MessageQueuingError | None]]
-    ) -> list[str]:
-        """The keys of the messages whose reads have ended."""
-        keys, failure = await asyncio.shield(ending)
+        self._ended += keys
         if failure is not None:
-            await self._exchange(begun, confirm=keys)
             raise failure
-        return keys
 
-    async def _read(self, queue: RemoteReadQueue, *, wait: bool) -> list[Message]:
+    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> list[Message]:
         """Begin to receive the next messages, without ending their reads; none if the queue is empty."""
-        if wait:
-            try:
-                return [await queue.receive_begin(self._options.follow)]
-            except MessageQueuingError as error:
-                if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
-                    return []
-                raise
         try:
             found = await queue.begin_many(self._wave)
         except MessageQueuingError as error:
-            if error.code is not ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES or self._wave == 1:
+            if error.code is not ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
                 raise
-            self._wave = 1  # the source holds only so many bytes for one reader
+            await read.put([])  # the source holds only so many bytes for one reader
+            await read.join()
+            self._wave = 1
             found = await queue.begin_many(1)
         if found:
             size = sum(len(stored_value(message)) for message in found)
-            self._wave = min(_BATCH, max(1, _BATCH_BYTES * len(found) // size), 4 * self._wave)
+            most = max(1, min(_BATCH, int(self._options.rate or _BATCH)))
+            self._wave = min(most, max(1, _BATCH_BYTES * len(found) // size), 4 * self._wave)
         return found
+
+    async def _read_later(self, queue: RemoteReadQueue) -> list[Message]:
+        """Wait for the next message; none if none comes in the time to follow."""
+        if not self._options.follow:
+            return []
+        try:
+            return [await queue.receive_begin(self._options.follow)]
+        except MessageQueuingError as error:
+            if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                return []
+            raise
 
     async def _end(self, queue: RemoteReadQueue, batch: Sequence[Message]) -> tuple[int, MessageQueuingError | None]:
         """End the reads; how many of the first have ended, and why the next one has not."""
@@ -411,6 +446,10 @@ class Carrier:
             case _:
                 why = error.sentence
         return OperationsError(f"{name} at {host}: {why} ({error.code.name})")
+
+
+_Batches = asyncio.Queue["list[Message] | None"]
+_HeldBatches = asyncio.Queue["tuple[list[Message], list[str]] | None"]
 
 
 class _UnavailableError(OperationsError):

@@ -15,7 +15,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from qmnode.administration.names import queue_name
@@ -86,12 +86,15 @@ class Carry:
 
     def write(self) -> bytes:
         """The stored form: the record without the messages."""
-        return json.dumps({name: value for name, value in asdict(self).items() if name != "held"}).encode()
+        return json.dumps({name: getattr(self, name) for name in _RECORDED}).encode()
 
     def describe(self) -> dict[str, Any]:
         """The carry as JSON."""
         names = ("source", "target", "created", "epoch", "carried", "carried_bytes", "dropped")
         return {"carry": self.number} | {name: getattr(self, name) for name in names} | {"held": len(self.held)}
+
+
+_RECORDED: Final = tuple(one.name for one in fields(Carry) if one.name != "held")
 
 
 class _New(NamedTuple):

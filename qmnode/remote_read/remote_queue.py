@@ -182,10 +182,15 @@ class RemoteReadQueue(QueueApi):
 
     async def _answers(self, calls: Collection[asyncio.Future[Any]]) -> list[Any]:
         """The responses of calls, or the errors that some have instead."""
-        for call in calls:  # also of a caller that is cancelled meanwhile
-            call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        if calls:
-            await asyncio.wait(calls, timeout=_ALL_TIMEOUT)
+        try:
+            if calls:
+                await asyncio.wait(calls, timeout=_ALL_TIMEOUT)
+        finally:  # also for a caller that is cancelled meanwhile
+            for call in calls:
+                if call.done():
+                    _retrieve(call)
+                else:
+                    call.add_done_callback(_retrieve)
         answers: list[Any] = []
         for call in calls:
             try:
@@ -392,6 +397,12 @@ def _milliseconds(timeout: float | None) -> int:
 
 def _is_empty(error: BaseException) -> bool:
     return isinstance(error, MessageQueuingError) and error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT
+
+
+def _retrieve(call: asyncio.Future[Any]) -> None:
+    """Look at the exception of a call, which nobody may ask for any more."""
+    if not call.cancelled():
+        call.exception()
 
 
 def _refuse_transaction(transaction: InTransaction) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qmnode
+from mqenterprise.operations.errors import NodeError
+from mqenterprise.operations.node_client import NodeClient
 from qmnode import Access, Message
 from qmnode.commands.remote import RemoteTarget
 from qmnode.management.documents import lookup_text
@@ -110,6 +112,33 @@ def test_a_held_message_that_is_gone_from_the_source_is_for_a_person_to_decide(e
     assert [one.body for one in at(messages_of(estate.new, "gone"))] == [b"1", b"2"]
 
 
+def test_messages_whose_reads_a_carry_has_ended_itself_are_not_undecided(
+    estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both(estate, "ended")
+    at(send(estate.old, "ended", [Message(b"%d" % number, recoverable=True) for number in range(3)]))
+    real, failed = NodeClient.carry_messages, list[bool]()
+
+    async def once_unavailable(client: NodeClient, number: int, exchange: Any) -> Any:
+        if exchange["confirm"] and not failed:
+            failed.append(True)
+            raise NodeError("it is unavailable", unavailable=True)
+        return await real(client, number, exchange)
+
+    monkeypatch.setattr(NodeClient, "carry_messages", once_unavailable)
+    summary = estate.carry("ended")
+    assert (summary["messages"], summary["interrupted"], summary["undecided"]) == (3, 1, [])
+    assert [one.body for one in at(messages_of(estate.new, "ended"))] == [b"0", b"1", b"2"]
+
+
+def test_more_held_messages_are_settled_than_a_source_takes_calls_at_a_time(estate: Estate) -> None:
+    both(estate, "many")
+    at(send(estate.old, "many", [Message(b"%d" % number, recoverable=True) for number in range(1100)]))
+    hold(estate, "many", 1100)
+    assert estate.carry("many", "--sole-reader")["messages"] == 1100
+    assert [one.body for one in at(messages_of(estate.new, "many"))] == [b"%d" % number for number in range(1100)]
+
+
 def hold(estate: Estate, name: str, count: int) -> None:
     """Leave the first messages as a carrier does that dies before it ends their reads."""
     from mqenterprise.operations.carrying import _plain
@@ -124,8 +153,9 @@ def hold(estate: Estate, name: str, count: int) -> None:
         found = await messages_of(estate.old, name)
         async with connected(settings, nodes) as (client,):
             begun = await client.begin_carry(source, name)
-            held = [_plain(message) for message in found[:count]]
-            await client.carry_messages(begun.carry, {"epoch": begun.epoch, "hold": held})
+            for start in range(0, count, 500):
+                held = [_plain(message) for message in found[start : min(start + 500, count)]]
+                await client.carry_messages(begun.carry, {"epoch": begun.epoch, "hold": held})
 
     at(work())
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import statistics
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import qmnode
 from qmnode import Access, Message, MessageQueuingError
 from tests.lab.addresses import free_alias
 from tests.lab.nodes import PROJECT
-from tests.operations.carried import Estate, create, messages_of
+from tests.operations.carried import Estate, create, messages_of, send
 from tests.soak.proxy import Faults, Proxy
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("QMNODE_CARRY_KILLS", "50"))
 CUTS = int(os.environ.get("QMNODE_CARRY_CUTS", "200"))
+RATE_MESSAGES = int(os.environ.get("QMNODE_CARRY_RATE", "20000"))
 SOURCE = r"DIRECT=OS:OLD\private$\orders"
 
 
@@ -145,3 +147,30 @@ async def test_a_carry_loses_and_doubles_nothing_whatever_is_killed_or_cut(tmp_p
     assert numbers == sorted(numbers), "order"
     assert [one["digest"] for one in entries] == [hashlib.sha256(one.packet).hexdigest() for one in found]
     assert {one["state"] for one in entries} == {"carried"}
+
+
+@pytest.mark.soak
+@pytest.mark.timed
+@pytest.mark.servers
+@pytest.mark.timeout(0)
+async def test_a_carry_has_half_the_rate_of_a_local_move(tmp_path: Path) -> None:
+    """In turns, so that both meet the same machine. The start of the tool does not count."""
+    estate, ratios = Estate(tmp_path), list[float]()
+    await asyncio.to_thread(estate.start)
+    messages = [Message(b"x" * 100, label=f"order {number}", recoverable=True) for number in range(RATE_MESSAGES)]
+    try:
+        for turn in range(5):
+            source, target = f"a{turn}", rf".\private$\b{turn}"
+            for node, name in ((estate.old, source), (estate.new, source), (estate.new, f"b{turn}")):
+                await create(node, name, transactional=True)
+            await send(estate.old, source, messages)
+            carried = await asyncio.to_thread(estate.carry, source)
+            words = ("message", "move", rf".\private$\{source}", "--to", target, "--all", "--json")
+            moved = json.loads((await asyncio.to_thread(estate.new.command, *words, limit=600)).stdout)
+            assert carried["messages"] == moved["done"] == RATE_MESSAGES
+            ratios.append(moved["seconds"] / carried["seconds"])
+            print(f"carried {RATE_MESSAGES / carried['seconds']:.0f}, moved {RATE_MESSAGES / moved['seconds']:.0f} "
+                  f"a second: {ratios[-1]:.2f}", flush=True)  # fmt: skip
+    finally:
+        await asyncio.to_thread(estate.stop)
+    assert statistics.median(ratios) >= 0.5
