@@ -24,6 +24,7 @@ from qmnode.model.api import QueueType
 from qmnode.model.queue_collection import NAMES_OF_NODES
 from qmnode.objects.rows import QUOTA, Changes, Property, is_none
 from qmnode.objects.table import DECLARED, PRIVATE_QUEUE, QUEUE
+from qmnode.settings.node import NodeSettings
 from qmnode.settings.sizes import quota_value
 from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.error_codes import ErrorCode
@@ -75,6 +76,8 @@ def read_queues(plain: object) -> Iterator[WantedQueue]:
     if not isinstance(plain, Mapping):
         raise DocumentFault((), "expected names with values, such as queues: [{name: orders}]")
     for key in plain:
+        if key not in SECTIONS and (setting := _setting(key)):
+            raise DocumentFault((key,), f"documents do not have it: set {setting} in node.yaml")
         check_key((), key, ("queues", *SECTIONS))
     listed = plain.get("queues") or ()
     if isinstance(listed, str) or not isinstance(listed, Sequence):
@@ -88,6 +91,13 @@ def read_queues(plain: object) -> Iterator[WantedQueue]:
         if first != number:
             raise DocumentFault(("queues", number, "name"), f"{queue.name!r} is there already, as queues[{first}]")
         yield queue
+
+
+def _setting(key: object) -> str:
+    """The setting of ``node.yaml`` with this name, empty if there is none."""
+    if key == "remote_copy":
+        return "storage.remote_copy (or declare remote_copy of the machine for rollout.yml)"
+    return key if isinstance(key, str) and key in NodeSettings.model_fields else ""
 
 
 def _queue(place: Place, plain: object) -> WantedQueue:

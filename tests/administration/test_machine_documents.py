@@ -335,6 +335,14 @@ async def test_who_is_no_administrator_applies_and_sees_nothing(qm: qmnode.Queue
         await qm.operations.show_document(somebody)
 
 
+@pytest.mark.parametrize("key", ["remote_copy", "storage", "transport"])
+def test_a_setting_of_the_node_is_refused_with_the_place_where_it_is_set(key: str) -> None:
+    setting = "storage.remote_copy (or declare remote_copy of the machine for rollout.yml)" if key[0] == "r" else key
+    with pytest.raises(DocumentFault) as caught:
+        read_document({key: {}})
+    assert caught.value.sentence_alone == f"documents do not have it: set {setting} in node.yaml"
+
+
 def test_two_queues_of_one_name_are_refused() -> None:
     with pytest.raises(DocumentFault, match="there already"):
         read_document({"queues": [{"name": "orders"}, {"name": "ORDERS"}]})
