@@ -1,5 +1,6 @@
 """A store of two thousand messages, and copies of it in each of which one bit of one file is another."""
 
+import functools
 import os
 import random
 import shutil
@@ -22,6 +23,7 @@ _CHANGED: Final = (SYNCED_FILE, "LOCK")
 """Files that a start writes over: a copy does not share them."""
 
 
+@functools.cache
 def body(number: int) -> bytes:
     """The body of a message: its number, and bytes that follow from it."""
     chance = random.Random(number)

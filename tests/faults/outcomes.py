@@ -21,6 +21,15 @@ class Outcome:
     findings: list[str]
     """What the check named; the reason if it could not read the store."""
 
+    @property
+    def result(self) -> str:
+        """What came of the damage, in two words."""
+        return "no start" if self.refused else "named" if self.words else "all there"
+
+    def missing(self, count: int) -> int:
+        """How many of the messages 0 to ``count`` - 1 are not there."""
+        return count - len({number_of(body) for body in self.bodies} - {-1})
+
     def violations(self, count: int) -> list[str]:
         """What must not be: the store had the messages 0 to ``count`` - 1."""
         numbers = [number_of(body) for body in self.bodies]
@@ -29,7 +38,7 @@ class Outcome:
             wrong.append("a message is wrong")
         if len(set(numbers)) != len(numbers):
             wrong.append("a message is there twice")
-        missing = count - len(set(numbers))
+        missing = self.missing(count)
         if missing and not self.words:
             wrong.append(f"{missing} messages are missing without a word")
         if missing and not self.findings:
@@ -46,8 +55,8 @@ def named(path: Path) -> list[str]:
 
 
 async def outcome(path: Path) -> Outcome:
-    """Check a store, start a node on it and receive everything."""
-    seen = Outcome(False, [], [], named(path))
+    """Start a node on a store and receive everything. The store is not checked."""
+    seen = Outcome(False, [], [], [])
     try:
         async with QueueManager.open(path) as qm:
             seen.words += (await qm.status()).warnings

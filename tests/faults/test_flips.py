@@ -22,11 +22,19 @@ from qmnode.settings.node import read_settings
 from qmnode.structures.error_codes import ErrorCode
 from tests.faults.conftest import COUNT
 from tests.faults.flips import QUEUES, Flip, files_of, flipped, flips, kind_of, make_store
+from tests.faults.forked import ForkedNode, node_server
 from tests.faults.outcomes import Outcome, named, outcome
 from tests.lab.nodes import NodeError, NodeProcess
 from tests.security.keys import same_key
 
 pytestmark = [pytest.mark.public_report("nats-io/nats-server#7549"), pytest.mark.timeout(7200)]
+
+
+def check(store: Path, folder: Path, flip: Flip, seen: Outcome, count: int) -> None:
+    """Let ``verify`` name what is damaged, if anything is missing."""
+    if seen.missing(count):
+        with flipped(store, folder / "checked", flip) as path:
+            seen.findings = named(path)
 
 
 async def campaign(store: Path, folder: Path, seed: int, flip_count: int, count: int) -> Counter[tuple[str, str]]:
@@ -35,10 +43,16 @@ async def campaign(store: Path, folder: Path, seed: int, flip_count: int, count:
     for flip in islice(flips(store, seed), flip_count):
         with flipped(store, folder / "flipped", flip) as path:
             seen = await outcome(path)
+        check(store, folder, flip, seen, count)
         assert not seen.violations(count), (seed, flip, seen.violations(count), seen.words[:3])
-        result = "no start" if seen.refused else "named" if seen.words else "all there"
-        outcomes[kind_of(flip.file), result] += 1
+        outcomes[kind_of(flip.file), seen.result] += 1
     return outcomes
+
+
+def print_outcomes(seed: int, outcomes: Counter[tuple[str, str]]) -> None:
+    """So that a part can be repeated, and the parts added."""
+    for (kind, result), number in sorted(outcomes.items()):
+        print(f"seed {seed}: {kind:24} {result:10} {number}")
 
 
 async def test_no_message_is_missing_without_a_word(store: Path, tmp_path: Path) -> None:
@@ -52,15 +66,15 @@ async def test_a_record_of_the_manifest_that_would_be_read_for_ever_is_refused(s
     (name,) = files_of(store)["manifest"]
     with flipped(store, tmp_path / "flipped", Flip(name, 6, 2)) as path:  # the kind of its first record
         seen = await outcome(path)
+    check(store, tmp_path, Flip(name, 6, 2), seen, COUNT)
     assert seen.refused
     assert "the record at byte 0 of a log or manifest is damaged" in seen.words[0]
     assert seen.findings
 
 
-async def started(path: Path, folder: Path) -> Outcome:
+async def started(path: Path, node: NodeProcess) -> Outcome:
     """The same with a node that runs as a service."""
-    seen = Outcome(False, [], [], named(path))
-    node = NodeProcess(folder, data=str(path))
+    seen = Outcome(False, [], [], [])
     try:
         await node.start_again()
         async with await node.connect() as qm:
@@ -88,24 +102,25 @@ async def started(path: Path, folder: Path) -> Outcome:
 @pytest.mark.servers
 @pytest.mark.parametrize("part", range(4))
 async def test_two_hundred_flips_under_a_node_that_is_started(tmp_path: Path, part: int) -> None:
-    seed, outcomes = random.SystemRandom().getrandbits(32) + part, Counter[str]()
+    seed, outcomes = random.SystemRandom().getrandbits(32) + part, Counter[tuple[str, str]]()
     store = await make_store(tmp_path / "store", tmp_path / "made", 2000)
-    for flip in islice(flips(store, seed), 50):
-        with flipped(store, tmp_path / "flipped", flip) as path:
-            seen = await started(path, tmp_path / "node")
-        assert not seen.violations(2000), (seed, flip, seen.violations(2000), seen.words[:3])
-        outcomes["no start" if seen.refused else "named" if seen.words else "all there"] += 1
-        print(f"seed {seed}: {dict(outcomes)}")
+    with node_server() as server:
+        node = ForkedNode(tmp_path / "node", server, data=str(tmp_path / "flipped"))
+        for flip in islice(flips(store, seed), 50):
+            with flipped(store, tmp_path / "flipped", flip) as path:
+                seen = await started(path, node)
+            check(store, tmp_path, flip, seen, 2000)
+            assert not seen.violations(2000), (seed, flip, seen.violations(2000), seen.words[:3])
+            outcomes[kind_of(flip.file), seen.result] += 1
+    print_outcomes(seed, outcomes)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(4))
 async def test_two_thousand_flips(tmp_path: Path, part: int) -> None:
-    seed = random.SystemRandom().getrandbits(32)
+    seed = random.SystemRandom().getrandbits(32) + part
     store = await make_store(tmp_path / "store", tmp_path / "made", 2000)
-    outcomes = await campaign(store, tmp_path, seed + part, 500, 2000)
-    for (kind, result), number in sorted(outcomes.items()):
-        print(f"seed {seed + part}: {kind:24} {result:10} {number}")
+    print_outcomes(seed, await campaign(store, tmp_path, seed, 500, 2000))
 
 
 NODE_YAML = """\
