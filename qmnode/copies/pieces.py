@@ -141,10 +141,10 @@ class Increment:
     files: tuple[Stored, ...] = ()
     """Large messages whose records are in this or in an earlier increment."""
 
-    def packed(self, data: bytes) -> bytes:
+    def packed(self, *data: bytes) -> bytes:
         """The contents of the piece."""
         head = json.dumps(asdict(self), separators=(",", ":")).encode()
-        return b"".join((_LENGTH.pack(len(head)), head, data))
+        return b"".join((_LENGTH.pack(len(head)), head, *data))
 
     @classmethod
     def read(cls, piece: bytes) -> tuple[Self, memoryview]:
@@ -244,7 +244,7 @@ class Sealed:
         """Write a piece. Return its tag."""
         nonce = os.urandom(_NONCE)
         sealed = self._cipher.encrypt(nonce, clear, self._copy + name.encode())
-        self.target.put(name, nonce + sealed)
+        self.target.put(name, nonce, sealed)
         return sealed[-_TAG:].hex()
 
     def get(self, name: str) -> tuple[bytes, str]:

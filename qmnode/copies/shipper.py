@@ -148,7 +148,7 @@ class Shipper:
             increment = Increment(self._previous, place, tail, parts, marks, files)
             moment = marks[-1].time if marks else self.shipped or end.time
             name = log_name(self.generation, self._number, moment)
-            self._previous = sealed.put(name, increment.packed(b"".join(pieces)))
+            self._previous = sealed.put(name, increment.packed(*pieces))
             for one, offset, _ in parts:
                 if not offset:
                     self._first[one] = self._number

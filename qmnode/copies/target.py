@@ -28,7 +28,7 @@ class Target(Protocol):
     def names(self) -> list[str]:
         """The names of all pieces."""
 
-    def put(self, name: str, piece: bytes) -> None:
+    def put(self, name: str, *parts: bytes) -> None:
         """Write a piece, which is durable afterwards."""
 
     def get(self, name: str) -> bytes:
@@ -52,6 +52,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._is_closed = False
 
     def names(self) -> list[str]:
         """The names of regular files; links and folders are nobody's pieces."""
@@ -63,28 +64,36 @@ class Folder:
         except OSError as error:
             raise _failed(self.path, error) from error
 
-    def put(self, name: str, piece: bytes) -> None:
+    def put(self, name: str, *parts: bytes) -> None:
         """Write beside, sync, and rename."""
         part = self.path / f".{name}{_PART}"
         try:
-            if not self.path.is_dir():
-                self.path.mkdir(0o700)
-            if not any(self.path.iterdir()):  # made by an administrator, who may not have thought of it
-                with contextlib.suppress(PermissionError):
-                    self.path.chmod(0o700)
+            self._close_to_others()
             part.unlink(missing_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
-                    file.write(piece)
+                    file.writelines(parts)
                     file.flush()
                     os.fsync(file.fileno())
                 part.rename(self.path / name)
-            finally:
+            except BaseException:
                 part.unlink(missing_ok=True)
+                raise
             sync_folder(self.path)
         except OSError as error:
+            self._is_closed = False
             raise _failed(self.path, error) from error
+
+    def _close_to_others(self) -> None:
+        """Make the folder if it is not there. A copy has many pieces: they are looked through once."""
+        if not self.path.is_dir():
+            self.path.mkdir(0o700)
+        elif not self._is_closed and not any(self.path.iterdir()):
+            # made by an administrator, who may not have thought of it
+            with contextlib.suppress(PermissionError):
+                self.path.chmod(0o700)
+        self._is_closed = True
 
     def get(self, name: str) -> bytes:
         """Read a regular file of at most ``LARGEST`` bytes."""
@@ -143,10 +152,10 @@ class Bucket:
                 for one in page.get("Contents", ()):
                     yield one["Key"].removeprefix(self._prefix)
 
-    def put(self, name: str, piece: bytes) -> None:
+    def put(self, name: str, *parts: bytes) -> None:
         """Write an object, which replaces one of this name."""
         with _calls():
-            self._client.put_object(**self._place, Key=self._prefix + name, Body=piece)
+            self._client.put_object(**self._place, Key=self._prefix + name, Body=b"".join(parts))
 
     def get(self, name: str) -> bytes:
         """Read an object of at most ``LARGEST`` bytes."""

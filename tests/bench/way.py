@@ -12,6 +12,7 @@ keeps them from it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import statistics
 import subprocess
@@ -58,6 +59,11 @@ WARMING_ROUNDS: Final = 2
 """Of large messages: a machine that was idle takes some hundred megabytes to give its memory back."""
 LARGE_BAR: Final = 2.0
 """Half the bytes a second of bare synced writes."""
+MIXED: Final = (("batches", "varied"), ("singly", "varied"), ("pipelined", "varied"))
+"""What a turn sends with and without copies, beside some large messages."""
+COPY_ROUNDS: Final = 9
+COPY: Final = 1.05
+"""The most that a message may cost with copies of both stores, in one without."""
 VARIED: Final = 1.5
 """The most that a varied message may cost, in alike ones."""
 
@@ -121,6 +127,7 @@ class Way:
         stack: contextlib.ExitStack,
         *,
         tls: bool = False,
+        copied: bool = False,
         environment: Callable[[str], dict[str, str]] = lambda _: {},
     ) -> None:
         def party(name: str, *arguments: str) -> Party:
@@ -135,13 +142,22 @@ class Way:
             (place / name).mkdir(parents=True)
             if tls:
                 tls_of(place, there, number=number)
-            files = [str(place / f"tls-{there}")] if tls else []
-            nodes.append(party(role, "node", str(place / name), name.upper(), there, *files))
+            options = [str(place / f"tls-{there}") if tls else ""]
+            if copied:
+                key = place / name / "copy.key"
+                key.touch(mode=0o600)
+                key.write_text("the passphrase of the copy")
+                options.append(str(key.with_name("copy")))
+            nodes.append(party(role, "node", str(place / name), name.upper(), there, *options))
         self._sender = party(
             PARTIES[0], "sender", str(place / "here" / "node.sock"), rf"DIRECT=TCP:{there}\private$\way"
         )
         self._receiver = party(PARTIES[3], "receiver", str(place / "there" / "node.sock"), r"DIRECT=OS:.\private$\way")
         self._parties = [self._sender, *nodes, self._receiver]
+
+    def processor(self) -> list[float]:
+        """Seconds of processor of each party so far."""
+        return [party.processor() for party in self._parties]
 
     def latencies(self, rate: float, count: int) -> tuple[float, float]:
         """Seconds from ``send`` to ``receive`` at so many messages a second: the median, and what 99 of 100 keep to."""
@@ -153,14 +169,14 @@ class Way:
 
     def run(self, how: str, kind: str, count: int = COUNT) -> Taken:
         """Send and receive so many messages."""
-        before = [party.processor() for party in self._parties]
+        before = self.processor()
         start = perf_counter()
         for party in (self._receiver, self._sender):
             party.ask(f"{how} {kind} {count}")
         for party in (self._receiver, self._sender):
             party.line()
         seconds = perf_counter() - start
-        after = [party.processor() for party in self._parties]
+        after = self.processor()
         return Taken(seconds / count, tuple((b - a) / count for a, b in zip(before, after, strict=True)))
 
 
@@ -297,6 +313,37 @@ def way() -> list[Comparison]:
             lines += _lines(name, here, "the other tree", taken[1, how, kind], BARS.get(how))
         elif kind == "varied":
             lines += _lines(name, here, "alike", taken[0, how, "alike"], VARIED)
+    return lines
+
+
+@bench("way-copy")
+def way_with_copies() -> list[Comparison]:
+    """The same with a copy of both stores elsewhere, against without. What a turn costs is counted until the next one:
+    shipping is behind the messages.
+    """
+    sums: list[tuple[list[float], list[float]]] = []
+    with folder() as place, contextlib.ExitStack() as stack:
+        tree = Path(__file__).parents[2]
+        both = [Way(tree, place / str(number), stack, copied=not number) for number in range(2)]
+        for number in range(COPY_ROUNDS + 2):
+            sums.append((both[0].processor(), both[1].processor()))
+            if number > COPY_ROUNDS:
+                break
+            for one in both if number % 2 else both[::-1]:
+                for how, kind in MIXED:
+                    one.run(how, kind)
+                one.run("large", str(LARGE["64 KiB"]), COUNT // 50)
+                one.run("large", str(LARGE["1 MB"]), COUNT // 800)
+    count = COUNT * len(MIXED) + COUNT // 50 + COUNT // 800
+    turns = [
+        [[(b - a) / count for a, b in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)]
+        for before, after in itertools.pairwise(sums[1:])  # the first turn only warms up, and makes the base
+    ]
+    lines = []
+    for at, name in [(slice(None), "all parties"), *((slice(one, one + 1), PARTIES[one]) for one in range(4))]:
+        without = statistics.median(sum(turn[1][at]) for turn in turns)
+        ratio = statistics.median(sum(turn[0][at]) / sum(turn[1][at]) for turn in turns)
+        lines.append(Comparison(f"mixed, {name}", ratio * without, "without a copy", without, None if lines else COPY))
     return lines
 
 

@@ -1,9 +1,9 @@
 """The processes of an end-to-end bench: two nodes, an application that sends and one that receives.
 
-``way_parties.py node FOLDER NAME ADDRESS [TLS]``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py receiver
-SOCKET QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their seconds of
-processor so far. The module imports only the package, so that it can run on another tree of sources. Nodes have the
-event loop that ``qmnode run`` would give them, and applications the same.
+``way_parties.py node FOLDER NAME ADDRESS [TLS [COPY]]``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py
+receiver SOCKET QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their
+seconds of processor so far. The module imports only the package, so that it can run on another tree of sources. Nodes
+have the event loop that ``qmnode run`` would give them, and applications the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from itertools import islice
 from pathlib import Path
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
 
 import qmnode
 from qmnode import Access, Message, QueueManager, Settings
@@ -87,9 +89,15 @@ def security(folder: str) -> dict[str, object]:
     return {"tls": {**files, "peers": ["*"]}}
 
 
-async def node(folder: str, name: str, address: str, tls: str = "") -> None:
+def storage(copy: str) -> dict[str, object]:
+    """With a folder for it, a copy elsewhere; the passphrase is in the file ``copy.key`` beside that folder."""
+    return {"remote_copy": {"to": copy, "key": str(Path(copy).with_name("copy.key"))}} if copy else {}
+
+
+async def node(folder: str, name: str, address: str, tls: str = "", copy: str = "") -> None:
     """A node with a queue, a socket for applications and connections to other nodes."""
     keep_freed_memory()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # answers are on standard output
     place = Path(folder)
     settings = Settings(
         computer_name=name,
@@ -97,6 +105,7 @@ async def node(folder: str, name: str, address: str, tls: str = "") -> None:
         transport={"address": address},  # type: ignore[arg-type]
         transfer={"retry_interval": 0.1},  # type: ignore[arg-type]
         security=security(tls),  # type: ignore[arg-type]
+        storage=storage(copy),  # type: ignore[arg-type]
     )
     async with QueueManager.open(place / "store", settings) as manager:
         await manager.create_queue(r".\private$\way")

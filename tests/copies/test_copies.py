@@ -159,10 +159,10 @@ async def test_a_node_goes_on_without_the_place_of_its_copy_and_the_copy_catches
     place = tmp_path / "mount"
     async with node(tmp_path, to=str(place / "copy")) as qm:
         await qm.create_queue(PLAIN)
-        await eventually(lambda: "copy" in qm.troubles, "a warning")
+        await eventually(lambda: "mount/copy: No such file" in qm.copy_state()["failure"], "an attempt has failed")
+        assert "copy" in qm.troubles
         await send(qm, b"x" * 300_000, b"y")
         await receive(qm, Ledger(), PLAIN, 1)
-        assert "mount/copy: No such file" in qm.copy_state()["failure"]
         lag = qm.copy_state()["lag_seconds"]
         await eventually(lambda: qm.copy_state()["lag_seconds"] > lag, "the lag grows")
         place.mkdir()
@@ -202,9 +202,9 @@ async def test_a_place_that_hangs_neither_fills_the_disk_nor_holds_up_the_end(
 ) -> None:
     answers, put = Event(), Folder.put
 
-    def put_later(self: Folder, name: str, piece: bytes) -> None:
+    def put_later(self: Folder, name: str, *parts: bytes) -> None:
         answers.wait(30)
-        put(self, name, piece)
+        put(self, name, *parts)
 
     monkeypatch.setattr(Folder, "put", put_later)
     monkeypatch.setattr(copier, "_LAST_WORD", 0.1)
