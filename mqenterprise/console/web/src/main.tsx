@@ -2,11 +2,10 @@ import "./mantine.css";
 import "./style.css";
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
-import { router } from "./router";
+import { Router } from "./router";
 import { Entrance } from "./shell/Entrance";
 
 const queries = new QueryClient({
@@ -29,7 +28,7 @@ if (place) {
       <MantineProvider defaultColorScheme="auto" withCssVariables={false} withGlobalClasses={false}>
         <QueryClientProvider client={queries}>
           <Entrance>
-            <RouterProvider router={router} />
+            <Router />
           </Entrance>
         </QueryClientProvider>
       </MantineProvider>

@@ -1,151 +1,255 @@
+/** Addresses after `#`: the screen that they name, and links and moves from one to another. */
+
 import {
-  createHashHistory,
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-} from "@tanstack/react-router";
+  type AnchorHTMLAttributes,
+  Component,
+  createContext,
+  lazy,
+  type ReactNode,
+  startTransition,
+  Suspense,
+  use,
+  useEffect,
+  useState,
+} from "react";
+import { Waiting } from "./parts/Notices";
 import { Broken } from "./shell/Broken";
 import { Missing } from "./shell/Missing";
 import { fileOf } from "./shell/screenFiles";
 import { Shell } from "./shell/Shell";
 
-/** Texts of an address, and nothing else: what is not known is left out. */
-function texts<const N extends string>(...names: N[]) {
-  return (search: Record<string, unknown>): Partial<Record<N, string>> => {
-    const found: Partial<Record<N, string>> = {};
-    for (const name of names) {
-      const value = search[name];
-      if (typeof value === "string" || typeof value === "number") found[name] = String(value);
-    }
-    return found;
-  };
+type Texts<N extends string = never> = { readonly [K in N]?: string | undefined };
+interface Conditions {
+  /** Conditions for messages: each a text of its own, whatever characters it has. */
+  readonly where?: readonly string[] | undefined;
 }
 
-/** The same with a list of conditions for messages: each a text of its own, whatever characters it has. */
-function withConditions<const N extends string>(...names: N[]) {
-  const others = texts(...names);
-  return (search: Record<string, unknown>): Partial<Record<N, string>> & { where?: readonly string[] | undefined } => {
-    const found = Array.isArray(search.where) ? search.where : [search.where];
-    const where = found.filter((one) => typeof one === "string" || typeof one === "number").map(String);
-    return { ...others(search), ...(where.length && { where }) };
-  };
+/** Every screen by its path, in which `$` begins the name of a parameter, with what may stand after `?`. */
+interface Searches {
+  "/": Texts<"at" | "find">;
+  "/nodes/$machine": Texts;
+  "/queues": Texts<"name" | "kind" | "site" | "machine" | "only" | "sort">;
+  "/queues/$machine/$queue": Texts<"tab" | "span" | "open"> & Conditions;
+  "/queues/$machine/$queue/$lookup": Texts;
+  "/search": Texts<"queue" | "machine" | "site" | "without"> & Conditions;
+  "/waiting": Texts<"at" | "machine" | "link">;
+  "/life": Texts<"id">;
+  "/failures": Texts<"by" | "queue">;
+  "/routes": Texts<"from" | "to" | "without" | "links">;
+  "/keys": Texts;
+  "/plan": Texts;
+  "/jobs": Texts<"state" | "show">;
+  "/jobs/$machine/$number": Texts;
+  "/audit": Texts<"who" | "machine" | "what" | "show">;
+}
+type Path = keyof Searches;
+type Names<P> = P extends `${string}$${infer N}/${infer R}`
+  ? N | Names<R>
+  : P extends `${string}$${infer N}`
+    ? N
+    : never;
+type Params<P extends Path> = Readonly<Record<Names<P>, string>>;
+/** A path without parameters. */
+export type Simple = { [P in Path]: [Names<P>] extends [never] ? P : never }[Path];
+
+const FILES: Record<Path, () => Promise<{ default: () => ReactNode }>> = {
+  "/": () => import("./screens/StartScreen").then((file) => ({ default: file.StartScreen })),
+  "/nodes/$machine": () => import("./screens/NodeScreen").then((file) => ({ default: file.NodeScreen })),
+  "/queues": () => import("./screens/QueuesScreen").then((file) => ({ default: file.QueuesScreen })),
+  "/queues/$machine/$queue": () => import("./screens/QueueScreen").then((file) => ({ default: file.QueueScreen })),
+  "/queues/$machine/$queue/$lookup": () =>
+    import("./screens/MessageScreen").then((file) => ({ default: file.MessageScreen })),
+  "/search": () => import("./screens/SearchScreen").then((file) => ({ default: file.SearchScreen })),
+  "/waiting": () => import("./screens/WaitingScreen").then((file) => ({ default: file.WaitingScreen })),
+  "/life": () => import("./screens/LifeScreen").then((file) => ({ default: file.LifeScreen })),
+  "/failures": () => import("./screens/FailuresScreen").then((file) => ({ default: file.FailuresScreen })),
+  "/routes": () => import("./screens/RoutesScreen").then((file) => ({ default: file.RoutesScreen })),
+  "/keys": () => import("./screens/KeysScreen").then((file) => ({ default: file.KeysScreen })),
+  "/plan": () => import("./screens/PlanScreen").then((file) => ({ default: file.PlanScreen })),
+  "/jobs": () => import("./screens/JobsScreen").then((file) => ({ default: file.JobsScreen })),
+  "/jobs/$machine/$number": () => import("./screens/JobScreen").then((file) => ({ default: file.JobScreen })),
+  "/audit": () => import("./screens/AuditScreen").then((file) => ({ default: file.AuditScreen })),
+};
+const PATHS = Object.keys(FILES) as Path[];
+const SCREENS = Object.fromEntries(PATHS.map((path) => [path, lazy(() => fileOf(FILES[path]))])) as Record<
+  Path,
+  ReturnType<typeof lazy<() => ReactNode>>
+>;
+
+interface Place {
+  /** The path of its screen; null if there is none. */
+  readonly screen: Path | null;
+  /** The path without search. */
+  readonly path: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly search: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
-
-const map = createRoute({
-  getParentRoute: () => root,
-  path: "/",
-  validateSearch: texts("at", "find"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/StartScreen")), "StartScreen"),
-});
-const node = createRoute({
-  getParentRoute: () => root,
-  path: "/nodes/$machine",
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/NodeScreen")), "NodeScreen"),
-});
-const queues = createRoute({
-  getParentRoute: () => root,
-  path: "/queues",
-  validateSearch: texts("name", "kind", "site", "machine", "only", "sort"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/QueuesScreen")), "QueuesScreen"),
-});
-const queue = createRoute({
-  getParentRoute: () => root,
-  path: "/queues/$machine/$queue",
-  validateSearch: withConditions("tab", "span", "open"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/QueueScreen")), "QueueScreen"),
-});
-const message = createRoute({
-  getParentRoute: () => root,
-  path: "/queues/$machine/$queue/$lookup",
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/MessageScreen")), "MessageScreen"),
-});
-const search = createRoute({
-  getParentRoute: () => root,
-  path: "/search",
-  validateSearch: withConditions("queue", "machine", "site", "without"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/SearchScreen")), "SearchScreen"),
-});
-const waiting = createRoute({
-  getParentRoute: () => root,
-  path: "/waiting",
-  validateSearch: texts("at", "machine", "link"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/WaitingScreen")), "WaitingScreen"),
-});
-const life = createRoute({
-  getParentRoute: () => root,
-  path: "/life",
-  validateSearch: texts("id"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/LifeScreen")), "LifeScreen"),
-});
-const failures = createRoute({
-  getParentRoute: () => root,
-  path: "/failures",
-  validateSearch: texts("by", "queue"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/FailuresScreen")), "FailuresScreen"),
-});
-const routes = createRoute({
-  getParentRoute: () => root,
-  path: "/routes",
-  validateSearch: texts("from", "to", "without", "links"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/RoutesScreen")), "RoutesScreen"),
-});
-const keys = createRoute({
-  getParentRoute: () => root,
-  path: "/keys",
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/KeysScreen")), "KeysScreen"),
-});
-const plan = createRoute({
-  getParentRoute: () => root,
-  path: "/plan",
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/PlanScreen")), "PlanScreen"),
-});
-const jobs = createRoute({
-  getParentRoute: () => root,
-  path: "/jobs",
-  validateSearch: texts("state", "show"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/JobsScreen")), "JobsScreen"),
-});
-const job = createRoute({
-  getParentRoute: () => root,
-  path: "/jobs/$machine/$number",
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/JobScreen")), "JobScreen"),
-});
-const audit = createRoute({
-  getParentRoute: () => root,
-  path: "/audit",
-  validateSearch: texts("who", "machine", "what", "show"),
-  component: lazyRouteComponent(() => fileOf(() => import("./screens/AuditScreen")), "AuditScreen"),
-});
-
-export const router = createRouter({
-  history: createHashHistory(),
-  routeTree: root.addChildren([
-    map,
-    node,
-    queues,
-    queue,
-    message,
-    search,
-    waiting,
-    life,
-    failures,
-    routes,
-    keys,
-    plan,
-    jobs,
-    job,
-    audit,
-  ]),
-  defaultPreload: "intent",
-  defaultErrorComponent: Broken,
-  scrollRestoration: false,
-});
-
-declare module "@tanstack/react-router" {
-  interface Register {
-    router: typeof router;
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // typed by hand
   }
+}
+
+/** The parameters that a path has by a pattern; null if it is of another screen. */
+function matched(pattern: string, path: string): Record<string, string> | null {
+  const names = pattern.split("/");
+  const parts = path.split("/");
+  if (names.length !== parts.length) return null;
+  const params: Record<string, string> = {};
+  for (const [index, name] of names.entries()) {
+    const part = parts[index] ?? "";
+    if (name.startsWith("$") && part) params[name.slice(1)] = decoded(part);
+    else if (name !== part) return null;
+  }
+  return params;
+}
+
+function placeOf(address: string, before?: Place): Place {
+  const [path = "", query = ""] = address.split(/\?(.*)/s);
+  const given = new URLSearchParams(query);
+  const conditions = given.getAll("where");
+  const old = before?.search.where;
+  const where = Array.isArray(old) && old.join("\0") === conditions.join("\0") ? old : conditions;
+  given.delete("where");
+  const search = { ...Object.fromEntries(given), ...(where.length && { where }) };
+  for (const screen of PATHS) {
+    const params = matched(screen, path);
+    if (params) return { screen, path, params, search };
+  }
+  return { screen: null, path, params: {}, search };
+}
+
+let place = placeOf(location.hash.slice(1) || "/");
+const watchers = new Set<() => void>();
+
+function arrive(): void {
+  place = placeOf(location.hash.slice(1) || "/", place);
+  for (const watcher of watchers) watcher();
+}
+addEventListener("popstate", arrive);
+
+interface Target<P extends Path> {
+  readonly to: P;
+  readonly search?: Searches[P];
+}
+
+type To<P extends Path> = Target<P> & ([Names<P>] extends [never] ? { params?: never } : { params: Params<P> });
+
+function addressOf(to: string, params: Readonly<Record<string, string>>, search: object): string {
+  const path = to.replace(/\$(\w+)/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(search as Record<string, string | readonly string[] | undefined>)) {
+    if (typeof value === "string") query.append(name, value);
+    else for (const one of value ?? []) query.append(name, one);
+  }
+  return query.size ? `#${path}?${query}` : `#${path}`;
+}
+
+/** The address of a screen. */
+export function hrefOf<P extends Path>({ to, params, search = {} }: To<P>): string {
+  return addressOf(to, params ?? {}, search);
+}
+
+/** Go to a screen; with `replace`, the way back leads past the present one. */
+export function go<P extends Path>({ replace = false, ...target }: To<P> & { replace?: boolean }): void {
+  move(hrefOf(target as To<P>), replace);
+}
+
+function move(address: string, replace: boolean): void {
+  if (address === location.hash) return;
+  if (replace) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+  arrive();
+}
+
+const Here = createContext(place);
+
+/** The path of the screen that is shown. */
+export function usePath(): string {
+  return use(Here).path;
+}
+
+/** The parameters of the screen, which the caller is a part of. */
+// eslint-disable-next-line @typescript-eslint/no-unused-vars -- says the type
+export function useParams<P extends Path>(_screen: P): Params<P> {
+  return use(Here).params as Params<P>;
+}
+
+/** What stands after `?` in the address of the screen that the caller is a part of, and a way to change it. */
+export function useSearch<P extends Path>(
+  screen: P,
+): readonly [Searches[P], (change: (old: Searches[P]) => Searches[P], replace?: boolean) => void] {
+  return [use(Here).search as Searches[P], changeOf[screen] as never];
+}
+
+const changeOf = Object.fromEntries(
+  PATHS.map((screen) => [
+    screen,
+    (change: (old: object) => object, replace = true) => {
+      if (place.screen !== screen) return; // the person has gone elsewhere
+      move(addressOf(screen, place.params, change(place.search)), replace);
+    },
+  ]),
+);
+
+type LinkProps<P extends Path> = To<P> & Omit<AnchorHTMLAttributes<HTMLAnchorElement>, "href">;
+
+/** A link to a screen, whose file is fetched as soon as somebody points at it. */
+export function Link<P extends Path>({ to, params, search, ...others }: LinkProps<P>): ReactNode {
+  const fetched = () => void FILES[to as Path]().catch(() => undefined);
+  return (
+    <a {...others} href={addressOf(to, params ?? {}, search ?? {})} onPointerEnter={fetched} onFocus={fetched}>
+      {others.children}
+    </a>
+  );
+}
+
+interface BoundedProps {
+  readonly path: string;
+  readonly children: ReactNode;
+}
+
+/** A screen that fails says so in its place, until the person goes to another. */
+class Bounded extends Component<BoundedProps, { error: Error | null }> {
+  override state: { error: Error | null } = { error: null };
+  static getDerivedStateFromError(error: Error): { error: Error } {
+    return { error };
+  }
+  override componentDidUpdate(before: BoundedProps): void {
+    if (this.state.error && before.path !== this.props.path) this.setState({ error: null });
+  }
+  override render(): ReactNode {
+    return this.state.error ? <Broken error={this.state.error} /> : this.props.children;
+  }
+}
+
+/** The screen of the address. The one before is shown until the file of the next is there. */
+export function Router(): ReactNode {
+  const [here, setHere] = useState(place);
+  useEffect(() => {
+    const follow = () => {
+      if (place.screen === shown) setHere(place);
+      else startTransition(() => setHere(place));
+      shown = place.screen;
+    };
+    let shown = place.screen;
+    setHere(place);
+    watchers.add(follow);
+    return () => void watchers.delete(follow);
+  }, []);
+  const Screen = here.screen ? SCREENS[here.screen] : Missing;
+  return (
+    <Here value={here}>
+      <Shell>
+        <Bounded path={here.path}>
+          <Suspense fallback={<Waiting />}>
+            <Screen />
+          </Suspense>
+        </Bounded>
+      </Shell>
+    </Here>
+  );
 }

@@ -1,6 +1,5 @@
 import { Button, NativeSelect, TextInput } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
 import { calls } from "../api/calls";
 import type { AuditEntry } from "../api/types";
@@ -10,6 +9,7 @@ import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { visible } from "../parts/text";
+import { useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { paced, timed, useOverview } from "./enterprise";
@@ -167,8 +167,7 @@ function Record({ entry, onClose }: { entry: AuditEntry; onClose: () => void }):
 
 /** Who changed what, and who tried. */
 export function AuditScreen(): ReactNode {
-  const search = useSearch({ from: "/audit" });
-  const navigate = useNavigate({ from: "/audit" });
+  const [search, setSearch] = useSearch("/audit");
   const [opened, setOpened] = useState<AuditEntry | null>(null);
   const shown = useMemo(() => columns(setOpened), []);
   const overview = useOverview();
@@ -190,8 +189,7 @@ export function AuditScreen(): ReactNode {
         .toLowerCase()
         .includes(what),
   );
-  const change = (values: Partial<typeof search>) =>
-    void navigate({ search: (old) => ({ ...old, ...values }), replace: true });
+  const change = (values: Partial<typeof search>) => setSearch((old) => ({ ...old, ...values }));
   return (
     <Page title={s.title} about={s.about}>
       <search className="row end">

@@ -1,6 +1,5 @@
 import { Button, Checkbox, SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
@@ -9,6 +8,7 @@ import { count } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
+import { Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { paced, timed } from "./enterprise";
@@ -38,8 +38,7 @@ function wholeOf(groups: readonly FailureGroup[]): Chosen[] {
 
 /** Failed messages in groups: why, where, how many, and whether it goes on. */
 export function FailuresScreen(): ReactNode {
-  const { by = "reason" } = useSearch({ from: "/failures" });
-  const navigate = useNavigate({ from: "/failures" });
+  const [{ by = "reason" }, setSearch] = useSearch("/failures");
   const mayOperate = useMay("operate");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [waiting, setWaiting] = useState<{ kind: "return" | "delete"; chosen: readonly Chosen[] } | null>(null);
@@ -91,7 +90,7 @@ export function FailuresScreen(): ReactNode {
         value={by}
         onChange={(value) => {
           setSelected(new Set());
-          void navigate({ search: { by: value }, replace: true });
+          setSearch(() => ({ by: value }));
         }}
         data={WAYS.map((way) => ({ value: way, label: s.ways[way] }))}
       />

@@ -1,6 +1,5 @@
 import { Button } from "@mantine/core";
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
@@ -11,6 +10,7 @@ import { JobProgress } from "../parts/Progress";
 import { Age } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment, None } from "../parts/Texts";
+import { go, Link, useParams } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { JobTitle } from "./JobsScreen";
@@ -86,11 +86,10 @@ function columns(machine: string, rows: readonly JobLogEntry[]): readonly Column
 }
 
 export function JobScreen(): ReactNode {
-  const { machine, number: text } = useParams({ from: "/jobs/$machine/$number" });
+  const { machine, number: text } = useParams("/jobs/$machine/$number");
   const number = Number(text);
   const mayOperate = useMay("operate");
   const queries = useQueryClient();
-  const navigate = useNavigate();
   const [asking, setAsking] = useState<"cancel" | "undo" | null>(null);
   const job = useJob(machine, number);
   const log = useInfiniteQuery({
@@ -105,8 +104,7 @@ export function JobScreen(): ReactNode {
       void queries.invalidateQueries({ queryKey: ["job", machine] });
       void queries.invalidateQueries({ queryKey: ["jobs"] });
       setAsking(null);
-      if (action === "undo")
-        void navigate({ to: "/jobs/$machine/$number", params: { machine, number: String(found.job) } });
+      if (action === "undo") go({ to: "/jobs/$machine/$number", params: { machine, number: String(found.job) } });
     },
   });
   const found = job.data;

@@ -1,6 +1,5 @@
 import { NativeSelect, SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { calls } from "../api/calls";
 import type { Job } from "../api/types";
@@ -10,6 +9,7 @@ import { outcomeOf } from "../parts/Progress";
 import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign, Moment } from "../parts/Texts";
+import { go, Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH } from "./enterprise";
@@ -84,8 +84,7 @@ const COLUMNS: readonly Column<Job>[] = [
 ];
 
 export function JobsScreen(): ReactNode {
-  const { state = "", show = "" } = useSearch({ from: "/jobs" });
-  const navigate = useNavigate({ from: "/jobs" });
+  const [{ state = "", show = "" }, setSearch] = useSearch("/jobs");
   const jobs = useQuery({
     queryKey: ["jobs"],
     queryFn: ({ signal }) => calls.jobs(signal),
@@ -101,9 +100,7 @@ export function JobsScreen(): ReactNode {
         <SegmentedControl
           aria-label={s.state}
           value={state}
-          onChange={(value) =>
-            void navigate({ search: (old) => ({ ...old, state: value || undefined }), replace: true })
-          }
+          onChange={(value) => setSearch((old) => ({ ...old, state: value || undefined }))}
           data={STATES.map((one) => ({ value: one, label: one === "" ? strings.queues.all : strings.state[one] }))}
         />
         <NativeSelect
@@ -111,7 +108,7 @@ export function JobsScreen(): ReactNode {
           value={show}
           onChange={(event) => {
             const value = event.currentTarget.value;
-            void navigate({ search: (old) => ({ ...old, show: value || undefined }), replace: true });
+            setSearch((old) => ({ ...old, show: value || undefined }));
           }}
           data={PREVIEWS}
         />
@@ -128,7 +125,7 @@ export function JobsScreen(): ReactNode {
           keyOf={(job) => `${job.machine}/${job.job}`}
           height={60}
           onOpen={(job) =>
-            void navigate({ to: "/jobs/$machine/$number", params: { machine: job.machine, number: String(job.job) } })
+            go({ to: "/jobs/$machine/$number", params: { machine: job.machine, number: String(job.job) } })
           }
           empty={jobs.data ? <Nothing text={s.none} stale={jobs.data.stale} /> : strings.loading}
         />

@@ -1,6 +1,5 @@
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import { useSession } from "../api/session";
@@ -9,6 +8,7 @@ import { classWord } from "../parts/format";
 import { Failure, Waiting } from "../parts/Notices";
 import { Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
+import { Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { useOverview } from "./enterprise";
@@ -161,8 +161,7 @@ function movesBefore({ machine, message, moves }: Step): ReactNode[] {
 
 /** What the nodes know of one message: where it is or was, what became of it, and who acknowledged it. */
 export function LifeScreen(): ReactNode {
-  const { id } = useSearch({ from: "/life" });
-  const navigate = useNavigate({ from: "/life" });
+  const [{ id }, setSearch] = useSearch("/life");
   const session = useSession();
   const withAudit = session.roles.includes("administer") && session.features.includes("audit");
   const [draft, setDraft] = useState(id ?? "");
@@ -173,7 +172,7 @@ export function LifeScreen(): ReactNode {
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void navigate({ search: { id: draft.trim() || undefined } });
+    setSearch(() => ({ id: draft.trim() || undefined }), false);
     if (draft.trim() === id) void life.refetch();
   };
   const nodes = useOverview().data?.nodes ?? [];

@@ -1,5 +1,4 @@
 import { TextInput } from "@mantine/core";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import type { BridgeState, NodeState, Overview } from "../api/types";
 import { EnterpriseMap } from "../map/EnterpriseMap";
@@ -8,6 +7,7 @@ import { count, rate } from "../parts/format";
 import { Failure, Notice, StateMark, Waiting } from "../parts/Notices";
 import { Age, DirectoryNotice } from "../parts/Stale";
 import { Foreign, Moment, None } from "../parts/Texts";
+import { Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { useEnterprise, useOverview } from "./enterprise";
@@ -18,10 +18,8 @@ const MOST_NAMED = 8;
 export function MapScreen(): ReactNode {
   const overview = useOverview();
   const { sites, links } = useEnterprise(overview.data);
-  const { at, find } = useSearch({ from: "/" });
-  const navigate = useNavigate({ from: "/" });
-  const select = (id: string | undefined) =>
-    void navigate({ search: (old) => ({ ...old, at: id === at ? undefined : id }), replace: true });
+  const [{ at, find }, setSearch] = useSearch("/");
+  const select = (id: string | undefined) => setSearch((old) => ({ ...old, at: id === at ? undefined : id }));
   const site = sites.find((one) => one.id === at);
   const link = links.find((one) => one.id === at);
   return (
@@ -46,9 +44,7 @@ export function MapScreen(): ReactNode {
                   sites={sites}
                   links={links}
                   find={find ?? ""}
-                  onFind={(text) =>
-                    void navigate({ search: (old) => ({ ...old, find: text || undefined }), replace: true })
-                  }
+                  onFind={(text) => setSearch((old) => ({ ...old, find: text || undefined }))}
                   onSelect={select}
                 />
               )}

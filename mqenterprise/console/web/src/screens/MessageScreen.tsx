@@ -1,12 +1,12 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age } from "../parts/Stale";
 import { Foreign } from "../parts/Texts";
+import { go, hrefOf, Link, useParams } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH } from "./enterprise";
@@ -19,10 +19,9 @@ import { shortName } from "./queue/names";
 const s = strings.message;
 
 export function MessageScreen(): ReactNode {
-  const { machine, queue, lookup } = useParams({ from: "/queues/$machine/$queue/$lookup" });
+  const { machine, queue, lookup } = useParams("/queues/$machine/$queue/$lookup");
   const mayOperate = useMay("operate");
   const maySeeBodies = useMay("bodies");
-  const navigate = useNavigate();
   const [operation, setOperation] = useState<Kind | "edit" | null>(null);
   const message = useQuery({
     queryKey: ["message", machine, queue, lookup, maySeeBodies],
@@ -36,7 +35,7 @@ export function MessageScreen(): ReactNode {
     enabled: message.isSuccess,
   });
   const error = message.error ?? there.error;
-  const back = () => void navigate({ to: "/queues/$machine/$queue", params: { machine, queue } });
+  const back = () => go({ to: "/queues/$machine/$queue", params: { machine, queue } });
   const found = message.data;
   const neighbours = useNeighbours(machine, queue, lookup);
   return (
@@ -62,7 +61,7 @@ export function MessageScreen(): ReactNode {
               onClick={() => {
                 const other = neighbours[way];
                 if (other)
-                  void navigate({
+                  go({
                     to: "/queues/$machine/$queue/$lookup",
                     params: { machine, queue, lookup: other },
                     replace: true,
@@ -90,9 +89,8 @@ export function MessageScreen(): ReactNode {
             ))}
           {found && (
             <Button
-              component={Link}
-              to="/life"
-              search={{ id: found.identifier } as never}
+              component="a"
+              href={hrefOf({ to: "/life", search: { id: found.identifier } })}
               variant="default"
               title={strings.life.about}
             >

@@ -1,6 +1,5 @@
 import { Progress } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { calls } from "../api/calls";
 import { useSession } from "../api/session";
@@ -10,6 +9,7 @@ import { Failure, Notice, StateMark, Waiting } from "../parts/Notices";
 import { Age, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { sentence } from "../parts/text";
+import { Link, useParams } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH, useOverview } from "./enterprise";
@@ -23,7 +23,7 @@ const NEARLY = 85;
 
 /** The page of a node in an enterprise. */
 export function NodeScreen(): ReactNode {
-  const { machine } = useParams({ from: "/nodes/$machine" });
+  const { machine } = useParams("/nodes/$machine");
   return <NodePage machine={machine} />;
 }
 

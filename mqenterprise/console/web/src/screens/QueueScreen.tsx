@@ -1,6 +1,5 @@
 import { Button, Menu, Tabs } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
@@ -8,6 +7,7 @@ import { count, size } from "../parts/format";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
+import { go, Link, useParams, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH } from "./enterprise";
@@ -29,9 +29,8 @@ const KINDS = ["move", "copy", "return", "replay", "delete"] as const;
 type Open = Kind | "export" | "import" | "send" | "remove" | "purge" | null;
 
 export function QueueScreen(): ReactNode {
-  const { machine, queue: name } = useParams({ from: "/queues/$machine/$queue" });
-  const { tab = "messages" } = useSearch({ from: "/queues/$machine/$queue" });
-  const navigate = useNavigate({ from: "/queues/$machine/$queue" });
+  const { machine, queue: name } = useParams("/queues/$machine/$queue");
+  const [{ tab = "messages" }, setSearch] = useSearch("/queues/$machine/$queue");
   const queries = useQueryClient();
   const mayOperate = useMay("operate");
   const maySeeBodies = useMay("bodies");
@@ -201,7 +200,7 @@ export function QueueScreen(): ReactNode {
       {!queue.data && !queue.error && <Waiting />}
       <Tabs
         value={tab}
-        onChange={(value) => void navigate({ search: (old) => ({ ...old, tab: value ?? undefined }), replace: true })}
+        onChange={(value) => setSearch((old) => ({ ...old, tab: value ?? undefined }))}
         keepMounted={false}
         className="tabs"
       >
@@ -234,7 +233,7 @@ export function QueueScreen(): ReactNode {
           what={open}
           messages={queue.data?.message_count}
           onClose={close}
-          onRemoved={() => void navigate({ to: "/queues", search: { machine } })}
+          onRemoved={() => go({ to: "/queues", search: { machine } })}
         />
       )}
       {open === "export" && (

@@ -1,7 +1,6 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useDebouncedValue, useDisclosure } from "@mantine/hooks";
 import { useQueries } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
@@ -12,6 +11,7 @@ import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, type Sort, Table } from "../parts/Table";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { visible } from "../parts/text";
+import { go, Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { REFRESH, useOverview } from "./enterprise";
@@ -144,8 +144,7 @@ function kindOf(row: QueueRow): ReactNode {
 }
 
 export function QueuesScreen(): ReactNode {
-  const search = useSearch({ from: "/queues" });
-  const navigate = useNavigate({ from: "/queues" });
+  const [search, setSearch] = useSearch("/queues");
   const mayOperate = useMay("operate");
   const [selection, setSelection] = useState<ReadonlyMap<string, QueueRow>>(new Map());
   const [act, setAct] = useState<{ readonly act: Act; readonly rows: readonly QueueRow[] } | null>(null);
@@ -154,9 +153,8 @@ export function QueuesScreen(): ReactNode {
   const [name, setName] = useState(search.name ?? "");
   const [wanted] = useDebouncedValue(name, 200);
   const change = useCallback(
-    (values: Record<string, string | undefined>) =>
-      void navigate({ search: (old) => ({ ...old, ...values }), replace: true }),
-    [navigate],
+    (values: Record<string, string | undefined>) => setSearch((old) => ({ ...old, ...values })),
+    [setSearch],
   );
   useEffect(() => change({ name: wanted || undefined }), [wanted, change]);
   // An address that is sent to a colleague says the order, too.
@@ -298,9 +296,7 @@ export function QueuesScreen(): ReactNode {
           sort={sort}
           onSort={(next) => change({ sort: `${next.descending ? "-" : ""}${next.by}` })}
           onSeen={seen}
-          onOpen={(one) =>
-            void navigate({ to: "/queues/$machine/$queue", params: { machine: one.machine, queue: one.pathname } })
-          }
+          onOpen={(one) => go({ to: "/queues/$machine/$queue", params: { machine: one.machine, queue: one.pathname } })}
           empty={first?.isLoading ? strings.loading : <Nothing text={s.none} stale={first?.data?.stale} />}
           height={40}
         />

@@ -1,6 +1,5 @@
 import { Button, MultiSelect, SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { calls } from "../api/calls";
 import type { Explanation, Journey, Overview } from "../api/types";
@@ -11,6 +10,7 @@ import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age, DirectoryNotice, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment } from "../parts/Texts";
 import { sentence, visible } from "../parts/text";
+import { useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { paced, REFRESH, timed, useEnterprise, useOverview } from "./enterprise";
@@ -20,15 +20,13 @@ const MOST_SHOWN = 100;
 
 /** Where messages go, and where they would go if something were down; drawn on the map. */
 export function RoutesScreen(): ReactNode {
-  const search = useSearch({ from: "/routes" });
-  const navigate = useNavigate({ from: "/routes" });
+  const [search, setSearch] = useSearch("/routes");
   const overview = useOverview();
   const { sites, links } = useEnterprise(overview.data);
   const mode = search.without !== undefined || search.links !== undefined ? "simulate" : "explain";
   const machines = useMemo(() => options(overview.data?.nodes.map((node) => node.machine) ?? []), [overview.data]);
   const siteOf = useMemo(() => new Map(overview.data?.nodes.map((node) => [node.machine, node.site])), [overview.data]);
-  const change = (values: Partial<typeof search>) =>
-    void navigate({ search: (old) => ({ ...old, ...values }), replace: true });
+  const change = (values: Partial<typeof search>) => setSearch((old) => ({ ...old, ...values }));
   const explanation = useQuery({
     queryKey: ["explain", search.from, search.to],
     queryFn: ({ signal }) => calls.explain(search.from ?? "", search.to ?? "", signal),
@@ -58,7 +56,7 @@ export function RoutesScreen(): ReactNode {
         className="self-start"
         aria-label={s.mode}
         value={mode}
-        onChange={(value) => void navigate({ search: value === "simulate" ? { without: "" } : {}, replace: true })}
+        onChange={(value) => setSearch(() => (value === "simulate" ? { without: "" } : {}))}
         data={[
           { value: "explain", label: s.explain },
           { value: "simulate", label: s.simulate },

@@ -1,6 +1,5 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
@@ -12,6 +11,7 @@ import { Nothing, StaleNotice } from "../parts/Stale";
 import { type Column, Table } from "../parts/Table";
 import { Foreign } from "../parts/Texts";
 import { visible } from "../parts/text";
+import { go, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { useOverview } from "./enterprise";
@@ -118,8 +118,7 @@ function patterns(queue: string, without: readonly string[]): string[] {
 
 /** Messages in all queues of all nodes. */
 export function SearchScreen(): ReactNode {
-  const search = useSearch({ from: "/search" });
-  const navigate = useNavigate({ from: "/search" });
+  const [search, setSearch] = useSearch("/search");
   const overview = useOverview();
   const machines = overview.data?.nodes.map((node) => node.machine) ?? [];
   const [queue, setQueue] = useState(search.queue ?? "*");
@@ -149,14 +148,15 @@ export function SearchScreen(): ReactNode {
   const maySeeBodies = useMay("bodies");
   const columns = useMemo(() => columnsFor(where, maySeeBodies), [where, maySeeBodies]);
   const begin = (wanted: readonly string[]) => {
-    void navigate({
-      search: {
+    setSearch(
+      () => ({
         queue: queue.trim() || "*",
         machine: machine || undefined,
         without: without.join(" ") || undefined,
         ...(wanted.length && { where: wanted }),
-      },
-    });
+      }),
+      false,
+    );
     if (asked) void found.refetch();
   };
   const tick = (name: string) => (
@@ -211,7 +211,7 @@ export function SearchScreen(): ReactNode {
               row={(index) => rows[index]}
               keyOf={(one) => `${one.machine}/${one.queue}/${one.message.lookup_identifier}`}
               onOpen={(one) =>
-                void navigate({
+                go({
                   to: "/queues/$machine/$queue/$lookup",
                   params: { machine: one.machine, queue: one.queue, lookup: one.message.lookup_identifier },
                 })

@@ -1,5 +1,4 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { calls } from "../api/calls";
 import type { WaitingDocument } from "../api/types";
@@ -8,6 +7,7 @@ import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Age, Nothing, StaleNotice } from "../parts/Stale";
 import { Foreign, Moment, None } from "../parts/Texts";
 import { sentence } from "../parts/text";
+import { Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { paced, timed } from "./enterprise";
@@ -17,7 +17,7 @@ const s = strings.waiting;
 
 /** Why messages wait, on one screen: at all nodes, at one, for a machine, or at a link. */
 export function WaitingScreen(): ReactNode {
-  const { at, machine, link } = useSearch({ from: "/waiting" });
+  const [{ at, machine, link }] = useSearch("/waiting");
   const ends = link?.split("\n") ?? [];
   const waiting = useQuery({
     queryKey: ["waiting", at, machine, link],

@@ -1,5 +1,4 @@
 import { Button } from "@mantine/core";
-import type { ErrorComponentProps } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { Failure, Notice } from "../parts/Notices";
 import { strings } from "../strings";
@@ -9,7 +8,7 @@ import { MissingFileError } from "./screenFiles";
 const s = strings.broken;
 
 /** In the place of a screen that cannot be shown: why, and what helps. */
-export function Broken({ error }: ErrorComponentProps): ReactNode {
+export function Broken({ error }: { error: Error }): ReactNode {
   const isFile = error instanceof MissingFileError;
   const action = (
     <Button size="compact-sm" variant="default" onClick={() => location.reload()}>

@@ -1,12 +1,12 @@
 import { useDebouncedValue, useHotkeys } from "@mantine/hooks";
 import { createSpotlight, Spotlight, type SpotlightActionData } from "@mantine/spotlight";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import { useSession } from "../api/session";
 import { setZone } from "../parts/preferences";
 import { beginning, visible } from "../parts/text";
+import { go } from "../router";
 import { strings } from "../strings";
 import type { QueueRow } from "../api/types";
 import { listName } from "../screens/queue/names";
@@ -21,7 +21,6 @@ export function openPalette(): void {
 
 /** Everything by keyboard: screens, queues, nodes and settings, by a part of their name. */
 export function Palette(): ReactNode {
-  const navigate = useNavigate();
   const [text, setText] = useState("");
   const [wanted] = useDebouncedValue(text.trim(), 150);
   const client = useQueryClient();
@@ -40,7 +39,7 @@ export function Palette(): ReactNode {
   const session = useSession();
   const words = text.trim().toLowerCase();
   const open = (row: QueueRow) =>
-    void navigate({ to: "/queues/$machine/$queue", params: { machine: row.machine, queue: row.pathname } });
+    go({ to: "/queues/$machine/$queue", params: { machine: row.machine, queue: row.pathname } });
   const machines: SpotlightActionData[] = (overview.data?.nodes ?? [])
     .filter((one) => words.length > 1 && one.machine.toLowerCase().includes(words))
     .slice(0, MOST_FOUND)
@@ -48,14 +47,14 @@ export function Palette(): ReactNode {
       id: `machine ${one.machine}`,
       label: beginning(visible(one.machine), 90),
       description: [beginning(visible(one.site), 60), strings.state[one.state]].filter(Boolean).join(" · "),
-      onClick: () => void navigate({ to: "/nodes/$machine", params: { machine: one.machine } }),
+      onClick: () => go({ to: "/nodes/$machine", params: { machine: one.machine } }),
     }));
   const screens: SpotlightActionData[] = placesOf(session)
     .filter((place) => place.name.toLowerCase().includes(words))
     .map((place) => ({
       id: place.to,
       label: place.name,
-      onClick: () => void navigate({ to: place.to }),
+      onClick: () => go({ to: place.to }),
     }));
   const settings: SpotlightActionData[] = [
     { id: "utc", label: strings.zone.toUtc, onClick: () => setZone("utc") },

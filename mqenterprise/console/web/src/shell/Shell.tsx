@@ -1,17 +1,17 @@
 import { ActionIcon, Drawer, Menu, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useRef } from "react";
 import { useSession, useSignOut } from "../api/session";
 import type { Role, Session } from "../api/types";
 import { setZone, useZone } from "../parts/preferences";
 import { Foreign } from "../parts/Texts";
+import { Link, type Simple, usePath } from "../router";
 import { strings } from "../strings";
 import { Icon, type IconName } from "./icons";
 import { openPalette, Palette } from "./Palette";
 
 interface Place {
-  readonly to: string;
+  readonly to: Simple;
   readonly name: string;
   readonly icon: IconName;
   /** What the server must be able to do for this screen to be of use. */
@@ -34,10 +34,10 @@ const PLACES: readonly Place[] = [
   { to: "/audit", name: strings.nav.audit, icon: "audit", needs: "audit", role: "administer" },
 ];
 
-export function Shell(): ReactNode {
+export function Shell({ children }: { children: ReactNode }): ReactNode {
   const main = useRef<HTMLElement>(null);
   const [menu, { open, close }] = useDisclosure(false);
-  const path = useRouterState({ select: (state) => state.location.pathname });
+  const path = usePath();
   const before = useRef(path);
   useEffect(() => {
     // A new screen is read from its beginning, by eyes and by screen readers.
@@ -58,7 +58,7 @@ export function Shell(): ReactNode {
           <Navigation />
         </nav>
         <main className="page" ref={main} tabIndex={-1}>
-          <Outlet />
+          {children}
         </main>
       </div>
       <Drawer
@@ -90,16 +90,13 @@ export function placesOf(session: Session): readonly Place[] {
 
 function Navigation(): ReactNode {
   const places = placesOf(useSession());
+  const path = usePath();
+  const isAt = (to: string) => path === to || (to !== "/" && path.startsWith(`${to}/`));
   return (
     <ul className="list-plain">
       {places.map((place) => (
         <li key={place.to}>
-          <Link
-            to={place.to}
-            className="nav-link"
-            activeProps={{ className: "active", "aria-current": "page" }}
-            activeOptions={{ exact: place.to === "/", includeSearch: false }}
-          >
+          <Link to={place.to} className="nav-link" aria-current={isAt(place.to) ? "page" : undefined}>
             <Icon name={place.icon} />
             {place.name}
           </Link>

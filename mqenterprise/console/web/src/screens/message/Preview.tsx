@@ -1,12 +1,12 @@
 import { ActionIcon, Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
 import { Failure, Notice, Waiting } from "../../parts/Notices";
 import { Foreign, Moment } from "../../parts/Texts";
 import { Icon } from "../../shell/icons";
+import { Link } from "../../router";
 import { strings } from "../../strings";
 import { Decoded } from "./Bodies";
 

@@ -1,6 +1,5 @@
 import { Button } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
 import type { Job, JobLog, JobLogEntry, NewJob } from "../../api/types";
@@ -10,6 +9,7 @@ import { Failure, Notice, Waiting } from "../../parts/Notices";
 import { JobProgress } from "../../parts/Progress";
 import { Foreign } from "../../parts/Texts";
 import { sentence } from "../../parts/text";
+import { Link } from "../../router";
 import { strings } from "../../strings";
 import { TargetInput } from "./TargetInput";
 import { useDoubt } from "./targets";

@@ -1,12 +1,12 @@
 import { SegmentedControl } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { calls } from "../../api/calls";
 import { rate, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
 import { Plot } from "../../parts/Plot";
 import { Age } from "../../parts/Stale";
+import { useSearch } from "../../router";
 import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
 
@@ -18,8 +18,7 @@ function aligned(values: readonly number[], length: number, by = 1): (number | n
 }
 
 export function HistoryTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
-  const { span = "hour" } = useSearch({ from: "/queues/$machine/$queue" });
-  const navigate = useNavigate({ from: "/queues/$machine/$queue" });
+  const [{ span = "hour" }, setSearch] = useSearch("/queues/$machine/$queue");
   const history = useQuery({
     queryKey: ["history", machine, queue, span],
     queryFn: ({ signal }) => calls.history(machine, queue, span, signal),
@@ -48,7 +47,7 @@ export function HistoryTab({ machine, queue }: { machine: string; queue: string 
         className="self-start"
         aria-label={s.span}
         value={span}
-        onChange={(value) => void navigate({ search: (old) => ({ ...old, span: value }), replace: true })}
+        onChange={(value) => setSearch((old) => ({ ...old, span: value }))}
         data={[
           { value: "hour", label: s.hour },
           { value: "day", label: s.day },

@@ -1,6 +1,5 @@
 import { Button } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useRef, useState } from "react";
 import { calls } from "../../api/calls";
 import { useMay } from "../../api/session";
@@ -12,6 +11,7 @@ import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
 import { Foreign, Moment, None } from "../../parts/Texts";
 import { beginning, visible } from "../../parts/text";
+import { Link, useSearch } from "../../router";
 import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
 import { Preview } from "../message/Preview";
@@ -73,8 +73,7 @@ export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
 
 /** The messages of a queue, page by page, and what can be done with them. */
 export function MessagesTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
-  const { where = NO_CONDITION, open: opened } = useSearch({ from: "/queues/$machine/$queue" });
-  const navigate = useNavigate({ from: "/queues/$machine/$queue" });
+  const [{ where = NO_CONDITION, open: opened }, setSearch] = useSearch("/queues/$machine/$queue");
   const mayOperate = useMay("operate");
   const [cursors, setCursors] = useState<readonly string[]>([""]);
   const [selection, setSelection] = useState<ReadonlySet<string>>(new Set());
@@ -99,16 +98,12 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
   const begin = (wanted: readonly string[]) => {
     setCursors([""]);
     setSelection(new Set());
-    void navigate({
-      search: (old) => ({ ...old, where: wanted.length ? wanted : undefined }),
-      replace: true,
-    });
+    setSearch((old) => ({ ...old, where: wanted.length ? wanted : undefined }));
   };
   const isChosen = where.length > 0;
   const lookups = found.map((one) => one.message.lookup_identifier);
   const at = opened === undefined ? -1 : lookups.indexOf(opened);
-  const show = (lookup: string | undefined) =>
-    void navigate({ search: (old) => ({ ...old, open: lookup }), replace: true });
+  const show = (lookup: string | undefined) => setSearch((old) => ({ ...old, open: lookup }));
   const pages = Math.max(cursors.length, Math.ceil((page.data?.total ?? 0) / PAGE));
   const choose = (keys: readonly string[], chosen: boolean) =>
     setSelection((old) => {

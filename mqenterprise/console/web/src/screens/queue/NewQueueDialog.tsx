@@ -1,11 +1,11 @@
 import { Autocomplete, Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
 import { Dialog } from "../../parts/Dialog";
 import { Failure } from "../../parts/Notices";
 import { visible } from "../../parts/text";
+import { go } from "../../router";
 import { strings } from "../../strings";
 import { TRUSTEES } from "./AccessTab";
 
@@ -21,7 +21,6 @@ export function NewQueueDialog({
   onClose: () => void;
 }): ReactNode {
   const queries = useQueryClient();
-  const navigate = useNavigate();
   const [where, setWhere] = useState(machine ?? machines[0] ?? "");
   const [name, setName] = useState("");
   const [label, setLabel] = useState("");
@@ -50,7 +49,7 @@ export function NewQueueDialog({
     onSuccess: (queue) => {
       void queries.invalidateQueries({ queryKey: ["queues"] });
       onClose();
-      void navigate({
+      go({
         to: "/queues/$machine/$queue",
         params: { machine: where, queue: queue.pathname },
         search: { tab: "properties" },

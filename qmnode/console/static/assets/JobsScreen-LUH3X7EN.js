@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-DOLSYBUS.js";import"./chunk-Z3TI5IY5.js";import"./chunk-PYXTNV6H.js";import"./chunk-GRJONIEV.js";import"./chunk-54DYPSO3.js";import"./chunk-6GPJJ3U3.js";import"./chunk-KO7QDS4X.js";export{a as JobTitle,b as JobsScreen};

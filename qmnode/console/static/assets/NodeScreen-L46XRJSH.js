@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-RCXFR4DN.js";import"./chunk-UXV56GZN.js";import"./chunk-GRJONIEV.js";import"./chunk-54DYPSO3.js";import"./chunk-6GPJJ3U3.js";import"./chunk-KO7QDS4X.js";export{a as NodeScreen,b as OwnNode};
