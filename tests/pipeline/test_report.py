@@ -6,7 +6,8 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from html import escape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -370,3 +371,57 @@ def test_certificates_that_end_soon_stand_out() -> None:
     assert '<span class="alarm">12 days</span>' in text
     assert "as of 2026-03-01" in text
     assert '<span class="good">300 days</span>' in text
+
+
+def needed(text: str) -> list[tuple[str, str]]:
+    """The links of "What needs you": the section and the sentence."""
+    (found,) = re.findall(r'<ul class="needs">(.*?)</ul>', text, re.S)
+    return re.findall(r'<li><a href="#([^"]*)">([^<]*)</a></li>', found)
+
+
+def test_the_report_begins_with_what_needs_somebody_each_with_a_link_to_its_section() -> None:
+    users = [
+        {"user": user, "subject": f"CN={user}", "not_after": NOW + timedelta(days=days), "days_left": days}
+        for user, days in (("fine", 300), ("soon", 12), (f"gone{EVIL}", -3))
+    ]
+    sizes = [
+        {"node": "a", "queue": queue, "messages": 1, "bytes": 1, "growth_bytes_a_day": 1, "used": used, "full_on": on}
+        for queue, used, on in (("fast", 0.5, "2026-03-09"), ("over", 1.0, None), ("slow", 0.1, "2027-01-01"))
+    ]
+    costs = [
+        {"site1": one, "site2": other, "cost": 1, "suggested_cost": 1, "pairs": pairs, "suggested_pairs": pairs}
+        for one, other, pairs in ((EVIL, "Aarhus", 2), ("Aarhus", "Bern", 4), ("Aarhus", "unused", 0))
+    ]
+    dead = [*DEAD, *(DEAD[0] | {"cause": "expired", "queue": queue, "messages": 9} for queue in "abcde")]
+    text = page(
+        figures(
+            service_levels=LEVELS,
+            latencies=LATENCIES,
+            link_use=USE,
+            dead_letters=dead,
+            certificates=users,
+            capacity=sizes,
+            link_costs=costs,
+        )
+    )
+
+    assert needed(text) == [
+        ("keys", f"1 certificate has expired: gone{escape(EVIL)}."),
+        ("keys", "1 certificate expires within 30 days: soon on 2026-03-13."),
+        ("capacity", "1 queue is full: over."),
+        ("capacity", "1 queue will be full within 30 days: fast on 2026-03-09."),
+        ("dead-letters", "45 messages died, expired: a, b, c and 2 more."),
+        ("dead-letters", "6 messages died, access denied: shop\\orders."),
+        ("sites", "No message crossed 1 link that routes lead over: Aarhus – Bern."),
+        (
+            "queues",
+            "The worst service levels, by the time within which 95% of the messages were in the queue: "
+            f"shop\\{escape(EVIL)} (400 ms).",
+        ),
+    ]  # fmt: skip
+    assert all(f'<section id="{name}">' in text for name, _ in needed(text))
+    assert text.index("What needs you") < text.index("messages sent")
+
+
+def test_a_report_of_an_enterprise_in_order_says_that_nothing_needs_anybody() -> None:
+    assert "Nothing does." in page(figures())

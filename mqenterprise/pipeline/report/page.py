@@ -23,6 +23,7 @@ from mqenterprise.pipeline.report.cells import (
     time,
 )
 from mqenterprise.pipeline.report.heat import heat_map
+from mqenterprise.pipeline.report.needs import SOON, needs
 from mqenterprise.pipeline.report.shell import framed, section, tiled
 
 if TYPE_CHECKING:
@@ -30,14 +31,12 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 1_000
 """The greatest number of rows in a table of the page, which refers to the stored tables for the rest."""
-_SOON: Final = 30
-"""A certificate that expires within this number of days is shown in red."""
 
 
 def page(figures: Figures, title: str = "Message Queuing") -> str:
     """The whole report. The same figures give the same text."""
     shown = [(name, short, content) for name, short, drawn in _SECTIONS if (content := drawn(figures))]
-    return framed(title, f"{title}: where messages went", _window(figures), _tiles(figures), shown)
+    return framed(title, f"{title}: where messages went", _window(figures), _tiles(figures), shown, needs(figures))
 
 
 def _window(figures: Figures) -> str:
@@ -436,7 +435,7 @@ def _left(days: float) -> Cell:
         return number(None)
     if days < 0:
         return number(days, f"expired {-int(days):,} days ago", "alarm")
-    return number(days, f"{int(days):,} days", "alarm" if days <= _SOON else "good")
+    return number(days, f"{int(days):,} days", "alarm" if days <= SOON else "good")
 
 
 def _aside(figures: Figures) -> list[Element]:

@@ -21,8 +21,9 @@ def framed(
     introduction: str,
     tiles: Element,
     sections: Sequence[tuple[str, str, Sequence[Element]]],
+    first: Sequence[Element] = (),
 ) -> str:
-    """Return a page. A section has its identifier, its short name and its content."""
+    """Return a page. A section has its identifier, its short name and its content; ``first`` is before all of them."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -34,6 +35,7 @@ def framed(
     main = element(
         "main",
         element("header", element("h1", heading), element("p", introduction)),
+        *first,
         element("nav", *(element("a", short, href=f"#{name}") for name, short, _ in sections), aria_label="Sections"),
         tiles,
         *(part for _, _, content in sections for part in content),
