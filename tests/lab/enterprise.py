@@ -252,7 +252,11 @@ class LabEnterprise:
     """An enterprise about to be rolled out. ``hosts`` are names with their sites, as the declaration has them."""
 
     def __init__(self, declaration: Mapping[str, Any], *, real: bool | None = None) -> None:
-        hosts = {machine["name"]: next(iter(machine.get("sites", ())), "") for machine in declaration["machines"]}
+        hosts = {
+            host: next(iter(machine.get("sites", ())), "")
+            for machine in declaration["machines"]
+            for host in machine.get("hosts", (machine["name"],))
+        }
         use_real = why_no_hosts() is None if real is None else real
         self.hosts: Hosts = RealHosts(hosts) if use_real else LoopbackHosts(hosts)
         self.folder = self.hosts.folder / "controller"
@@ -287,6 +291,8 @@ class LabEnterprise:
         """The declaration with the lab's addresses; on loopback an address is the only name that everybody resolves."""
         located = json.loads(json.dumps(declaration))
         for machine in located["machines"]:
+            if "hosts" in machine:
+                continue
             address = self.hosts.addresses[machine["name"]]
             machine["addresses"] = [address]
             machine["dns_name"] = f"{machine['name']}.contoso.test" if self.is_real else address

@@ -16,6 +16,7 @@ description:
     hosts together. A host without a site comes last.
   - Hosts that have no node yet, as P(mqenterprise.fleet.queue_manager#role) found them, come before all others and
     together, since nothing depends on them. One host goes ahead of all.
+  - Hosts of one machine are in batches of their own, those that stand by before the one that runs the node.
   - Hosts at fault (C(queue_manager_fault)) are left out.
 options:
   _input:
@@ -59,6 +60,7 @@ _value:
 def batches(hosts, hostvars, one_at_a_time=False, sites_at_once=1, joined=()):
     """Return the batches in the order in which they are worked on."""
     hosts = [host for host in hosts if "queue_manager_fault" not in hostvars[host]]
+    hosts = _standbys_first(hosts, hostvars)
     new = [] if one_at_a_time else [host for host in hosts if _is_new(hostvars[host])]
     sites = {}
     for host in hosts:
@@ -69,9 +71,37 @@ def batches(hosts, hostvars, one_at_a_time=False, sites_at_once=1, joined=()):
     if one_at_a_time:
         return [[host] for site in steps for step in site for host in step]
     found = [new] if new else []
-    found += _side_by_side(steps, max(1, int(sites_at_once)), {(pair["from"], pair["to"]) for pair in joined})
+    found = found + _side_by_side(steps, max(1, int(sites_at_once)), {(pair["from"], pair["to"]) for pair in joined})
+    found = [part for batch in found for part in _apart(batch, hostvars)]
     # One goes ahead, so that what is wrong everywhere is seen at one host.
     return [found[0][:1], *[batch for batch in (found[0][1:], *found[1:]) if batch]] if found else []
+
+
+def _standbys_first(hosts, hostvars):
+    """Each machine's hosts where the first of them was, the one that runs the node last."""
+    places = {}
+    for place, host in enumerate(hosts):
+        places.setdefault(hostvars[host].get("msmq_computer") or host, place)
+
+    def order(host):
+        looked = (hostvars[host].get("queue_manager_looked") or {}).get("document") or {}
+        return places[hostvars[host].get("msmq_computer") or host], bool(looked.get("running"))
+
+    return sorted(hosts, key=order)
+
+
+def _apart(batch, hostvars):
+    """Parts of a batch in each of which no machine has two hosts."""
+    parts = []
+    for host in batch:
+        machine = hostvars[host].get("msmq_computer") or host
+        for part in parts:
+            if machine not in part:
+                part[machine] = host
+                break
+        else:
+            parts.append({machine: host})
+    return [list(part.values()) for part in parts]
 
 
 def _is_new(variables):

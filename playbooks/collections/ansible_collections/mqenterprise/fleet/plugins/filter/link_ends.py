@@ -16,6 +16,7 @@ description:
   - Links to foreign sites have no pairs, as there is no host at their other end.
   - An enterprise without a directory has no links. There each host is paired with the next one by name, and the last
     with the first, as machines send to each other directly.
+  - Of the hosts of one machine the one that runs its node is the end.
 options:
   _input:
     description: The links, as the inventory plugin P(mqenterprise.fleet.directory#inventory) has them in C(msmq_links).
@@ -44,7 +45,8 @@ _value:
 
 def link_ends(links, hostvars):
     """Return the pairs of hosts that the links join."""
-    machines = {host: hostvars[host] for host in hostvars if hostvars[host].get("msmq_computer")}
+    known = {host: hostvars[host] for host in hostvars if hostvars[host].get("msmq_computer")}
+    machines = {host: machine for host, machine in known.items() if not _stands_by(host, machine, known)}
     pairs = []
     if any(machine.get("msmq_directory") == "none" for machine in machines.values()):
         ring = sorted(machines)
@@ -59,6 +61,15 @@ def link_ends(links, hostvars):
         ways = [(a, b) for a in one for b in other] + [(b, a) for a in one for b in other]
         pairs += [{"link": name, "from": start, "to": end} for start, end in ways if start != end]
     return pairs
+
+
+def _stands_by(host, machine, known):
+    """Whether another host of the machine runs its node; before anybody has looked, all but the first stand by."""
+    hosts = [one for one in machine.get("msmq_hosts") or () if one in known]
+    running = [
+        one for one in hosts if ((known[one].get("queue_manager_looked") or {}).get("document") or {}).get("running")
+    ]
+    return bool(hosts) and host != [*running, *hosts][0]
 
 
 def _end(link, site, machines):

@@ -75,6 +75,8 @@ def _outside(pair, missing):
 
 def _node(node):
     told = _clock(node.get("queue_manager_clock") or {})
+    if node.get("queue_manager_fit"):
+        return f"{told}, it stands by and could run {node['msmq_computer']}: {node['queue_manager_fit']}"
     identifier = (node.get("queue_manager_probed") or {}).get("identifier")
     return f"{told}, its node is {identifier}" if identifier else f"{told}, its node does not answer"
 

@@ -15,11 +15,14 @@ description:
   - The file of this inventory ends with C(.msmq.yaml) or C(.msmq.yml).
   - Each host has the variables C(msmq_computer), C(msmq_identifier), C(msmq_dns_name), C(msmq_sites), C(msmq_roles),
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
-    C(msmq_is_gate), C(msmq_bridges), which are its declared bridges by name, C(msmq_private_queues), which are its
-    declared private queues, C(msmq_remote_copy), which are the settings of its declared copy, and C(ansible_host),
-    which is the first declared address or else the DNS name.
+    C(msmq_is_gate), C(msmq_hosts) and C(msmq_failover), C(msmq_bridges), which are its declared bridges by name,
+    C(msmq_private_queues), which are its declared private queues, C(msmq_remote_copy), which are the settings of its
+    declared copy, and C(ansible_host), which is the first declared address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates, and C(msmq_directory): V(ldap), or
     V(none) for an enterprise that is declared with C(directory: none). Such a one is always read from its declaration."
+  - A machine that is declared with C(hosts) is not a host itself, but each of these is. They have the variables of the
+    machine, with its declared C(failover), and Ansible reaches each by its own name. One that Kubernetes runs is a
+    host of the group C(kubernetes_machines) alone, which is this controller.
   - Names and other values of the directory are data. A template among them is never evaluated; a machine whose name
     cannot be a host's, and a DNS name that begins with a dash, are left out with a warning.
   - Variables of C(queue_managers) count least, then those of the groups of roles, then those of the operator's own
@@ -175,6 +178,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             for each in (declared.machines if declared else ())
             if each.remote_copy
         }
+        self._failovers = {
+            fold(each.name): (list(each.hosts), each.failover.model_dump(mode="json"))
+            for each in (declared.machines if declared else ())
+            if each.failover
+        }
         self._bridges = {}
         for bridge in declared.bridges if declared else ():
             self._bridges.setdefault(fold(bridge.machine), {})[bridge.name] = bridge.settings
@@ -214,7 +222,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     def _fill(self, machines, links, identifiers, addresses):
         gates = {fold(name) for link in links for name in link["site_gates"]}
         site = self.get_option("site")
-        for group in ("queue_managers", "site_gates", *GROUPS.values()):
+        for group in ("queue_managers", "kubernetes_machines", "site_gates", *GROUPS.values()):
             self.inventory.add_group(group)
             rank = RANKS["nodes" if group == "queue_managers" else "roles"]
             self.inventory.set_variable(group, "ansible_group_priority", rank)
@@ -242,31 +250,47 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         self.inventory.set_variable(owner, name, wrap_var(value))
 
     def _host(self, machine, is_gate, identifiers, addresses):
-        name, known = machine["name"].lower(), fold(machine["name"])
-        self.inventory.add_host(name)
-        groups = ["queue_managers", *(GROUPS[role] for role in machine["roles"])]
-        groups += ["site_gates"] if is_gate else []
-        for site in machine["sites"]:
-            groups.append(self.inventory.add_group(group_name(site)))
-            self._set(group_name(site), "msmq_site", site)
-            self.inventory.set_variable(group_name(site), "ansible_group_priority", RANKS["site"])
-        for group in groups:
-            self.inventory.add_host(name, group=group)
+        known = fold(machine["name"])
+        hosts, failover = self._failovers.get(known, ([], {}))
+        rendered = failover.get("way") == "kubernetes"
+        if rendered:
+            groups = ["kubernetes_machines"]
+        else:
+            groups = ["queue_managers", *(GROUPS[role] for role in machine["roles"])]
+            groups += ["site_gates"] if is_gate else []
+            for site in machine["sites"]:
+                groups.append(self.inventory.add_group(group_name(site)))
+                self._set(group_name(site), "msmq_site", site)
+                self.inventory.set_variable(group_name(site), "ansible_group_priority", RANKS["site"])
+        names = [host.lower() for host in hosts]
         variables = {f"msmq_{each}": machine[each] for each in VARIABLES} | {
             "msmq_computer": machine["name"],
             "msmq_identifier": identifiers.get(known),
             "msmq_addresses": addresses.get(known, []),
             "msmq_is_gate": is_gate,
+            "msmq_hosts": names,
+            "msmq_failover": failover,
             "msmq_bridges": self._bridges.get(known, {}),
             "msmq_remote_copy": self._copies.get(known, {}),
             "msmq_private_queues": self._documents.get(known, {}).get("queues", []),
         }
+        name = machine["name"].lower()
         reached = next(iter(variables["msmq_addresses"]), None) or machine["dns_name"]
         if reached and NO_HOST.search(reached):
             self.display.warning(f"{reached!r} of {name} is no host's name: ansible_host is not set")
-        elif reached:
+        elif reached and not names:  # an address that moves is that of another host tomorrow
             variables["ansible_host"] = reached
         variables = {key: wrap_var(value) for key, value in variables.items()}
+        if rendered:
+            local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+            names, variables = [name], variables | local
+        for host in names or [name]:
+            self.inventory.add_host(host)
+            for group in groups:
+                self.inventory.add_host(host, group=group)
+            self._compose(host, variables)
+
+    def _compose(self, name, variables):
         for key, value in variables.items():
             self.inventory.set_variable(name, key, value)
         strict = self.get_option("strict")
