@@ -294,6 +294,22 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         expect(row.get_by_text("done", exact=True)).to_be_visible()
 
 
+def test_a_queue_whose_rights_are_refused_says_that_it_is_made(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go("queues?machine=ALPHA")
+        someone.click("New queue")
+        someone.dialog().get_by_label("Name").fill("half")
+        someone.dialog().get_by_label("Who may send").fill("nobody knows this one")
+        someone.click("Create the queue")
+        expect(someone.dialog()).to_contain_text("The queue is made. Its access list is not as you gave it")
+        expect(someone.dialog().get_by_role("alert")).to_contain_text("nobody knows this one")
+        expect(someone.button("Create the queue", someone.dialog())).to_be_disabled()
+        someone.dialog().get_by_role("link", name="See its access").click()
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("half")
+        expect(someone.page.get_by_role("tab", name="Access", selected=True)).to_be_visible()
+        assert done(lambda: filled.count("half")) == 0
+
+
 async def label_of(lab: ConsoleLab, queue: str) -> str:
     async with await lab.nodes["ALPHA"].connect() as qm:
         return (await qm.queue(rf".\private$\{queue}")).label

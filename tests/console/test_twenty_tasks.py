@@ -99,6 +99,12 @@ def test_the_stuck_queue_is_found_and_says_why(someone: Person) -> None:
         click(someone.page.get_by_role("link", name="Queues", exact=True).first)
         click(someone.page.get_by_role("link", name=re.compile("→ BRE-2")).first)
         expect(someone.page.locator("dl.figures")).to_contain_text(str(STUCK))
+    with within(1, "why"):
+        expect(someone.page.locator(".notice.warn").first).to_contain_text("No address: BRE-1")
+    with within(1, "why, of a message") as click:
+        click(someone.page.locator('[role=row] a[href*="/queues/"]').first)
+        expect(someone.page.get_by_role("heading", level=1)).to_contain_text("order 3000")
+        expect(someone.page.locator(".notice.warn").first).to_contain_text("No address: BRE-1")
 
 
 def test_a_body_is_read_beside_the_list(someone: Person) -> None:

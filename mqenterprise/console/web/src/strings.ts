@@ -237,6 +237,8 @@ export const strings = {
     receivers: "Who may receive",
     accessHelp: "Empty: as for every new queue",
     confirm: "Create the queue",
+    onlyMade: "The queue is made. Its access list is not as you gave it, for this reason:",
+    seeAccess: "See its access",
   },
   bulk: {
     actions: "Operations on queues",

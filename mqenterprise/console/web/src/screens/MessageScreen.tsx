@@ -15,6 +15,7 @@ import { type Kind, OperationDialog } from "./operation/OperationDialog";
 import { Bodies, Facts } from "./message/Bodies";
 import { useNeighbours } from "./message/useNeighbours";
 import { shortName } from "./queue/names";
+import { Reason } from "./WaitingScreen";
 
 const s = strings.message;
 
@@ -34,6 +35,11 @@ export function MessageScreen(): ReactNode {
     refetchInterval: REFRESH,
     enabled: message.isSuccess,
   });
+  const stuck = useQuery({
+    queryKey: ["queue", machine, queue],
+    queryFn: ({ signal }) => calls.queue(machine, queue, signal),
+    refetchInterval: REFRESH,
+  }).data?.waiting;
   const error = message.error ?? there.error;
   const back = () => go({ to: "/queues/$machine/$queue", params: { machine, queue } });
   const found = message.data;
@@ -103,6 +109,11 @@ export function MessageScreen(): ReactNode {
       {error && <Failure error={error} retry={() => void (message.error ? message : there).refetch()} />}
       <Age updated={there.dataUpdatedAt || message.dataUpdatedAt} failed={Boolean(error)} />
       {!found && !message.error && <Waiting />}
+      {stuck && (
+        <Notice tone="warn">
+          <Reason waiting={stuck} />
+        </Notice>
+      )}
       {found?.unreadable && (
         <Notice tone="bad">
           <p>

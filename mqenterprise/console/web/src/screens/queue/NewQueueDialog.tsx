@@ -3,9 +3,9 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
 import { Dialog } from "../../parts/Dialog";
-import { Failure } from "../../parts/Notices";
+import { Failure, Notice } from "../../parts/Notices";
 import { visible } from "../../parts/text";
-import { go } from "../../router";
+import { go, hrefOf } from "../../router";
 import { strings } from "../../strings";
 import { TRUSTEES } from "./AccessTab";
 
@@ -29,10 +29,12 @@ export function NewQueueDialog({
   const [quota, setQuota] = useState("");
   const [sender, setSender] = useState("");
   const [receiver, setReceiver] = useState("");
+  const [made, setMade] = useState<string | null>(null);
   const create = useMutation({
     mutationFn: async () => {
       const limit = quota.trim() ? { quota: Number(quota) } : {};
       const queue = await calls.createQueue(where, { name: name.trim(), label, transactional, journaling, ...limit });
+      setMade(queue.pathname);
       const rights = [
         [sender, "send-message"],
         [receiver, "receive-message"],
@@ -46,8 +48,8 @@ export function NewQueueDialog({
           });
       return queue;
     },
+    onSettled: () => queries.invalidateQueries({ queryKey: ["queues"] }),
     onSuccess: (queue) => {
-      void queries.invalidateQueries({ queryKey: ["queues"] });
       onClose();
       go({
         to: "/queues/$machine/$queue",
@@ -122,12 +124,33 @@ export function NewQueueDialog({
             data={TRUSTEES}
           />
         </div>
+        {create.error && made !== null && (
+          <Notice
+            tone="warn"
+            action={
+              <Button
+                component="a"
+                size="compact-sm"
+                variant="default"
+                href={hrefOf({
+                  to: "/queues/$machine/$queue",
+                  params: { machine: where, queue: made },
+                  search: { tab: "access" },
+                })}
+              >
+                {s.seeAccess}
+              </Button>
+            }
+          >
+            <p>{s.onlyMade}</p>
+          </Notice>
+        )}
         {create.error && <Failure error={create.error} />}
         <div className="dialog-actions">
           <Button variant="default" onClick={onClose}>
             {strings.cancel}
           </Button>
-          <Button type="submit" loading={create.isPending} disabled={!name.trim()}>
+          <Button type="submit" loading={create.isPending} disabled={!name.trim() || made !== null}>
             {s.confirm}
           </Button>
         </div>

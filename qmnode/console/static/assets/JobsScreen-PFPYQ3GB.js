@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-HO3FSPQM.js";import"./chunk-XSO6IIL6.js";import"./chunk-GY4YZNZY.js";import"./chunk-XDGZDHMD.js";import"./chunk-WVRR6UUJ.js";import"./chunk-544QGMGN.js";export{a as JobTitle,b as JobsScreen};
