@@ -155,6 +155,16 @@ async def test_status_and_metrics_show_a_copy_and_a_restored_one_says_what_it_la
         assert not set(await send(qm, *[b"x"] * 100)) & set(used)
 
 
+def test_the_folder_of_a_copy_is_not_listed_for_each_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[Path] = []
+    monkeypatch.setattr("pathlib.Path.iterdir", lambda path: iter(listed.append(path) or ()))
+    folder = Folder(tmp_path)
+    for number in range(5):
+        folder.put(f"{number}", b"a", b"piece")
+    assert len(listed) == 1
+    assert folder.get("4") == b"apiece"
+
+
 async def test_a_node_goes_on_without_the_place_of_its_copy_and_the_copy_catches_up(tmp_path: Path, key: Path) -> None:
     place = tmp_path / "mount"
     async with node(tmp_path, to=str(place / "copy")) as qm:
