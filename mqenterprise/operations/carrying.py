@@ -329,7 +329,7 @@ class Carrier:
         await held.put(None)
 
     async def _confirm_ended(self, begun: BegunCarry, hold: Sequence[Message] = ()) -> list[str]:
-        """Confirm what has ended, and hold a batch: its states. What may not be confirmed yet is kept, in its order."""
+        """Confirm what has ended, and hold a batch; return its states. Keys are kept until it succeeded."""
         count = len(self._ended)
         states = await self._exchange(begun, confirm=self._ended[:count], hold=hold)
         del self._ended[:count]
@@ -343,7 +343,7 @@ class Carrier:
                 await asyncio.shield(ending)
             except asyncio.CancelledError:
                 with suppress(MessageQueuingError):
-                    await ending  # what has ended must be known
+                    await ending  # its keys must be known
                 raise
             held.task_done()
 

@@ -99,6 +99,27 @@ def test_machines_without_a_directory_are_paired_with_the_next_one() -> None:
     assert link_ends([], {"a": fleet["a"]}) == []
 
 
+def test_windows_sends_no_probes_and_is_probed_by_a_host_of_its_site() -> None:
+    fleet = {
+        "a": {"msmq_computer": "A", "msmq_sites": ["X"], "msmq_roles": ["routing_server"]},
+        "b": {"msmq_computer": "B", "msmq_sites": ["Y"], "msmq_roles": ["routing_server"]},
+        "w": {"msmq_computer": "W", "msmq_sites": ["Y"], "group_names": ["windows"]},
+        "v": {"msmq_computer": "V", "msmq_sites": ["X"], "msmq_roles": ["routing_server"], "group_names": ["windows"]},
+    }
+    pairs = link_ends([{"sites": ["X", "Y"], "site_gates": []}], fleet)
+    ways = {(pair["from"], pair["to"]) for pair in pairs}
+    assert ways == {("a", "b"), ("b", "a"), ("b", "v"), ("b", "w")}
+    answers = {
+        "w": {"seconds": 0.2, "path": [], "why": ""},
+        "v": {"seconds": None, "path": [], "why": "no acknowledgment within 60 s"},
+    }
+    looked = {name: {"queue_manager_looked": {}, "queue_manager_probed": {"identifier": name}} for name in "ab"}
+    looked["b"]["queue_manager_answers"] = answers
+    told = verification([pair for pair in pairs if pair["to"] in "vw"], fleet | looked)
+    assert "b → w (Windows): 0.2 s there and back, by b → w" in told["seen"]
+    assert told["faults"] == {"b": ["b → v (X - Y): no acknowledgment within 60 s, last seen at b"]}
+
+
 def test_a_link_is_told_with_the_time_and_the_way_and_one_that_carries_nothing_is_a_fault() -> None:
     found = {
         "queue_manager_looked": {},

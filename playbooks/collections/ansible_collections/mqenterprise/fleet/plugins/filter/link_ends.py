@@ -14,6 +14,8 @@ description:
   - For each routing link, every site gate at its one end with every site gate at its other, in both directions. Where
     a link names no gate in a site, the routing servers of that site are the end.
   - Links to foreign sites have no pairs, as there is no host at their other end.
+  - Hosts of the group C(windows) have queue managers of Windows, which send no probes. Each is probed by a host of its
+    site, or by the first of all.
   - An enterprise without a directory has no links. There each host is paired with the next one by name, and the last
     with the first, as machines send to each other directly.
   - Of the hosts of one machine the one that runs its node is the end.
@@ -47,19 +49,29 @@ def link_ends(links, hostvars):
     """Return the pairs of hosts that the links join."""
     known = {host: hostvars[host] for host in hostvars if hostvars[host].get("msmq_computer")}
     machines = {host: machine for host, machine in known.items() if not _stands_by(host, machine, known)}
+    windows = [host for host, machine in machines.items() if "windows" in (machine.get("group_names") or ())]
+    nodes = [host for host in machines if host not in windows]
     pairs = []
     if any(machine.get("msmq_directory") == "none" for machine in machines.values()):
-        ring = sorted(machines)
-        return [
+        ring = sorted(nodes)
+        pairs = [
             {"link": "direct", "from": start, "to": end}
             for start, end in zip(ring, [*ring[1:], *ring[:1]], strict=True)
             if start != end
         ]
+        links = []
     for link in links:
         one, other = (_end(link, site, machines) for site in link["sites"])
         name = " - ".join(link["sites"])
         ways = [(a, b) for a in one for b in other] + [(b, a) for a in one for b in other]
-        pairs += [{"link": name, "from": start, "to": end} for start, end in ways if start != end]
+        pairs += [
+            {"link": name, "from": start, "to": end} for start, end in ways if start != end and start not in windows
+        ]
+    for host in windows if nodes else ():
+        if host not in {pair["to"] for pair in pairs}:
+            sites = set(machines[host].get("msmq_sites") or ())
+            near = [node for node in nodes if sites.intersection(machines[node].get("msmq_sites") or ())]
+            pairs.append({"link": "Windows", "from": (near or nodes)[0], "to": host})
     return pairs
 
 

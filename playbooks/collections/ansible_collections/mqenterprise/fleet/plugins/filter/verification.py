@@ -11,6 +11,8 @@ short_description: What is known and what is wrong after nodes were looked at an
 version_added: 0.1.0
 author: The qmnode authors (@qmnode)
 description:
+  - Hosts of the group C(windows) are not looked at; the answer to a probe shows that their queue managers take messages
+    from nodes, and that messages from there arrive.
   - Brings together what the entry points C(look), C(probe_prepare) and C(probe) of the role
     P(mqenterprise.fleet.queue_manager#role) have found on each host.
 options:
@@ -55,9 +57,10 @@ def verification(pairs, hostvars):
     seen += [f"{host}: {sentence}" for host, node in nodes.items() for sentence in _transport(node)]
     seen += [f"{host}: {sentence}" for host, node in nodes.items() for sentence in _doors(node)]
     for pair in pairs:
-        start, end = nodes.get(pair["from"]), nodes.get(pair["to"])
-        if start is None or end is None:
-            seen += _outside(pair, [host for host in (pair["from"], pair["to"]) if host not in nodes])
+        start = nodes.get(pair["from"])
+        is_windows = "windows" in (hostvars.get(pair["to"], {}).get("group_names") or ())
+        if start is None or not (is_windows or pair["to"] in nodes):
+            seen += _outside(pair, [host for host in (pair["from"], pair["to"]) if host not in nodes], is_windows)
             continue
         sentence, culprit = _link(pair, start)
         seen.append(sentence)
@@ -66,9 +69,9 @@ def verification(pairs, hostvars):
     return {"seen": seen, "faults": {host: sentences for host, sentences in faults.items() if sentences}}
 
 
-def _outside(pair, missing):
-    """That a pair was not probed, when one of its hosts was looked at and the other was not."""
-    if len(missing) == 2:
+def _outside(pair, missing, is_windows):
+    """That a pair was not probed, when one of its hosts was looked at and the other was not, or needs not be."""
+    if len(missing) == 2 and not is_windows:
         return []
     return [f"{pair['from']} → {pair['to']} ({pair['link']}): not probed, as --limit leaves {missing[0]} out"]
 

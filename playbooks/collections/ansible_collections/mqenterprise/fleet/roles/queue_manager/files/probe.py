@@ -3,15 +3,16 @@
 Arguments: the node's socket, and an action. ``check`` and ``prepare`` take the file of the node's certificate,
 ``reports`` on a node that sends, ``door=ADDRESS`` on a node that is to have an AMQP door, and in a workgroup
 ``direct=NAME``, by which others send to it. ``probe`` takes a JSON document: ``targets`` (hosts with the format names
-of their queues), ``names`` (identifiers with hosts), ``addresses`` (with hosts) and ``direct`` (its own such name, or
-nothing). A probe is traced where there is a directory, and asks for an acknowledgment of its arrival, so its way back
-is seen as well. Prints one JSON document.
+of their queues), ``windows`` (hosts with the DNS names or addresses of Windows machines), ``names`` (identifiers with
+hosts), ``addresses`` (with hosts) and ``direct`` (its own such name, or nothing). A probe is traced where there is a
+directory, and asks for an acknowledgment of its arrival, so its way back is seen as well. Prints one JSON document.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import re
 import socket
@@ -34,6 +35,7 @@ REPORTS = r".\mqenterprise-probe-reports"
 SENDERS = "everyone", "anonymous"
 """Probes, acknowledgments and reports are not signed. By default, a queue that a user of the directory creates takes
 messages of its owner only."""
+OF_WINDOWS = "it is unreachable, or has no private queue mqenterprise-probe to which everyone may send"
 PATIENCE = 60.0
 PATIENCE_OF_DOOR = 10.0
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -129,18 +131,28 @@ async def exists(node: RemoteQueueManager, name: str) -> bool:
     return True
 
 
+def direct_name(host: str) -> str:
+    """The queue for probes of a host, by its DNS name or its address."""
+    try:
+        return f"DIRECT=TCP:{ipaddress.ip_address(host)}{QUEUE[1:]}"
+    except ValueError:
+        return f"DIRECT=OS:{host}{QUEUE[1:]}"
+
+
 class Probes:
     """Those under way, and what is heard of them."""
 
     def __init__(self, asked: dict) -> None:
         self.names, self.addresses, self.direct = asked["names"], asked["addresses"], asked["direct"]
+        self.windows = {host: direct_name(name) for host, name in asked.get("windows", {}).items()}
+        self.targets = asked["targets"] | self.windows
         self.began: dict[bytes, float] = {}
         self.hosts: dict[bytes, str] = {}
         self.hops: dict[bytes, dict[str, str]] = {}
         """For each probe, who sent it on to whom."""
         self.found: dict[str, dict] = {}
 
-    async def send(self, node: RemoteQueueManager, targets: dict[str, str]) -> None:
+    async def send(self, node: RemoteQueueManager) -> None:
         """One to each target."""
         number = (await node.queue(ANSWERS)).private_queue_number
         back = f"PRIVATE={guid_to_text(Guid(node.identifier))}\\{number:08x}"
@@ -150,7 +162,7 @@ class Probes:
         else:
             reports = (await node.queue(REPORTS)).identifier
             traced = {"tracing_requested": True, "tracing_queue_identifier": reports}
-        for host, name in targets.items():
+        for host, name in self.targets.items():
             message = Message(
                 b"probe",
                 label="probe",
@@ -158,13 +170,14 @@ class Probes:
                 time_to_be_received=int(PATIENCE),
                 acknowledgements_requested=Acknowledgment.FULL_REACH_QUEUE,
                 administration_queue_format_name=back,
-                **traced,
+                **({} if host in self.windows else traced),
             )
             began = time.monotonic()
             async with await node.open_queue(name, Access.SEND) as out:
                 sent = await out.send(message)
             self.began[sent], self.hosts[sent], self.hops[sent] = began, host, {}
-            why = f"no acknowledgment within {PATIENCE:.0f} s: the message waits where it cannot go on"
+            why = f"no acknowledgment within {PATIENCE:.0f} s: "
+            why += OF_WINDOWS if host in self.windows else "the message waits where it cannot go on"
             self.found[host] = {"seconds": None, "why": why, "path": []}
 
     async def hear(self, answers: qmnode.QueueApi) -> None:
@@ -184,7 +197,8 @@ class Probes:
 
     async def follow(self, reports: qmnode.QueueApi) -> None:
         """Reports, until the way of each probe that arrived is known to its end."""
-        while any(self.path(sent)[-1] != host for sent, host in self.hosts.items()):
+        traced = {sent: host for sent, host in self.hosts.items() if host not in self.windows}
+        while any(self.path(sent)[-1] != host for sent, host in traced.items()):
             report = await reports.receive(timeout=PATIENCE)
             heard = NEXT_HOP.search(report.body.decode("utf-16-le", "replace"))
             for sent in self.hosts if heard else ():
@@ -207,14 +221,14 @@ async def probe(path: str, asked: dict) -> dict:
         answers = await node.open_queue(f"DIRECT=OS:{ANSWERS}")
         await answers.purge()
         if probes.direct:
-            await probes.send(node, asked["targets"])
+            await probes.send(node)
             with contextlib.suppress(MessageQueuingError, TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await probes.hear(answers)
             return {"changed": False, "found": probes.found}
         reports = await node.open_queue(f"DIRECT=OS:{REPORTS}")
         await reports.purge()
-        await probes.send(node, asked["targets"])
+        await probes.send(node)
         following = asyncio.ensure_future(probes.follow(reports))
         try:
             async with asyncio.timeout(PATIENCE):
@@ -228,7 +242,8 @@ async def probe(path: str, asked: dict) -> dict:
             await asyncio.gather(following, return_exceptions=True)
             await reports.purge()
     for sent, host in probes.hosts.items():
-        probes.found[host]["path"] = probes.path(sent)
+        if host not in probes.windows:
+            probes.found[host]["path"] = probes.path(sent)
     return {"changed": False, "found": probes.found}
 
 
