@@ -142,6 +142,22 @@ def test_a_cluster_that_could_not_fence_gets_no_resource(change: dict[str, Any],
     assert not (tmp_path / "asked").exists()
 
 
+def test_a_host_on_which_the_cluster_still_starts_the_node_is_not_the_active_one(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, cib())
+    cluster.command("crm_resource", "echo cor-b")
+    line = "  * cor-router-node (ocf:qmnode:qmnode): {} cor-b"
+    cluster.command(
+        "crm_mon",
+        f"if [ -e {tmp_path}/asked ]; then echo '{line.format('Started')}'; else echo '{line.format('Starting')}'; fi\n"
+        f"echo >>{tmp_path}/asked",
+    )
+
+    found = json.loads(cluster.do("active").stdout)
+
+    assert found["active"] == "cor-b"
+    assert len((tmp_path / "asked").read_text()) == 2
+
+
 def test_a_standby_whose_device_is_gone_is_unfit(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, cib())
     cluster.machine |= {"command": str(tmp_path / "qmnode"), "device": str(tmp_path / "gone")}

@@ -269,7 +269,7 @@ class Cluster:
         ends = time.monotonic() + SECONDS
         while True:
             found = self.located()
-            if found and wanted in ("", found):
+            if found and wanted in ("", found) and self._has_started(found):
                 return {"changed": False, "active": next(host for host, name in self.names.items() if name == found)}
             if time.monotonic() > ends:
                 failed = run("crm_mon", "-1", "--exclude=all", "--include=failures", check=False).strip()
@@ -278,6 +278,10 @@ class Cluster:
                     f"{f', and not on {wanted}' if wanted else ''}: {failed[-600:] or 'crm_mon -1 says why'}"
                 )
             time.sleep(0.5)
+
+    def _has_started(self, host: str) -> bool:
+        lines = run("crm_mon", "-1", check=False).splitlines()
+        return any(self.node in line and f"Started {host}" in line for line in lines)
 
     def move(self, to: str) -> dict:
         """Have another host run the node; the wish for it does not outlast the move."""
