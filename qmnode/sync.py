@@ -14,13 +14,13 @@ with an event loop does the work for the whole process. A process that was forke
 import functools
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from qmnode.local.background import BackgroundLoop, background_loop
+from qmnode.local.line import RECONNECT
 from qmnode.local.operations import RemoteOperations
-from qmnode.local.remote import RemoteQueueManager
+from qmnode.local.remote import Address, RemoteQueueManager
 from qmnode.model.api import Access, CursorApi, DirectoryLogin, QueueApi, QueueManagerApi, Share, TransactionApi
 from qmnode.model.message import Message
 from qmnode.structures.guid import Guid
@@ -309,10 +309,12 @@ class QueueManager(_Closing):
         return Transaction(self._run(begin), self._loop, self)
 
 
-def connect(address: str | Path | None = None, directory_login: DirectoryLogin | None = None) -> QueueManager:
+def connect(
+    address: Address = None, directory_login: DirectoryLogin | None = None, reconnect: float = RECONNECT
+) -> QueueManager:
     """Connect to the node that runs as a service: ``with qmnode.sync.connect() as qm:``.
 
     The arguments and errors are those of :func:`qmnode.connect`.
     """
     loop = background_loop()
-    return QueueManager(loop.run(lambda: RemoteQueueManager.connect(address, directory_login)), loop)
+    return QueueManager(loop.run(lambda: RemoteQueueManager.connect(address, directory_login, reconnect)), loop)

@@ -21,7 +21,7 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names() -> list[str]:
         async with asyncio.timeout(_PATIENCE):
             address = socket_path(given("socket"), given("config"))
-            async with qmnode.connect(address) as manager:
+            async with qmnode.connect(address, reconnect=0) as manager:
                 prefix = f"{manager.computer_name}\\private$\\".casefold()
                 found = [queue.pathname for queue in await manager.queues()]
         return [name[len(prefix) :] if name.casefold().startswith(prefix) else name for name in found]

@@ -122,7 +122,7 @@ class Node:
         address = socket_path(self.socket, self.config)
 
         async def connected() -> T:
-            async with qmnode.connect(address, login) as manager:
+            async with qmnode.connect(address, login, reconnect=0) as manager:
                 return await work(manager)
 
         return run_async(connected())

@@ -30,6 +30,10 @@ ADDED_FIELDS: Final = "added_fields"
 GREETING: Final = {"version": PROTOCOL_VERSION, ADDED_FIELDS: True}
 """The hello of an application. With ``added_fields`` it promises to ignore fields that it does not know; the
 first release fails at them, and gets none that are newer."""
+PROGRAM: Final = "program"
+"""In the hello of an application that connects again: 16 bytes that no other has. With it in the answer, the node keeps
+a mark of each call that has a slot (qmnode.storage.marks).
+"""
 HEAD: Final = struct.Struct("<IB3xI")
 HEAD_SIZE: Final = HEAD.size
 SIZE_FIELD: Final = 4
@@ -49,13 +53,20 @@ SINGLE_TRANSACTION: Final = 0xFFFFFFFF
 FOR_EVER: Final = -1.0
 
 SEND_HEAD: Final = struct.Struct("<IIII")
-"""Handle of the queue, number of the transaction, 1 if the messages stand or fall together, count."""
+"""Handle of the queue, number of the transaction, how, count. How: TOGETHER if the messages stand or fall together,
+REPEATED if the call was made before with this number, and a slot above them.
+"""
+TOGETHER: Final = 1
+REPEATED: Final = 2
+SLOT_SHIFT: Final = 2
 RECEIVE_HEAD: Final = struct.Struct("<IIId")
 """Handle of the queue, number of the transaction, limit, seconds to wait (negative: for ever)."""
 ROOM: Final = struct.Struct("<II")
 """Behind RECEIVE_HEAD, from a receiver of one message that has room for so many bytes of a body, and of all else that
 is stored with it. A larger message stays where it is, and the receive fails with MQ_ERROR_BUFFER_OVERFLOW.
 """
+SLOT: Final = struct.Struct("<I")
+"""Behind RECEIVE_HEAD instead: REPEATED, and a slot above it."""
 _SENT: Final = struct.Struct("<III")
 _unpack_sent: Final = _SENT.unpack_from
 _SENT_ALONE: Final = struct.Struct(SEND_HEAD.format + _SENT.format.removeprefix("<"))

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import inspect
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -19,10 +20,14 @@ from qmnode.local.frames import (
     NO_TRANSACTION,
     PUBLISHING,
     RECEIVE_HEAD,
+    REPEATED,
     REQUESTS,
     ROOM,
     SEND_HEAD,
     SINGLE_TRANSACTION,
+    SLOT,
+    SLOT_SHIFT,
+    TOGETHER,
     Frame,
     FrameError,
     Kind,
@@ -42,8 +47,12 @@ from qmnode.model.api import (
 )
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.opening import MultipleQueueDescriptor
 from qmnode.model.packet import Room, message_from_packet, whole_value
 from qmnode.model.ports import Entry
+from qmnode.model.sending import Mark
+from qmnode.model.transaction import Transaction
+from qmnode.storage.marks import WHOLE
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
@@ -51,13 +60,17 @@ from qmnode.structures.guid import GUID_SIZE, Guid
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
-    from qmnode.local.server import LocalServer, Receives
+    from qmnode.local.server import LocalServer, Receives, Taken
 
 NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
 """Exceptions for what an application asks that means nothing here."""
 
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
-_RECEIVE_SIZES: Final = (_RECEIVE_SIZE, _RECEIVE_SIZE + ROOM.size)
+_RECEIVE_SIZES: Final = (_RECEIVE_SIZE, _RECEIVE_SIZE + ROOM.size, _RECEIVE_SIZE + SLOT.size)
+_KEPT: Final = b"\0"
+"""Before the messages in the mark of a receive; one without it has none, as they are large."""
+_MOST_KEPT: Final = 256 * 1024
+"""Bytes of messages that the mark of a receive has at most: they are written once more with it."""
 _unpack_receive: Final = RECEIVE_HEAD.unpack_from
 _PAGE: Final = 200
 """Queues in one answer of a search."""
@@ -85,6 +98,9 @@ class Methods:
     def __init__(self, server: "LocalServer", user_id: int, groups: frozenset[int], receives: "Receives") -> None:
         self.encode = values.encode_for_first_release
         self._server = server
+        self._marks = server.marks
+        self.program = b""
+        """What a program is called that connects again."""
         self.user_id = user_id
         self._groups = groups
         self._receives = receives
@@ -95,8 +111,8 @@ class Methods:
         self._searching = 0
         """Searches that the directory has not answered yet."""
 
-    async def perform(self, call: Frame) -> Outcome:
-        """Do what a call asks for."""
+    async def perform(self, call: Frame) -> Outcome | None:
+        """Do what a call asks for. None: it is a receive that has been started, which answers by itself."""
         return await WORK[call.kind](self, call)
 
     async def run_down(self) -> None:
@@ -121,8 +137,41 @@ class Methods:
         queue = self._handles.get(handle)
         if transaction not in _NO_UNIT or not limit or not isinstance(queue, OpenQueueDescriptor):
             return False
-        self._receives.start(call.number, queue, limit, _seconds(timeout), _room(body))
+        slot = self._slot(body)
+        if slot & REPEATED:
+            return False
+        self._receives.start(call.number, queue, limit, _seconds(timeout), _room(body), slot >> SLOT_SHIFT)
         return True
+
+    def _slot(self, receive: Packet) -> int:
+        """The slot of a receive, and REPEATED."""
+        if len(receive) != _RECEIVE_SIZE + SLOT.size:
+            return 0
+        slot: int = SLOT.unpack_from(receive, _RECEIVE_SIZE)[0]
+        self._check_program(slot)
+        return slot
+
+    def _check_program(self, slot: int) -> None:
+        if slot >> SLOT_SHIFT and not self.program:
+            raise FrameError("a call with a slot, of a program that did not say how it is called")
+
+    def _done(self, slot: int, number: int) -> Mapping[int, bytes]:
+        """What the node answered to a call over the connection before; nothing if it was not done."""
+        marks = self._marks
+        if marks is None or not self.program:
+            raise FrameError("a call that was made before, of a program that did not say how it is called")
+        return marks.find(self.program, slot, number)
+
+    def mark(self, slot: int, number: int, answer: bytes, part: int = WHOLE) -> None:
+        """Write the mark of a call in the current batch."""
+        assert self._marks is not None
+        self._marks.put(self.program, slot, number, (answer,), part)
+
+    def mark_received(self, taken: "Taken") -> None:
+        """Write the mark of a receive, with its messages unless they are large."""
+        kept = (_KEPT, *pack_received(taken.entries)) if taken.size <= _MOST_KEPT else ()
+        assert self._marks is not None
+        self._marks.put(self.program, taken.slot, taken.number, kept)
 
     def error_value(self, error: Exception) -> Any:
         """An error as it goes to the application."""
@@ -182,33 +231,60 @@ class Methods:
 
     async def send(self, call: Frame) -> Outcome:
         """Send a batch: as one, or each for itself."""
-        handle, transaction, together, count = SEND_HEAD.unpack_from(call.data)
-        queue, unit = self._queue(handle), self._transaction(transaction)
+        handle, transaction, how, count = SEND_HEAD.unpack_from(call.data)
+        queue, unit, slot = self._queue(handle), self._transaction(transaction), how >> SLOT_SHIFT
+        self._check_program(how)
+        done: Mapping[int, bytes] = {}
+        if how & REPEATED and (done := self._done(slot, call.number)) and WHOLE in done:
+            return Kind.IDENTIFIERS, (done[WHOLE],)
+        mark = partial(self._mark_sent, slot, call.number) if slot else None
         packets, besides = unpack_sent(call, count)
         # One alone is not tried again: its packet may have become the stored value.
-        together = together or unit is not None or count == 1
+        together = bool(how & TOGETHER) or unit is not None or count == 1
         try:
             # One write for all of them when nothing is wrong, which is how it nearly always is.
-            if not besides and isinstance(queue, OpenQueueDescriptor):
-                return Kind.IDENTIFIERS, await queue.send_packets(packets, unit)
-            messages = [_message(packet, besides.get(number)) for number, packet in enumerate(packets)]
-            return Kind.IDENTIFIERS, await queue.send_many(messages, unit)
+            if not done and not besides and isinstance(queue, OpenQueueDescriptor):
+                return Kind.IDENTIFIERS, await queue.send_packets(packets, unit, mark)
+            if not done:
+                messages = [_message(packet, besides.get(number)) for number, packet in enumerate(packets)]
+                return Kind.IDENTIFIERS, await _send_all(queue, messages, unit, mark)
         except PacketError as error:
             if together:
                 raise _no_packet(error) from error
         except (MessageQueuingError, *NOT_UNDERSTOOD):
             if together:
                 raise
-        each = (_send_alone(queue, packet, besides.get(number)) for number, packet in enumerate(packets))
+        each = (
+            self._send_alone(queue, packet, besides.get(at), slot, call.number, at + 1, done)
+            for at, packet in enumerate(packets)
+        )
         outcomes = await asyncio.gather(*each, return_exceptions=True)
         return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
 
-    async def receive(self, call: Frame) -> Outcome:
+    def _mark_sent(self, slot: int, number: int, identifiers: list[bytes], part: int = WHOLE) -> None:
+        self.mark(slot, number, b"".join(identifiers), part)
+
+    async def _send_alone(
+        self, queue: QueueApi, packet: Packet, more: bytes | None, slot: int, call: int, part: int,
+        done: Mapping[int, bytes],
+    ) -> bytes:  # fmt: skip
+        if part in done:
+            return done[part]
+        mark = partial(self._mark_sent, slot, call, part=part) if slot else None
+        return (await _send_all(queue, [_message(packet, more)], None, mark))[0]
+
+    async def receive(self, call: Frame) -> Outcome | None:
         """Receive up to a number of messages."""
         if len(call.data) not in _RECEIVE_SIZES:
             raise FrameError(f"a receive of {len(call.data)} bytes")
         handle, transaction, limit, timeout = _unpack_receive(call.data)
         queue, unit, room = self._queue(handle), self._transaction(transaction), _room(call.data)
+        slot = self._slot(call.data)
+        if slot and transaction in _NO_UNIT and limit and isinstance(queue, OpenQueueDescriptor):
+            if slot & REPEATED and (done := self._done(slot >> SLOT_SHIFT, call.number)):
+                return Kind.MESSAGES, (_kept(done[WHOLE]),)
+            self._receives.start(call.number, queue, limit, _seconds(timeout), None, slot >> SLOT_SHIFT)
+            return None
         if room is None:
             messages = await queue.receive_many(limit, _seconds(timeout), unit)
         elif isinstance(queue, OpenQueueDescriptor):
@@ -369,11 +445,20 @@ class Methods:
         transaction = self._transactions[number] = self._server.manager.transaction()
         return bytes(transaction.identifier)
 
-    async def _end_transaction(self, number: int, commit: bool) -> None:
+    async def _end_transaction(self, number: int, commit: bool, slot: int = 0, call: int = 0) -> None:
         transaction = self._transaction(number)
-        assert isinstance(transaction, TransactionApi)
+        if not isinstance(transaction, Transaction):
+            raise FrameError(f"{number} is no transaction")
+        mark = None
+        if slot:
+            self._check_program(slot << SLOT_SHIFT)
+            mark = partial(self.mark, slot, call, b"")
         del self._transactions[number]
-        await (transaction.commit() if commit else transaction.abort())
+        await (transaction.commit(mark) if commit else transaction.abort())
+
+    async def _is_done(self, _: int, slot: int, call: int) -> bool:
+        """Whether a call of this program's connection before was done."""
+        return bool(self._done(slot, call))
 
     async def _open_cursor(self, handle: int) -> int:
         self._check_room()
@@ -386,7 +471,7 @@ class Methods:
         await self._queue(handle).move(lookup, self._queue(target), transaction)
 
 
-Work = Callable[[Methods, Frame], Awaitable[Outcome]]
+Work = Callable[[Methods, Frame], Awaitable[Outcome | None]]
 _NO_UNIT: Final = (NO_TRANSACTION, SINGLE_TRANSACTION)
 """Numbers of receives that are outside of transactions, or are one themselves."""
 
@@ -404,6 +489,7 @@ _OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     "next": Methods._next_found,
     "register_certificate": Methods._register_certificate,
     "begin": Methods._begin,
+    "is_done": Methods._is_done,
     "end": Methods._end_transaction,
     "cursor": Methods._open_cursor,
     "close": Methods._close_handle,
@@ -423,7 +509,7 @@ def _methods(interface: type, *more: str, without: frozenset[str] = frozenset())
 
 
 _MANAGER_METHODS: Final = _methods(
-    QueueManagerApi, "begin", "find_machine", "register_certificate", without=frozenset({"close"})
+    QueueManagerApi, "begin", "is_done", "find_machine", "register_certificate", without=frozenset({"close"})
 )
 _QUEUE_METHODS: Final = _methods(QueueApi, "cursor")
 _CURSOR_METHODS: Final = _methods(CursorApi)
@@ -477,8 +563,22 @@ def _message(packet: Packet, more: bytes | None) -> Message:
     return message
 
 
-async def _send_alone(queue: QueueApi, packet: Packet, more: bytes | None) -> bytes:
-    return await queue.send(_message(packet, more))
+async def _send_all(
+    queue: QueueApi, messages: list[Message], transaction: InTransaction, mark: Mark | None
+) -> list[bytes]:
+    if isinstance(queue, OpenQueueDescriptor | MultipleQueueDescriptor):
+        return await queue.send_many(messages, transaction, mark)
+    return await queue.send_many(messages, transaction)
+
+
+def _kept(mark: bytes) -> bytes:
+    if not mark:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED,
+            "large messages had left the queue when the connection was lost, and are gone: receive large messages in "
+            "a transaction",
+        )
+    return mark[len(_KEPT) :]
 
 
 def _not_understood(error: BaseException) -> list[Any]:
@@ -504,7 +604,7 @@ def _outcome(outcome: bytes | BaseException) -> Any:
 
 
 def _room(receive: Packet) -> Room | None:
-    return Room(*ROOM.unpack_from(receive, _RECEIVE_SIZE)) if len(receive) > _RECEIVE_SIZE else None
+    return Room(*ROOM.unpack_from(receive, _RECEIVE_SIZE)) if len(receive) == _RECEIVE_SIZE + ROOM.size else None
 
 
 def _seconds(timeout: float) -> float | None:

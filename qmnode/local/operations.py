@@ -2,11 +2,15 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from qmnode.local.connection import Connection
+from qmnode.local.line import Line
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
+
+_READS: Final = frozenset({"trace", "find", "failures", "history", "list_jobs", "show_job", "job_log", "show_document"})
+"""Operations that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,14 @@ class FoundPage:
 class RemoteOperations:
     """``qm.operations`` of a connection: find messages, and do something with all that are found."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, line: Line) -> None:
+        self._line = line
 
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
-        return await self._connection.method("operations", 0, name, arguments, **keywords)
+        async def attempt(connection: Connection) -> Any:
+            return await connection.method("operations", 0, name, arguments, **keywords)
+
+        return await (self._line.repeat(attempt) if name in _READS else self._line.once(name, attempt))
 
     async def trace(self, identifier: str = "", label: str = "", correlation: str = "") -> dict[str, Any]:
         """The way of a message as the node knows it: see :mod:`qmnode.administration.tracing`."""

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 
+from qmnode.errors import MessageQueuingError
 from qmnode.local.connection import Connection, RemoteQueue, RemoteTransaction
 from qmnode.local.frames import ADDED_FIELDS, LOGIN, PUBLISHING
+from qmnode.local.line import LONGEST, RECONNECT, Line
 from qmnode.local.operations import RemoteOperations
 from qmnode.model.administration import IncomingSequenceInformation
 from qmnode.model.api import (
@@ -21,10 +23,15 @@ from qmnode.model.api import (
     Share,
     TransactionApi,
 )
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Address = str | Path | Sequence[str | Path] | None
+"""The path of a node's socket, or several."""
+_DONE_ONCE: Final = frozenset({"backup", "create_queue", "delete_queue", "reset_incoming_sequences"})
+"""Methods that would fail, or do harm, if they were called again after they were done."""
 DEFAULT_SOCKET: Final = "/run/qmnode/qmnode.sock"
 SOCKET_VARIABLE: Final = "QMNODE_SOCKET"
 """Environment variable with the socket of the node, for ``connect()`` without an address."""
@@ -45,27 +52,36 @@ def _at_node(method: F) -> F:
 class RemoteQueueManager(QueueManagerApi):
     """The node behind a Unix socket. Closing it closes what was opened through it."""
 
-    def __init__(
-        self, connection: Connection, hello: dict[str, Any], directory_login: DirectoryLogin | None = None
-    ) -> None:
-        self.connection = connection
-        self.operations = RemoteOperations(connection)
-        self.identifier = Guid(hello["identifier"])
-        self.computer_name = hello["computer_name"]
-        self._first_release = ADDED_FIELDS not in hello
+    def __init__(self, line: Line, directory_login: DirectoryLogin | None = None) -> None:
+        self.line = line
+        self.operations = RemoteOperations(line)
+        self.identifier = Guid(line.hello["identifier"])
+        self.computer_name = line.hello["computer_name"]
         self._last_transaction = 0
         self._login = directory_login
 
     @classmethod
-    async def connect(cls, address: str | Path | None = None, directory_login: DirectoryLogin | None = None) -> Self:
+    async def connect(
+        cls, address: Address = None, directory_login: DirectoryLogin | None = None, reconnect: float = RECONNECT
+    ) -> Self:
         """Connect to a node; see :func:`connect`."""
-        text = str(address or os.environ.get(SOCKET_VARIABLE) or DEFAULT_SOCKET)
-        return cls(*await Connection.open(Path(text.removeprefix("unix:"))), directory_login)
+        line = Line(_paths(address), _checked(reconnect))
+        await line.open()
+        return cls(line, directory_login)
+
+    @property
+    def connection(self) -> Connection:
+        """The present connection."""
+        return self.line.connection
 
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:
         if self._login is not None and name in PUBLISHING:
             keywords[LOGIN] = [self._login.account, self._login.password]
-        return await self.connection.method("manager", 0, name, arguments, **keywords)
+
+        async def attempt(connection: Connection) -> Any:
+            return await connection.method("manager", 0, name, arguments, **keywords)
+
+        return await (self.line.once(name, attempt) if name in _DONE_ONCE else self.line.repeat(attempt))
 
     create_queue = _at_node(QueueManagerApi.create_queue)
     delete_queue = _at_node(QueueManagerApi.delete_queue)
@@ -90,18 +106,26 @@ class RemoteQueueManager(QueueManagerApi):
     async def find_queues(
         self, *, label: str | None = None, type: Guid | None = None, computer: str | None = None
     ) -> list[QueueInformation]:
-        search = await self._call("find_queues", label=label, type=type, computer=computer)
-        found: list[QueueInformation] = []
-        while page := await self.connection.method("search", search, "next", ()):
-            found += page
-        return found
+        async def search(connection: Connection) -> list[QueueInformation]:
+            number = await connection.method("manager", 0, "find_queues", label=label, type=type, computer=computer)
+            found: list[QueueInformation] = []
+            while page := await connection.method("search", number, "next", ()):
+                found += page
+            return found
+
+        return await self.line.repeat(search)
 
     async def open_queue(
         self, format_name: str, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
     ) -> QueueApi:
         """Open a queue: the event Open Queue (3.1.7.1.5)."""
-        handle, name = await self._call("open_queue", format_name, int(access), int(share))
-        return RemoteQueue(self, handle, name, access, share)
+
+        async def open_on(connection: Connection) -> RemoteQueue:
+            asked = [format_name, int(access), int(share)]
+            handle, name = await connection.method("manager", 0, "open_queue", asked)
+            return RemoteQueue(self, connection, handle, name, access, share)
+
+        return await self.line.repeat(open_on)
 
     def transaction(self) -> TransactionApi:
         """Create Transaction (3.1.7.1.8). The node hears of it with the first call that is part of it."""
@@ -115,7 +139,7 @@ class RemoteQueueManager(QueueManagerApi):
     async def incoming_sequences(self, name: str = "") -> list[IncomingSequenceInformation]:
         """The sequences of transactional messages that come to a queue, or to any; a node of the first release shows
         none."""
-        if self._first_release:
+        if ADDED_FIELDS not in self.line.hello:
             return []
         found: list[IncomingSequenceInformation] = await self._call("incoming_sequences", name)
         return found
@@ -126,22 +150,21 @@ class RemoteQueueManager(QueueManagerApi):
 
     async def close(self) -> None:
         """Close the connection; the node aborts what was not committed."""
-        await self.connection.close()
+        await self.line.close()
 
 
 class _Connecting:
     """``async with connect() as qm`` and ``qm = await connect()``."""
 
-    def __init__(self, address: str | Path | None, directory_login: DirectoryLogin | None) -> None:
-        self._address = address
-        self._login = directory_login
+    def __init__(self, address: Address, directory_login: DirectoryLogin | None, reconnect: float) -> None:
+        self._asked = address, directory_login, reconnect
         self._manager: RemoteQueueManager | None = None
 
     def __await__(self) -> Any:
-        return RemoteQueueManager.connect(self._address, self._login).__await__()
+        return RemoteQueueManager.connect(*self._asked).__await__()
 
     async def __aenter__(self) -> RemoteQueueManager:
-        self._manager = await RemoteQueueManager.connect(self._address, self._login)
+        self._manager = await RemoteQueueManager.connect(*self._asked)
         return self._manager
 
     async def __aexit__(self, *_: object) -> None:
@@ -149,16 +172,38 @@ class _Connecting:
             await self._manager.close()
 
 
-def connect(address: str | Path | None = None, directory_login: DirectoryLogin | None = None) -> _Connecting:
+def connect(
+    address: Address = None, directory_login: DirectoryLogin | None = None, reconnect: float = RECONNECT
+) -> _Connecting:
     """Connect to the node that runs as a service: ``async with qmnode.connect() as qm:``.
 
     ``address`` is the path of its socket, with or without ``unix:``; without it the environment variable
-    QMNODE_SOCKET counts, and then ``/run/qmnode/qmnode.sock``. MQ_ERROR_SERVICE_NOT_AVAILABLE if nobody answers there.
+    QMNODE_SOCKET counts, and then ``/run/qmnode/qmnode.sock``. Of several addresses of one node the next is tried if
+    one does not answer within a second. MQ_ERROR_SERVICE_NOT_AVAILABLE if nobody answers.
+
+    A lost connection is made again within ``reconnect`` seconds (0: never), by the next call or by those under way:
+    what was sent or received is neither lost nor doubled, and open queues stay open. A transaction is aborted with its
+    connection, and its next call raises MQ_ERROR_TRANSACTION_SEQUENCE; a commit under way is decided. Cursors are lost,
+    and of calls that change queues MQ_ERROR_SERVICE_NOT_AVAILABLE says that they may have been done.
 
     ``directory_login`` is the user as whom the directory is changed where this application creates, changes or deletes
     public queues; by default, and where the enterprise has weakened security, that is the node.
     """
-    return _Connecting(address, directory_login)
+    return _Connecting(address, directory_login, reconnect)
+
+
+def _paths(address: Address) -> list[Path]:
+    given = address or os.environ.get(SOCKET_VARIABLE) or DEFAULT_SOCKET
+    each = [given] if isinstance(given, str | Path) else given
+    return [Path(str(one).removeprefix("unix:")) for one in each]
+
+
+def _checked(reconnect: float) -> float:
+    if not 0 <= reconnect <= LONGEST:
+        raise MessageQueuingError(
+            ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"reconnect is 0 to {LONGEST:g} seconds, not {reconnect!r}"
+        )
+    return reconnect
 
 
 def _absolute(path: str | Path) -> str:

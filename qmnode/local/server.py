@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
@@ -24,6 +24,7 @@ from qmnode.local.changes import Auditor
 from qmnode.local.frames import (
     ADDED_FIELDS,
     GREETING,
+    PROGRAM,
     PROTOCOL_VERSION,
     Frame,
     FrameError,
@@ -42,6 +43,8 @@ from qmnode.model.queue_manager import QueueManager
 from qmnode.model.reading import Claim, Lock, ReadOutcome, WaitingRead
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
+from qmnode.storage.marks import PROGRAM_SIZE, Marks
+from qmnode.storage.store import Store
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
@@ -56,13 +59,16 @@ _LOCK: Final = Lock()
 class Taken:
     """The messages of one receive, gone from their queue."""
 
-    __slots__ = ("entries", "limit", "number", "queue", "size")
+    __slots__ = ("entries", "limit", "number", "queue", "size", "slot")
 
-    def __init__(self, number: int, queue: OpenQueueDescriptor, limit: int, entries: Sequence[Arrived]) -> None:
+    def __init__(
+        self, number: int, queue: OpenQueueDescriptor, limit: int, entries: Sequence[Arrived], slot: int = 0
+    ) -> None:
         self.number = number
         self.queue = queue
         self.limit = limit
         self.entries = entries
+        self.slot = slot
         self.size = sum([len(value) for _, value in entries])
 
 
@@ -124,11 +130,16 @@ class Receives:
         answer: Callable[[list[Taken]], None],
         fail: Callable[[int, Exception], None],
         has_room: Callable[[], bool],
+        mark: Callable[[Taken], None],
     ) -> None:
         """``answer`` is called with receives whose messages are gone from the disk, and ``fail`` with the number and
         the error of one that failed. The messages count as received after ``sent``. None begins or waits unless it
-        ``has_room`` for its answer.
+        ``has_room`` for its answer. ``mark`` is called for one with a slot in the batch that removes its messages, and
+        for one without a number in the batch that brings them back.
         """
+        self._mark = mark
+        self._slots: dict[int, int] = {}
+        """Of receives that have one and have taken nothing, by number."""
         self._answer = answer
         self._fail = fail
         self._has_room = has_room
@@ -159,9 +170,17 @@ class Receives:
         return bool(self._asked)
 
     def start(
-        self, number: int, queue: OpenQueueDescriptor, limit: int, timeout: float | None, room: Room | None = None
+        self,
+        number: int,
+        queue: OpenQueueDescriptor,
+        limit: int,
+        timeout: float | None,
+        room: Room | None = None,
+        slot: int = 0,
     ) -> None:
         """Receive up to ``limit`` messages, as ``receive_many``, or one that fits. It begins with ``begin``."""
+        if slot:
+            self._slots[number] = slot
         until = timeout
         if timeout is not None and not timeout <= 0:
             until = round(asyncio.get_running_loop().time() + timeout, 3)  # those that come together end together
@@ -179,6 +198,7 @@ class Receives:
             except Exception as error:
                 for number in numbers:
                     if number not in self:
+                        self._slots.pop(number, None)
                         self._fail(number, error)
 
     def _begin(
@@ -195,13 +215,18 @@ class Receives:
                     self._wait(number, queue, limit, claim, until, room)
                 return
             parts = [entries] if limit > 1 else zip(entries, strict=True)
-            taken = [Taken(left.popleft(), queue, limit, part) for part in parts]
+            taken = [
+                Taken(number, queue, limit, part, self._slots.pop(number, 0))
+                for number, part in zip(_pop_each(left), parts, strict=False)
+            ]
             for one in taken:
                 self._hold(one)
             self._remove(taken)
         self._asked |= dict.fromkeys(left, (queue, limit, until, room))
 
     def _hold(self, taken: Taken) -> None:
+        if taken.slot:
+            self._mark(taken)
         self._taken[taken.number] = taken
         self.held += taken.size
 
@@ -234,7 +259,8 @@ class Receives:
     def found(self, waiting: WaitingReceive, entries: Sequence[Arrived]) -> None:
         """Note that messages have come, which are gone from their queue."""
         del self._waiting[waiting.number]
-        self._hold(taken := Taken(waiting.number, waiting.queue, waiting.limit, entries))
+        slot = self._slots.pop(waiting.number, 0)
+        self._hold(taken := Taken(waiting.number, waiting.queue, waiting.limit, entries, slot))
         if not self._found:
             asyncio.get_running_loop().call_soon(self._take_more)
         self._found.append(taken)
@@ -244,6 +270,7 @@ class Receives:
     def failed(self, number: int, error: MessageQueuingError) -> None:
         """End a receive that waited in vain."""
         del self._waiting[number]
+        self._slots.pop(number, None)
         self._fail(number, error)
 
     def _take_more(self) -> None:
@@ -257,7 +284,8 @@ class Receives:
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
                     more = taken.queue.take_available(left, taken.queue.claim(None), taken.size)
                     self.held -= taken.size
-                    self._hold(taken := Taken(taken.number, taken.queue, taken.limit, [*taken.entries, *more]))
+                    entries = [*taken.entries, *more]
+                    self._hold(taken := Taken(taken.number, taken.queue, taken.limit, entries, taken.slot))
             self._remove([taken])
 
     def _remove(self, received: list[Taken]) -> None:
@@ -295,6 +323,7 @@ class Receives:
     def cancel(self, number: int) -> bool:
         """End a receive without its messages. False if it has been answered, or was never started."""
         self.begin()
+        self._slots.pop(number, None)
         if self._asked.pop(number, None) is not None:
             return True
         waiting = self._waiting.pop(number, None)
@@ -305,8 +334,13 @@ class Receives:
         if taken is None:
             return False
         self.held -= taken.size
+        self._unmark(taken)
         taken.queue.put_back(taken.entries)
         return True
+
+    def _unmark(self, taken: Taken) -> None:
+        if taken.slot:
+            self._mark(Taken(0, taken.queue, 0, (), taken.slot))
 
     def abandon(self) -> None:
         """End all receives: the application went away, and gets no answer any more."""
@@ -315,8 +349,11 @@ class Receives:
         self._waiting.clear()
         left = [*self._unsent, *self._taken.values()]
         self._asked.clear()
+        self._slots.clear()
         self._unsent.clear()
         self._taken.clear()
+        for taken in left:
+            self._unmark(taken)
         self.held = 0
         # Other receivers may wait for them: they get them in the queue's order.
         entries = [(entry, one.queue) for one in left for entry in one.entries]
@@ -324,6 +361,14 @@ class Receives:
             queue.put_back([entry])
 
 
+def _pop_each(numbers: deque[int]) -> Iterator[int]:
+    """The numbers of receives, each removed when it is taken."""
+    while numbers:
+        yield numbers.popleft()
+
+
+FORGOTTEN: Final = 600.0
+"""Seconds after which a program that has not connected again gets no answers of its old calls any more."""
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
 _MOST_BEHIND: Final = 32 * 1024 * 1024
@@ -359,6 +404,11 @@ class LocalServer:
         self.operations: Operations | None = None
         """Set when the queue manager is complete, if it has any."""
         self.connections: set[LocalConnection] = set()
+        store = manager.context.store
+        self.marks = Marks(store) if isinstance(store, Store) else None
+        self._programs: dict[bytes, LocalConnection] = {}
+        """The connections of programs that connect again, by what they are called."""
+        self._forgetting: dict[bytes, asyncio.TimerHandle] = {}
         self._server: asyncio.Server | None = None
         self.stopping = False
         self.completed = asyncio.Event()
@@ -375,12 +425,41 @@ class LocalServer:
         listener = bind_unix_socket(self.path, self.settings.mode)
         self._server = await asyncio.get_running_loop().create_unix_server(lambda: LocalConnection(self), sock=listener)
         log.info("listening for applications", socket=str(self.path))
+        for program in self.marks.programs() if self.marks is not None else ():
+            self._forget_later(program)
+
+    def greet(self, program: bytes, connection: LocalConnection) -> LocalConnection | None:
+        """Note the connection of a program, and return the one before if it has not ended."""
+        if (forgetting := self._forgetting.pop(program, None)) is not None:
+            forgetting.cancel()
+        before = self._programs.get(program)
+        self._programs[program] = connection
+        return before
+
+    def leave(self, program: bytes, connection: LocalConnection) -> None:
+        """Note that the connection of a program has ended."""
+        if self._programs.get(program) is connection:
+            del self._programs[program]
+            if not self.stopping:
+                self._forget_later(program)
+
+    def _forget_later(self, program: bytes) -> None:
+        later = asyncio.get_running_loop().call_later
+        self._forgetting[program] = later(FORGOTTEN, self._forget, program)
+
+    def _forget(self, program: bytes) -> None:
+        del self._forgetting[program]
+        if self.marks is not None:
+            self.marks.forget(program)
 
     async def stop(self) -> None:
         """Stop listening and end the connections; what each had open is run down."""
         if self._server is None:
             return
         self.stopping = True
+        for forgetting in self._forgetting.values():
+            forgetting.cancel()
+        self._forgetting.clear()
         for listener in self._server.sockets:
             asyncio.get_running_loop().remove_reader(listener.fileno())
         for _ in range(3):  # a connection that was just accepted is made in the next passes; then it can be ended
@@ -409,7 +488,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         self._greeting_deadline: asyncio.TimerHandle | None = None
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._receives = Receives(self._received, self._failed, self._has_room)
+        self._receives = Receives(self._received, self._failed, self._has_room, self._mark_received)
         self._unstarted = 0
         """Tasks of calls that have not taken their first step."""
         self._answers: list[Packet] = []
@@ -546,6 +625,8 @@ class LocalConnection(asyncio.BufferedProtocol):
             await self.methods.run_down()
         finally:
             self.server.connections.discard(self)
+            if self.methods.program:
+                self.server.leave(self.methods.program, self)
             self.gone.set()
 
     # Calls
@@ -595,8 +676,31 @@ class LocalConnection(asyncio.BufferedProtocol):
         if hello.get(ADDED_FIELDS) is True:
             self.methods.encode = values.encode
         manager = self.server.manager
-        answer = GREETING | {"computer_name": manager.computer_name}
-        self._answer(Kind.RESULT, call.number, values.encode(answer | {"identifier": bytes(manager.identifier)}))
+        answer = GREETING | {"computer_name": manager.computer_name, "identifier": bytes(manager.identifier)}
+        program, before = hello.get(PROGRAM), None
+        if program is not None and self.server.marks is not None:
+            if not isinstance(program, bytes) or len(program) != PROGRAM_SIZE:
+                raise FrameError(f"what a program is called has {PROGRAM_SIZE} bytes")
+            self.methods.program = program
+            answer[PROGRAM] = True
+            before = self.server.greet(program, self)
+        welcome = Kind.RESULT, call.number, values.encode(answer)
+        if before is None and (program is None or manager.context.store.pending() is None):
+            self._answer(*welcome)
+        else:
+            self._welcome = asyncio.get_running_loop().create_task(self._welcome_after(before, *welcome))
+
+    async def _welcome_after(self, before: LocalConnection | None, kind: Kind, number: int, answer: bytes) -> None:
+        """Answer the greeting when all that the program's connection before had begun is decided, and written."""
+        if before is not None:
+            before._transport.abort()
+            await before.gone.wait()
+        if (written := self.server.manager.context.store.pending()) is not None:
+            await asyncio.wait([written])
+        self._answer(kind, number, answer)
+
+    def _mark_received(self, taken: Taken) -> None:
+        self.methods.mark_received(taken)
 
     def _received(self, received: list[Taken]) -> None:
         self._send([part for taken in received for part in received_parts(taken.number, taken.entries)])
@@ -615,20 +719,23 @@ class LocalConnection(asyncio.BufferedProtocol):
                 await self.server.completed.wait()
             if self._unsent >= _WRITE_LIMIT or not self._writable:
                 await self._wait_for_room()
-            kind, parts = await self.methods.perform(call)
+            outcome = await self.methods.perform(call)
             if call.kind == _PEEK and not self._writable:  # one message may satisfy thousands of peeks that waited
                 await self._wait_for_room()
         except asyncio.CancelledError:
             if self._transport.is_closing():
                 raise
-            kind, parts = Kind.FAILED, (values.encode_error(_cancelled()),)
+            outcome = Kind.FAILED, (values.encode_error(_cancelled()),)
         except Exception as error:
-            kind, parts = Kind.FAILED, (values.encode(self.methods.error_value(error)),)
+            outcome = Kind.FAILED, (values.encode(self.methods.error_value(error)),)
         finally:
             del self._tasks[call.number]
             if self._paused:
                 self._adjust_reading()
-        self._answer(kind, call.number, *parts)
+        if outcome is None:  # a receive, which has begun again
+            self._receives.begin()
+        else:
+            self._answer(outcome[0], call.number, *outcome[1])
 
     def _answer(self, kind: Kind, number: int, *parts: Packet) -> None:
         self._send(frame_parts(kind, number, *parts))

@@ -12,7 +12,7 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import PutSignature
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import check_transport
-from qmnode.model.sending import asks_for_authentication
+from qmnode.model.sending import Mark, asks_for_authentication
 from qmnode.model.transaction import Transaction
 from qmnode.shares.account import Account
 from qmnode.shares.parties import OWN, Party
@@ -121,7 +121,9 @@ class MultipleQueueDescriptor(QueueApi):
         """Enqueue Message To An Open Queue (3.1.7.1.27)."""
         return (await self.send_many([message], transaction))[0]
 
-    async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
+    async def send_many(
+        self, messages: Iterable[Message], transaction: InTransaction = None, mark: Mark | None = None
+    ) -> list[bytes]:
         """Send a copy of each message to each queue, or of none if one is refused."""
         if not self._open:
             self._refuse(ErrorCode.MQ_ERROR_INVALID_HANDLE, f"{self.format_name} was closed: open it again")
@@ -137,6 +139,8 @@ class MultipleQueueDescriptor(QueueApi):
             if transaction == "single" and unit is not None:
                 unit.transaction_abort()
             raise
+        if mark is not None:
+            mark(identifiers)
         if transaction == "single" and unit is not None:
             await unit.commit()
         elif unit is None:

@@ -1,6 +1,6 @@
 """The sending half of an open queue: the checks, signature and numbers before a message is accepted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from qmnode.model.context import Context
 
 
+Mark = Callable[[list[bytes]], None]
+"""Notes the identifiers of messages in the batch that has them."""
 _SEND: Final = Access.SEND.value
 _OPTIONAL: Final = int(QueuePrivacyLevel.OPTIONAL)
 
@@ -75,16 +77,22 @@ class SendingDescriptor(QueueApi):
         await self._written(unit, transaction)
         return identifier
 
-    async def send_many(self, messages: Iterable[Message], transaction: InTransaction = None) -> list[bytes]:
-        """Enqueue Message To An Open Queue, for each; all share one write."""
+    async def send_many(
+        self, messages: Iterable[Message], transaction: InTransaction = None, mark: Mark | None = None
+    ) -> list[bytes]:
+        """Enqueue Message To An Open Queue, for each; all share one write, with what ``mark`` writes."""
         listed = list(messages)
         puts = await self.signatures(listed, transaction) if any(map(asks_for_authentication, listed)) else None
         unit = self.unit_of_work(transaction)
         identifiers = self._enqueue_all(listed, unit, puts)
+        if mark is not None:
+            mark(identifiers)
         await self._written(unit, transaction)
         return identifiers
 
-    async def send_packets(self, packets: Sequence[Packet], transaction: InTransaction = None) -> list[bytes]:
+    async def send_packets(
+        self, packets: Sequence[Packet], transaction: InTransaction = None, mark: Mark | None = None
+    ) -> list[bytes]:
         """``send_many`` for UserMessage packets whose addresses and numbers are filled in here. Raises PacketError if
         one is malformed. A packet in memory of its own comes alone, and is not to be read afterwards.
         """
@@ -96,6 +104,8 @@ class SendingDescriptor(QueueApi):
         else:
             identifiers, entries = accepted
             self._put_all(entries, unit)
+        if mark is not None:
+            mark(identifiers)
         await self._written(unit, transaction)
         return identifiers
 

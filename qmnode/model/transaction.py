@@ -5,6 +5,7 @@ Commit is one batch of the store, so that a crash leaves all of it or none. Ther
 transaction coordinator (3.1.4.6 to 3.1.4.11): none can be enlisted.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from itertools import groupby
 from operator import itemgetter
@@ -184,14 +185,16 @@ class Transaction(TransactionApi):
         self.transaction_prepare()
         await self.context.store.durable()
 
-    async def commit(self) -> None:
-        """Commit the transaction (Transaction Commit, 3.1.4.4)."""
+    async def commit(self, mark: Callable[[], None] | None = None) -> None:
+        """Commit the transaction (Transaction Commit, 3.1.4.4). ``mark`` writes something into the same batch."""
         try:
             self.transaction_commit()
         except MessageQueuingError:
             if self._single and self.state is TransactionState.ACTIVE:
                 self.transaction_abort()
             raise
+        if mark is not None:
+            mark()
         await self.context.store.durable()
 
     async def abort(self) -> None:

@@ -26,6 +26,7 @@ from qmnode.directory.port import Queue
 from qmnode.local import values
 from qmnode.local.connection import Connection
 from qmnode.local.frames import GREETING, Kind
+from qmnode.local.line import Line
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueManagerApi
@@ -248,7 +249,9 @@ async def callers(node: QueueManager) -> AsyncIterator[dict[str, RemoteQueueMana
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_unix_connection(lambda: Connection(path), sock=door)
             hello = values.decode((await connection.call(Kind.HELLO, values.encode(GREETING))).body)
-            found[name] = RemoteQueueManager(connection, hello)
+            line = Line([path], 0)
+            line.connection, line.hello = connection, hello
+            found[name] = RemoteQueueManager(line)
             stack.push_async_callback(connection.close)
         yield found
 

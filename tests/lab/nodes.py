@@ -170,7 +170,7 @@ class NodeProcess:
 
     async def connect(self) -> RemoteQueueManager:
         """A connection, as applications have it."""
-        return await qmnode.connect(self.socket)
+        return await qmnode.connect(self.socket, reconnect=0)
 
     def command(self, *words: object, limit: float = 120) -> subprocess.CompletedProcess[str]:
         """Run ``qmnode`` for this node, without what only the node's environment has."""

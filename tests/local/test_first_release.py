@@ -117,6 +117,8 @@ async def test_answers_of_a_node_of_the_first_release_are_read(service: Service)
 async def test_a_node_of_the_first_release_is_not_asked_what_it_does_not_know(remote: RemoteQueueManager) -> None:
     of_first_release = {"version": 1, "computer_name": "ALPHA", "identifier": bytes(16)}
     await remote.create_queue(NAME)
-    assert await RemoteQueueManager(remote.connection, of_first_release).incoming_sequences(r".\private$\none") == []
+    remote.line.hello = of_first_release
+    assert await remote.incoming_sequences(r".\private$\none") == []
+    remote.line.hello = of_first_release | GREETING
     with pytest.raises(qmnode.MessageQueuingError, match="QUEUE_NOT_FOUND"):
-        await RemoteQueueManager(remote.connection, of_first_release | GREETING).incoming_sequences(r".\private$\none")
+        await remote.incoming_sequences(r".\private$\none")

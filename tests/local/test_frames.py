@@ -263,7 +263,7 @@ async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> No
         queue = await remote.open_queue(FORMAT, qmnode.Access.SEND)
         for value in (b"", bytes(15), bytes(300), struct.pack("<I", 7) * 50):
             with pytest.raises(qmnode.MessageQueuingError, match="no UserMessage packet"):
-                await queue._send_together([(len(value), (value,), b"")], 0)  # type: ignore[attr-defined]
+                await queue._send_together([(len(value), (value,), b"")], None)  # type: ignore[attr-defined]
         head = SEND_HEAD.pack(queue.handle, 0, 1, 0xFFFFFFFF)  # type: ignore[attr-defined]
         with pytest.raises(qmnode.MessageQueuingError, match="announced"):
             await remote.connection.call(Kind.SEND, head)

@@ -95,7 +95,7 @@ async def test_one_in_lent_memory_is_back_in_its_queue_when_its_receiver_goes_aw
     assert view is not None
     view[:] = value
 
-    async with qmnode.connect(service.socket) as gone:
+    async with qmnode.connect(service.socket, reconnect=0) as gone:
         receiving = asyncio.ensure_future((await gone.open_queue(FORMAT)).receive())
         await eventually(lambda: stored.waiting, "the receive waits")
         kept = insert_lent(stored, place, view.toreadonly())

@@ -273,7 +273,8 @@ async def test_only_owner_and_group_may_connect(service: Service) -> None:
     assert service.socket.stat().st_mode & 0o777 == 0o660
 
 
-async def test_a_stopped_node_fails_what_is_under_way(service: Service, remote: RemoteQueueManager) -> None:
+async def test_a_stopped_node_fails_what_is_under_way(service: Service) -> None:
+    remote = await qmnode.connect(service.socket, reconnect=0)
     _, receiver = await open_both(remote)
     waiting = asyncio.create_task(receiver.receive())
     assert len(await remote.queues()) > 0
@@ -282,6 +283,7 @@ async def test_a_stopped_node_fails_what_is_under_way(service: Service, remote: 
         await waiting
     assert caught.value.code == ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
     assert not service.socket.exists()
+    await remote.close()
 
 
 async def test_a_socket_that_answers_is_not_taken_over(service: Service) -> None:

@@ -292,7 +292,7 @@ def test_nobody_there_and_a_node_that_ends_are_the_field_s_errors(tmp_path: Path
     with pytest.raises(qmnode.MessageQueuingError, match="MQ_ERROR_SERVICE_NOT_AVAILABLE"):
         qmnode.sync.connect(tmp_path / "none.sock")
     with running_node(tmp_path) as node:
-        manager = qmnode.sync.connect(node.socket)
+        manager = qmnode.sync.connect(node.socket, reconnect=0)
         manager.create_queue(r".\private$\orders")
         queue = manager.open_queue(r"DIRECT=OS:.\private$\orders")
         waiting = ThreadPoolExecutor(1).submit(queue.receive)
