@@ -1,12 +1,15 @@
 """Programs that speak AMQP 1.0 with the active node: one sends numbered messages, one receives them.
 
-The outcome of a message is seen when the node has settled it. A sender that has not seen it sends the message again,
-and a receiver may get it again: both are counted.
+Each connection is a process of its own, ``python -m tests.failover.letters send|receive URL FIRST``, which says what it
+begins and what the node has settled, and ends when it fails: the client's library may wait for minutes for a host that
+is gone. The outcome of a message is seen when the node has settled it. A sender that has not seen it sends the message
+again, and a receiver may get it again: both are counted.
 """
 
 from __future__ import annotations
 
-import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -14,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import proton
 from proton.utils import BlockingConnection
+
+from tests.lab.nodes import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,14 +28,13 @@ RATE: Final = 10.0
 """Messages a second."""
 PATIENCE: Final = 3.0
 """Seconds after which a program takes a connection for dead."""
-_FAILED: Final = (proton.ProtonException, OSError)
 
 
 class Letters:
-    """The two programs, each in a thread."""
+    """The two programs, each process of which is followed by another one."""
 
     def __init__(self, address: str) -> None:
-        self._address = f"amqp://{address}:5672"
+        self._url = f"amqp://{address}:5672"
         self.sent = 0
         """Messages of which the sender has seen that the node has them."""
         self.received: list[int] = []
@@ -38,13 +42,11 @@ class Letters:
         self.unsettled_received: set[int] = set()
         """Messages that the node had not settled when the connection was lost."""
         self.connections = 0
-        self.broken: list[str] = []
-        """Why a program ended before its time."""
         self._ended = threading.Event()
         self._empty = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(work, ended), daemon=True)
-            for work, ended in ((self._send, self._ended), (self._receive, self._empty))
+            threading.Thread(target=self._run, args=(what, heard, ended), daemon=True)
+            for what, heard, ended in (("send", self._sends, self._ended), ("receive", self._receives, self._empty))
         ]
 
     def start(self) -> None:
@@ -56,9 +58,8 @@ class Letters:
         """Send no more, receive what is there, and end."""
         self._ended.set()
         self._threads[0].join()
-        # A host that is back may still be fenced: the last message, not a silence, is the end.
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and not self.broken and len(set(self.received)) < self.sent:
+        while time.monotonic() < deadline and len(set(self.received)) < self.sent:
             time.sleep(0.1)
         time.sleep(2 * PATIENCE)  # what came twice comes in this time
         self._empty.set()
@@ -69,9 +70,7 @@ class Letters:
         lost = sorted(set(range(self.sent)) - set(self.received))
         again = sorted(number for number, times in Counter(self.received).items() if times > 1)
         doubled = sorted(set(again) - self.unsettled_sent - self.unsettled_received)
-        found = list(self.broken)
-        if lost:
-            found.append(f"AMQP: {len(lost)} lost: {lost[:20]}")
+        found = [f"AMQP: {len(lost)} lost: {lost[:20]}"] if lost else []
         if doubled:
             found.append(f"AMQP: {len(doubled)} came again though their outcome was seen: {doubled[:20]}")
         return found
@@ -84,52 +83,82 @@ class Letters:
             f"{self.connections} connections"
         )
 
-    def _run(self, work: Callable[[BlockingConnection], None], ended: threading.Event) -> None:
-        try:
-            self._again(work, ended)
-        except Exception as error:
-            self.broken.append(f"AMQP: a program ended: {error!r}")
-
-    def _again(self, work: Callable[[BlockingConnection], None], ended: threading.Event) -> None:
-        """Work over a connection, and over another one when that is lost."""
+    def _run(self, what: str, heard: Callable[[subprocess.Popen[str]], None], ended: threading.Event) -> None:
         while not ended.is_set():
-            client = None
-            with contextlib.suppress(*_FAILED):
-                client = BlockingConnection(
-                    self._address, timeout=PATIENCE, heartbeat=PATIENCE / 2, allowed_mechs="ANONYMOUS"
-                )
-                self.connections += 1
-                work(client)
-            if client is not None:
-                with contextlib.suppress(*_FAILED):
-                    client.close()
-            ended.wait(0.1)
+            command = [sys.executable, "-m", "tests.failover.letters", what, self._url, str(self.sent)]
+            with subprocess.Popen(
+                command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ) as process:
+                waiting = threading.Thread(target=lambda process=process: ended.wait() and process.kill(), daemon=True)
+                waiting.start()
+                heard(process)
+                process.kill()
+            self.connections += 1
 
-    def _send(self, client: BlockingConnection) -> None:
-        sender = client.create_sender(QUEUE)
-        while not self._ended.wait(1 / RATE):
-            message = proton.Message(body=b"%d" % self.sent, inferred=True, durable=True)
-            try:
-                sender.send(message)
-            except BaseException:
-                self.unsettled_sent.add(self.sent)
-                raise
-            self.sent += 1
+    def _sends(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        begun = None
+        for line in process.stdout:
+            said, number = line.split()
+            begun = int(number) if said == "begun" else None
+            if said == "settled":
+                self.sent = int(number) + 1
+        if begun is not None:
+            self.unsettled_sent.add(begun)
 
-    def _receive(self, client: BlockingConnection) -> None:
-        receiver = client.create_receiver(QUEUE, credit=0)
-        while not self._empty.is_set():
-            try:
-                message = receiver.receive(timeout=0.5)
-            except proton.Timeout:
-                continue
-            number = int(bytes(message.body))  # the message owns the memory of its body
-            self.received.append(number)
-            delivery = receiver.fetcher.unsettled.popleft()
-            delivery.update(proton.Delivery.ACCEPTED)
-            try:
-                client.wait(lambda delivery=delivery: delivery.settled)
-            except BaseException:
-                self.unsettled_received.add(number)
-                raise
-            delivery.settle()
+    def _receives(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        begun = None
+        for line in process.stdout:
+            said, number = line.split()
+            begun = int(number) if said == "begun" else None
+            if said == "begun":
+                self.received.append(int(number))
+        if begun is not None:
+            self.unsettled_received.add(begun)
+
+
+def send(client: BlockingConnection, number: int) -> None:
+    """Send numbers from this one on."""
+    sender = client.create_sender(QUEUE)
+    while True:
+        print("begun", number, flush=True)
+        sender.send(proton.Message(body=b"%d" % number, inferred=True, durable=True))
+        print("settled", number, flush=True)
+        number += 1
+        time.sleep(1 / RATE)
+
+
+def receive(client: BlockingConnection) -> None:
+    """Receive numbers."""
+    receiver = client.create_receiver(QUEUE, credit=0)
+    while True:
+        try:
+            message = receiver.receive(timeout=0.5)
+        except proton.Timeout:
+            continue
+        number = int(bytes(message.body))  # the message owns the memory of its body
+        print("begun", number, flush=True)
+        delivery = receiver.fetcher.unsettled.popleft()
+        delivery.update(proton.Delivery.ACCEPTED)
+        client.wait(lambda delivery=delivery: delivery.settled)
+        delivery.settle()
+        print("settled", number, flush=True)
+
+
+def main(what: str, url: str, first: str) -> None:
+    """One program, over one connection."""
+    client = BlockingConnection(url, timeout=PATIENCE, heartbeat=PATIENCE, allowed_mechs="ANONYMOUS")
+    if what == "send":
+        send(client, int(first))
+    else:
+        receive(client)
+
+
+if __name__ == "__main__":
+    import os
+
+    try:
+        main(*sys.argv[1:])
+    except BaseException:
+        os._exit(1)
