@@ -100,7 +100,7 @@ class Methods:
         self._server = server
         self._marks = server.marks
         self.program = b""
-        """What a program is called that connects again."""
+        """Identifier of a program that connects again, or nothing."""
         self.user_id = user_id
         self._groups = groups
         self._receives = receives
@@ -156,7 +156,7 @@ class Methods:
             raise FrameError("a call with a slot, of a program that did not say how it is called")
 
     def _done(self, slot: int, number: int) -> Mapping[int, bytes]:
-        """What the node answered to a call over the connection before; nothing if it was not done."""
+        """Answers to a call over the connection before, by part; none if it was not done."""
         marks = self._marks
         if marks is None or not self.program:
             raise FrameError("a call that was made before, of a program that did not say how it is called")

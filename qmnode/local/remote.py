@@ -71,7 +71,7 @@ class RemoteQueueManager(QueueManagerApi):
 
     @property
     def connection(self) -> Connection:
-        """The present connection."""
+        """The connection that calls are made over now; another one follows when it is lost."""
         return self.line.connection
 
     async def _call(self, name: str, *arguments: object, **keywords: object) -> Any:

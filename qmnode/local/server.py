@@ -680,7 +680,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         program, before = hello.get(PROGRAM), None
         if program is not None and self.server.marks is not None:
             if not isinstance(program, bytes) or len(program) != PROGRAM_SIZE:
-                raise FrameError(f"what a program is called has {PROGRAM_SIZE} bytes")
+                raise FrameError(f"the identifier of a program has {PROGRAM_SIZE} bytes")
             self.methods.program = program
             answer[PROGRAM] = True
             before = self.server.greet(program, self)

@@ -1,4 +1,4 @@
-"""What was done for programs that may ask again: a mark for each call whose answer a lost connection may have lost.
+"""Marks of calls that were done for programs that may ask again, since a lost connection may have lost the answer.
 
 A program that connects again does not know whether its last calls were done. Each call that changes messages has a
 number and a *slot*, which no other call under way of that program has. Its mark is written with the change, in one
