@@ -202,6 +202,7 @@ class Service:
             await self._serve_remote_readers(directory, rooms)
             await self._open_amqp_door(rooms)
             await self._start_bridges(rooms)
+            await self._start_probes(rooms)
             gc.freeze()  # A collection would hold the loop to look at modules and routes, which stay until the end.
             disk = DiskWatch(self.manager, self.settings.data, self.settings.storage)
             self.ready = self.manager.ready = True
@@ -459,6 +460,15 @@ class Service:
         """Also without any in the settings: a later version of these may have some."""
         rooms.push_async_callback(self._stop_bridges)
         await self.manager.operations.local_settings.run_with(self)
+
+    async def _start_probes(self, rooms: contextlib.AsyncExitStack) -> None:
+        if not self.settings.probes:
+            return
+        from qmnode.administration.probes import Probes
+
+        probes = Probes(self.manager, self.settings.probes, self.manager.principals)
+        rooms.push_async_callback(probes.stop)
+        await probes.start()
 
     async def prepare_bridges(self) -> None:
         """Load what bridges need."""

@@ -38,6 +38,7 @@ from mqenterprise.topology.workgroup import refusals
 from qmnode.objects.rows import Door, Property, Rows
 from qmnode.objects.table import ENTERPRISE, QUEUE
 from qmnode.settings.node import RemoteCopySettings
+from qmnode.settings.probes import ProbeSettings
 from qmnode.structures.names import parse_single_format_name
 
 _NODES = frozenset({"everyone", "authenticated users", "world"})
@@ -280,6 +281,8 @@ class _Checker:
             if fold(machine.name) not in self.loaded.doubtful:
                 for place, sentence in failover.faults(machine, self.loaded.declaration.machines):
                     self._say((*here, *place), sentence)
+            for name, probe in machine.probes.items():
+                self._probe((*here, "probes", name), machine, probe)
             if self.loaded.declaration.is_workgroup:
                 self._repeated((*here, "sites"), machine.sites)
                 continue
@@ -292,6 +295,14 @@ class _Checker:
             for section in ("out_routing_servers", "in_routing_servers"):
                 for index, name in enumerate(getattr(machine, section)):
                     self._routing_server((*here, section, index), name, machine)
+
+    def _probe(self, here: Path, machine: Machine, probe: ProbeSettings) -> None:
+        if machine.foreign:
+            self._say(here, f"{machine.name} is a foreign system; only a node sends heartbeats")
+        declared = {frozenset(map(fold, link.sites)) for link in self.loaded.declaration.routing_links}
+        for position, ends in enumerate(probe.links):
+            if frozenset(map(fold, ends)) not in declared:
+                self._say((*here, "links", position), f"no routing link of {ends[0]} and {ends[1]} is declared")
 
     def _plain_site_names(self) -> list[str]:
         return [site.name for site in self.loaded.declaration.sites]

@@ -28,6 +28,7 @@ from qmnode.objects.table import (
 )
 from qmnode.settings.bridges import BridgeName, BridgeSettings
 from qmnode.settings.node import RemoteCopySettings
+from qmnode.settings.probes import ProbeName, ProbeSettings
 from qmnode.settings.sizes import quota_value
 from qmnode.structures.names import (
     DirectFormatName,
@@ -262,6 +263,12 @@ class Machine(_Model):
     )
     failover: Failover | None = Field(
         default=None, description="How another of its hosts takes over (docs/failover.md), for rollout.yml"
+    )
+    probes: dict[ProbeName, ProbeSettings] = Field(
+        default={},
+        max_length=100,
+        description="Heartbeats that its node sends (docs/management.md), for rollout.yml; the directory does not hold "
+        "them",
     )
 
 

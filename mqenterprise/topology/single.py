@@ -35,6 +35,7 @@ _MODELS: Final = {section: model for section, (model, _) in declaration.SECTIONS
 _NOT_HELD: Final = {
     "addresses",
     "private",
+    "probes",
     "remote_copy",
     "hosts",
     "failover",

@@ -56,7 +56,7 @@ async def trace(manager: QueueManager, criteria: Criteria, caller: object = None
     places: list[dict[str, Any]] = []
     reports: list[dict[str, Any]] = []
     scanned, until, pace, complete = 0, monotonic() + _SECONDS, Pace(), True
-    marks = {_mark(wanted)} if wanted else set()
+    marks = {mark_of(wanted)} if wanted else set()
     reasons = not isinstance(caller, Principal) or GuardedQueueManager(manager, caller).may_do("waiting")
     for queue, entries in _entries(queues):
         for lookup_identifier, value in entries:
@@ -67,7 +67,7 @@ async def trace(manager: QueueManager, criteria: Criteria, caller: object = None
             message = received_message(lookup_identifier, value)
             if is_it and fits(message, checks):
                 places.append(_place(manager, queue, message, reasons=reasons))
-                marks.add(_mark(message.identifier))
+                marks.add(mark_of(message.identifier))
             elif message.message_class == MessageClass.MQMSG_CLASS_REPORT and message.label[:13] in marks:
                 reports.append(_report(manager, queue, message))
         complete = len(places) < _PLACES and monotonic() < until
@@ -114,7 +114,7 @@ def _identifier(criteria: Criteria) -> bytes:
     return guid_from_text(guid) + int(number).to_bytes(4, "little") if number else bytes.fromhex(guid)
 
 
-def _mark(identifier: bytes) -> str:
+def mark_of(identifier: bytes) -> str:
     """The beginning of the labels of trace reports about a message (MS-MQQB 3.1.5.8.9)."""
     return f"{guid_to_text(Guid(identifier[:16])).upper()[:4]}:{int.from_bytes(identifier[16:20], 'little'):08X}"
 
@@ -173,13 +173,20 @@ def _waiting(manager: QueueManager, queue: Queue, message: Message) -> dict[str,
 
 
 def _report(manager: QueueManager, queue: Queue, message: Message) -> dict[str, Any]:
-    text = message.body.decode("utf-16-le", "replace")
-    hop, count = _HOP.search(text), _COUNT.search(text)
+    next_hop, hops = next_hop_of(message)
     return {
         "queue": queue.pathname,
         "machine": manager.machine_name(Guid(message.identifier[:16])),
         "time": float(message.sent_time),
-        "next_hop": hop[1] if hop is not None else "",
-        "hops": int(count[1], 16) if count is not None else int(message.label[14:16] or "0", 16),
+        "next_hop": next_hop,
+        "hops": hops,
         "message": message.label[:13],
     }
+
+
+def next_hop_of(report: Message) -> tuple[str, int]:
+    """The address that a message was sent to, by a report on it; empty if it arrived. And the hops before."""
+    text = report.body.decode("utf-16-le", "replace")
+    hop, count = _HOP.search(text), _COUNT.search(text)
+    hops = int(count[1], 16) if count is not None else int(report.label[14:16] or "0", 16)
+    return hop[1] if hop is not None else "", hops

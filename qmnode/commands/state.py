@@ -11,7 +11,7 @@ _NODE: Final = (
     "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
-    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
+    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "probes", "event_loop",
     "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
     "remote_copy", "failover", "waiting", "after_restore",
 )  # fmt: skip
@@ -61,6 +61,7 @@ def _document(found: dict[str, Any]) -> dict[str, Any]:
         "plain_peers": found.get("plain_peers") or [],
         "bridges": found.get("bridges") or [],
         "waiting": found.get("waiting") or [],
+        "probes": found.get("probes") or [],
         "ready": found.get("ready", True),
         "directory": found.get("directory", ""),
         "routing": found.get("routing", {}),
@@ -112,6 +113,7 @@ def _print(node: dict[str, Any]) -> None:
             "directory": node["directory"] or "none",
             "remote_copy": _copy_text(node["remote_copy"]),
             "failover": _failover_text(node["failover"]),
+            "probes": "; ".join(map(_probe_text, node["probes"])) or "none",
             "waiting": "; ".join(map(_waiting_text, node["waiting"])) or "none",
             "warnings": "; ".join(node["warnings"]) or "none",
         }
@@ -125,6 +127,16 @@ def _waiting_text(group: dict[str, Any]) -> str:
     since, queues = _time_text(group["since"]), group["queues"]
     where = f" ({group['messages']} messages in {queues} {'queue' if queues == 1 else 'queues'})" if queues else ""
     return f"{group['reason']}: {group['sentence']}{where} since {since}; {group['step']}"
+
+
+def _probe_text(probe: dict[str, Any]) -> str:
+    missed = f", {probe['missed']} of {probe['sent']} missed"
+    if probe["healthy"] is None:
+        return f"{probe['name']}: no result yet"
+    if not probe["healthy"]:
+        since = _time_text(probe["since"])
+        return f"{probe['name']}: {probe['reason']}: {probe['sentence']} since {since}; {probe['step']}{missed}"
+    return f"{probe['name']}: {probe['expects']} in {probe['seconds']:.2f} s{missed}"
 
 
 def _is_used(share: dict[str, Any]) -> bool:

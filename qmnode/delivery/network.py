@@ -343,6 +343,10 @@ class Network:
         """Whether the message with this identifier came here from elsewhere lately."""
         return self.state.history.seen(source, number)
 
+    def sites_of(self, machine: Guid) -> set[str]:
+        """The sites of a queue manager, in lower case; none if the directory does not say it."""
+        return self.topology.sites_of([machine]) if self.topology is not None else set()
+
     def name_of(self, machine: Guid) -> str:
         """The computer name of a queue manager; empty if the directory does not say it."""
         return machine_name(self, machine)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
-from qmnode.model.waiting import Cause, Waiting, WaitReason
+from qmnode.model.waiting import REFUSED, Cause, Waiting, WaitReason
 from qmnode.storage.errors import StoreError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from qmnode.delivery.queue_sender import QueueSender
     from qmnode.protocol.connection import NextHop
 
-_REFUSED: Final = {
-    MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED: (WaitReason.ACCESS, "does not let the sender into the queue"),
-    MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE: (WaitReason.ACCESS, "does not accept the signature"),
-    MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA: (WaitReason.QUOTA, "has no room in the queue: its quota is used up"),
-    MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION: (WaitReason.KEY, "has no key that decrypts the messages"),
-    MessageClass.MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT: (WaitReason.KEY, "has no key to encrypt to"),
-    MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER: (WaitReason.KEY, "does not support the algorithm"),
-    MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: (WaitReason.REFUSED, "has no such queue"),
-    MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q: (WaitReason.REFUSED, "takes no transactional messages"),
-    MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG: (WaitReason.REFUSED, "takes transactional messages only"),
-    MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED: (WaitReason.NO_ROUTE, "ended a message that went in a circle"),
-}  # fmt: skip
-"""Refusals by class (MS-MQMQ 2.2.18.1.6). Other classes end single messages, and say nothing about those to come."""
 _STEPS: Final = {
     MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: "create the queue at {machine}, or correct its name at the sender",
     MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q: "send outside a transaction, or make the queue transactional",
@@ -134,7 +121,7 @@ def _of_local(network: "Network", queue: Queue) -> Waiting | None:
     refused = network.manager.traffic.refusals.last(queue.pathname)
     if refused is None or refused.arrived != queue.tally.arrived:
         return None
-    known = _REFUSED.get(MessageClass(refused.reason))
+    known = REFUSED.get(MessageClass(refused.reason))
     if known is None:
         return None
     reason, _ = known
@@ -211,12 +198,12 @@ def _of_sender(network: "Network", queue: OutgoingQueue, sender: "QueueSender") 
 def _of_refusal(network: "Network", queue: OutgoingQueue, sender: "QueueSender | None") -> Waiting | None:
     """The answer of the destination to the last transactional messages, until it accepts one."""
     refusal = queue.refusal
-    if refusal is None or refusal.message_class not in _REFUSED:
+    if refusal is None or refusal.message_class not in REFUSED:
         return None
     if refusal.is_over(network.manager.clock.time()):
         queue.refusal = None
         return None
-    reason, words = _REFUSED[MessageClass(refusal.message_class)]
+    reason, words = REFUSED[MessageClass(refusal.message_class)]
     owner = sender.queue_connection.owner if sender is not None else ZERO_GUID
     machine = machine_name(network, refusal.author) or _destination(network, queue, owner)
     if refusal.detail:
@@ -300,7 +287,7 @@ def _goes_over(network: "Network", queue: Queue, site: str) -> bool:
 
 
 def _words(message_class: int) -> str:
-    known = _REFUSED.get(MessageClass(message_class))
+    known = REFUSED.get(MessageClass(message_class))
     return known[1] if known is not None else MessageClass(message_class).name
 
 

@@ -120,7 +120,7 @@ def _from_plain(value: dict[str, Any]) -> Any:
     if _STATUS in value:
         attributes = value[_STATUS]
         lists: dict[str, Any] = {
-            name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers", "waiting")
+            name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers", "waiting", "probes")
         }
         lists["bridges"] = tuple(_known(BridgeInformation, bridge) for bridge in attributes.get("bridges", ()))
         return _known(NodeStatus, attributes | lists)

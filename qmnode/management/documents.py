@@ -178,6 +178,29 @@ class WaitingDocument(Document):
         return cls.from_attributes(waiting, since=time_or_none(waiting.since), next_try=time_or_none(waiting.next_try))
 
 
+class ProbeDocument(Document):
+    """The result of a probe: a heartbeat that the node sends to a queue, and expects to come through."""
+
+    name: str
+    queue: str
+    expects: str = Field(description="`received` or `answered`")
+    healthy: bool | None = Field(description="Whether the last one came through; null before the first has ended")
+    reason: str = Field(description="A reason for waiting, or `link`: it went over others; empty if it came through")
+    sentence: str
+    step: str = Field(description="What to do")
+    since: datetime | None = Field(description="When that began")
+    last_success: datetime | None
+    seconds: float = Field(description="From the sending of the last that came through to its acknowledgment or answer")
+    sent: int
+    missed: int
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Self:
+        """Make the document from the result."""
+        times = {name: time_or_none(state[name]) for name in ("since", "last_success")}
+        return cls(**{name: state[name] for name in cls.model_fields} | times)
+
+
 class WaitingList(Document):
     """The reasons why messages wait on this node, by queue."""
 
@@ -377,6 +400,7 @@ class NodeDocument(Document):
     waiting: list[WaitingSummary] = Field(
         default=[], description="What messages wait for, by reason and machine; `/v1/waiting` has it by queue"
     )
+    probes: list[ProbeDocument] = Field(default=[], description="The heartbeats that this node sends")
     after_restore: dict[str, list[RangeDocument]] = Field(
         default={},
         description="For a week after the first start on a restored copy: ranges of messages by kind. `identifiers` of "
@@ -396,6 +420,7 @@ class NodeDocument(Document):
             remote_copy=RemoteCopyDocument(**status.remote_copy) if status.remote_copy else None,
             failover=FailoverDocument(**status.failover) if status.failover else None,
             waiting=[WaitingSummary(**one) for one in status.waiting],
+            probes=[ProbeDocument.of(one) for one in status.probes],
         )
 
 

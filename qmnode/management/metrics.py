@@ -97,6 +97,7 @@ class _Snapshot(Collector):
         for warning in self._status.warnings:
             troubles.add_metric((warning.partition(":")[0],), 1)
         yield troubles
+        yield from self._probes()
         yield from self._copy()
         yield from self._peers()
         yield from self._shares()
@@ -108,6 +109,32 @@ class _Snapshot(Collector):
         yield from self._outgoing([queue for queue in shown if isinstance(queue, OutgoingQueue)])
         yield self._waiting(shown)
         yield from traffic_metrics(self._context.manager, self._context.settings.metrics_queues)
+
+    def _probes(self) -> Iterator[Metric]:
+        """The results of probes that have ended once; nothing without probes."""
+        up = GaugeMetricFamily("qmnode_probe_up", "Whether the last heartbeat came through", labels=("probe",))
+        failing = GaugeMetricFamily(
+            "qmnode_probe_failing_since_timestamp_seconds",
+            "When the heartbeats of a probe began to be missed, since 1970 (UTC)",
+            labels=("probe", "queue", "reason"),
+        )
+        success = GaugeMetricFamily(
+            "qmnode_probe_last_success_timestamp_seconds", "When a heartbeat came through, since 1970 (UTC)",
+            labels=("probe",),
+        )  # fmt: skip
+        seconds = GaugeMetricFamily(
+            "qmnode_probe_seconds", "Seconds that the last heartbeat which came through took", labels=("probe",)
+        )
+        for one in self._status.probes:
+            if one["healthy"] is None:
+                continue
+            up.add_metric((one["name"],), one["healthy"])
+            if not one["healthy"]:
+                failing.add_metric((one["name"], one["queue"], one["reason"]), one["since"])
+            if one["last_success"]:
+                success.add_metric((one["name"],), one["last_success"])
+                seconds.add_metric((one["name"],), one["seconds"])
+        yield from (up, failing, success, seconds)
 
     def _copy(self) -> Iterator[Metric]:
         """The lag of the copy of the store elsewhere; nothing without one."""

@@ -102,6 +102,8 @@ class NodeStatus:
     """The reasons why messages wait, by reason and machine: :func:`qmnode.model.waiting.summary`."""
     report_queue: str = ""
     """``tracing.report_queue``: the public queue for reports on traced messages that name none."""
+    probes: tuple[dict[str, Any], ...] = ()
+    """The results of probes: :class:`qmnode.administration.probes.State`."""
 
 
 @dataclass(slots=True)

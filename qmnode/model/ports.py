@@ -348,6 +348,9 @@ class Network(Protocol):
     def came(self, source: "Guid", number: int) -> bool:
         """Whether the message with this identifier came here from elsewhere lately."""
 
+    def sites_of(self, machine: "Guid") -> set[str]:
+        """The sites of a queue manager, in lower case; none if the directory does not say it."""
+
     def name_of(self, machine: "Guid") -> str:
         """The computer name of a queue manager; empty if the directory does not say it."""
 

@@ -109,6 +109,8 @@ class QueueManager(QueueManagerApi):
         """The properties that routing uses: see ``NodeStatus.routing``."""
         self.local_settings: Callable[[], dict[str, Any]] = dict
         """Addresses and bridges, with their sources: see ``NodeStatus.local_settings``."""
+        self.probes: Callable[[], tuple[dict[str, Any], ...]] = tuple
+        """The results of probes: see ``NodeStatus.probes``."""
         self.settings_read = 0.0
         """When a reload read the settings that are in effect, in seconds since 1970; 0 if none did."""
         self.transport_security = TransportSecurity()
@@ -396,6 +398,7 @@ class QueueManager(QueueManagerApi):
             routing=self.routing(),
             report_queue="" if reports == ZERO_GUID else f"PUBLIC={guid_to_text(reports)}",
             local_settings=self.local_settings(),
+            probes=self.probes(),
             shares=self.context.shares.summary(),
             default_time_to_live_source=Source.DEFAULT if reach is None else Source.DIRECTORY,
             weakened_security=self.published.weakened_security,

@@ -6,6 +6,7 @@ from enum import StrEnum, unique
 from typing import Any, Final
 
 from qmnode.structures.guid import Guid
+from qmnode.structures.message_classes import MessageClass
 
 
 @unique
@@ -46,6 +47,19 @@ class WaitReason(StrEnum):
     """The message is in its queue, and nobody has received it."""
 
 
+REFUSED: Final = {
+    MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED: (WaitReason.ACCESS, "does not let the sender into the queue"),
+    MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE: (WaitReason.ACCESS, "does not accept the signature"),
+    MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA: (WaitReason.QUOTA, "has no room in the queue: its quota is used up"),
+    MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION: (WaitReason.KEY, "has no key that decrypts the messages"),
+    MessageClass.MQMSG_CLASS_NACK_COULD_NOT_ENCRYPT: (WaitReason.KEY, "has no key to encrypt to"),
+    MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER: (WaitReason.KEY, "does not support the algorithm"),
+    MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: (WaitReason.REFUSED, "has no such queue"),
+    MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_Q: (WaitReason.REFUSED, "takes no transactional messages"),
+    MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG: (WaitReason.REFUSED, "takes transactional messages only"),
+    MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED: (WaitReason.NO_ROUTE, "ended a message that went in a circle"),
+}  # fmt: skip
+"""Refusals by class (MS-MQMQ 2.2.18.1.6). Other classes end single messages, and say nothing about those to come."""
 _SETTLES: Final = 2.0
 """Seconds after an acknowledgment in which a refusal may still come."""
 _STEPS: Final = {

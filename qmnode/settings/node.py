@@ -13,6 +13,7 @@ from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.bridges import BridgeName, BridgeSettings
 from qmnode.settings.environment import with_environment
 from qmnode.settings.mistakes import explained, unreadable
+from qmnode.settings.probes import ProbeName, ProbeSettings
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.settings.security import SecuritySettings
@@ -439,6 +440,8 @@ class NodeSettings(Settings):
     amqp: AmqpSettings = AmqpSettings()
     bridges: dict[BridgeName, BridgeSettings] = {}
     """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/bridges.md); need the extra ``amqp``."""
+    probes: dict[ProbeName, ProbeSettings] = Field(default={}, max_length=100)
+    """Heartbeats through applications, by name (docs/management.md). They change with a restart."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
     failover: FailoverSettings = FailoverSettings()
@@ -449,6 +452,13 @@ class NodeSettings(Settings):
             raise ValueError(
                 "management.key_rotation.enabled needs a directory, where keys are published: set directory.name"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _probes_are_reported(self) -> Self:
+        for name, probe in self.probes.items():
+            if probe.links and not self.tracing.report_queue:
+                raise ValueError(f"probes.{name}.links needs tracing.report_queue: the reports show the links")
         return self
 
 

@@ -66,6 +66,11 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     "no anchor": (f"{GOOD}queues: *q\n", ["8: not valid YAML: an alias (*name) stands before its anchor"]),
     # Copies elsewhere
     "copy in clear": (swap(S1, S1 + ", remote_copy: {to: /mnt/b}"), ["5: machines[1].remote_copy: "]),
+    "probe over no link": (
+        swap(S1, S1 + ", probes: {p: {queue: 'DIRECT=OS:x\\private$\\q', links: [[North, East]]}}"),
+        ["5: machines[1].probes.p.links[0]: no routing link of North and East is declared"],
+    ),
+    "probe to no queue": (swap(S1, S1 + ", probes: {p: {queue: q}}"), ["5: machines[1].probes.p.queue: "]),
     "copy without a place": (swap(S1, S1 + ", remote_copy: {lag: 5}"), ["5: machines[1].remote_copy: a copy needs a place"]),
     "copy nearby": (swap(S1, S1 + ", remote_copy: {to: b, key: /k}"), ["5: machines[1].remote_copy.to: 'b' is no place"]),
     "passphrase": (swap(S1, S1 + ", remote_copy: {to: /b, key: x}"), ["5: machines[1].remote_copy.key: expected the absolute path of a file on s1"]),

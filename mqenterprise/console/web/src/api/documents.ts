@@ -275,10 +275,26 @@ export interface NodeDocument {
   readonly remote_copy: RemoteCopyDocument | null;
   readonly failover: FailoverDocument | null;
   readonly waiting: readonly WaitingSummary[];
+  readonly probes: readonly ProbeDocument[];
   readonly after_restore: Readonly<Record<string, readonly RangeDocument[]>>;
 }
 
 export type Privacy = "none" | "optional" | "body";
+
+export interface ProbeDocument {
+  readonly name: string;
+  readonly queue: string;
+  readonly expects: string;
+  readonly healthy: boolean | null;
+  readonly reason: string;
+  readonly sentence: string;
+  readonly step: string;
+  readonly since: string | null;
+  readonly last_success: string | null;
+  readonly seconds: number;
+  readonly sent: number;
+  readonly missed: number;
+}
 
 export interface Queue {
   readonly machine: string;

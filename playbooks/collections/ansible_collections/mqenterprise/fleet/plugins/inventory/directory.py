@@ -17,7 +17,8 @@ description:
     C(msmq_foreign_sites), C(msmq_in_routing_servers), C(msmq_out_routing_servers), C(msmq_addresses),
     C(msmq_is_gate), C(msmq_hosts) and C(msmq_failover), C(msmq_bridges), which are its declared bridges by name,
     C(msmq_private_queues), which are its declared private queues, C(msmq_remote_copy), which are the settings of its
-    declared copy, and C(ansible_host), which is the first declared address or else the DNS name.
+    declared copy, C(msmq_probes), which are its declared heartbeats, and C(ansible_host), which is the first declared
+    address or else the DNS name.
   - "All hosts have C(msmq_links), the routing links with sites, cost and site gates, and C(msmq_directory): V(ldap), or
     V(none) for an enterprise that is declared with C(directory: none). Such a one is always read from its declaration."
   - A machine that is declared with C(hosts) is not a host itself, but each of these is. They have the variables of the
@@ -183,6 +184,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             for each in (declared.machines if declared else ())
             if each.failover
         }
+        self._probes = {
+            fold(each.name): {
+                name: one.model_dump(mode="json", exclude_unset=True) for name, one in each.probes.items()
+            }
+            for each in (declared.machines if declared else ())
+        }
         self._bridges = {}
         for bridge in declared.bridges if declared else ():
             self._bridges.setdefault(fold(bridge.machine), {})[bridge.name] = bridge.settings
@@ -272,6 +279,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             "msmq_failover": failover,
             "msmq_bridges": self._bridges.get(known, {}),
             "msmq_remote_copy": self._copies.get(known, {}),
+            "msmq_probes": self._probes.get(known, {}),
             "msmq_private_queues": self._documents.get(known, {}).get("queues", []),
         }
         name = machine["name"].lower()

@@ -1,0 +1,158 @@
+"""Heartbeats through applications: what a probe says while its receiver works, is gone, or may not be reached."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from qmnode import Access, Message, QueueManager
+from qmnode.administration.probes import Probes
+from qmnode.management.server import ManagementServer
+from qmnode.model.waiting import WaitReason
+from qmnode.security.principals import Principals, unix_user
+from qmnode.settings.node import ManagementSettings, NodeSettings, Settings
+from qmnode.settings.probes import ProbeSettings
+from qmnode.settings.security import SecuritySettings
+from qmnode.structures.guid import guid_to_text
+from qmnode.structures.security_descriptor import SecurityDescriptor
+from tests.lab.waiting import eventually
+from tests.transport.tls_nodes import Nodes
+
+LOCAL = r"DIRECT=OS:ALPHA\private$\orders"
+
+
+@asynccontextmanager
+async def probing(node: QueueManager, **probes: dict[str, Any]) -> AsyncIterator[None]:
+    """The node with these probes."""
+    settings = {name: ProbeSettings.model_validate(one) for name, one in probes.items()}
+    running = Probes(node, settings, Principals(SecuritySettings()))
+    await running.start()
+    try:
+        yield
+    finally:
+        await running.stop()
+
+
+def result(node: QueueManager, name: str = "orders") -> dict[str, Any]:
+    (found,) = [one for one in node.probes() if one["name"] == name]
+    return found
+
+
+async def becomes(node: QueueManager, healthy: bool, reason: str = "", name: str = "orders") -> dict[str, Any]:
+    """Wait for the result of a probe."""
+    await eventually(
+        lambda: (result(node, name)["healthy"], result(node, name)["reason"]) == (healthy, reason),
+        f"{healthy} {reason}, not {result(node, name)}",
+    )
+    return result(node, name)
+
+
+def queue_has_one(node: QueueManager) -> bool:
+    return node.names.find(LOCAL).message_count > 0
+
+
+async def metrics(node: QueueManager, folder: Path) -> dict[str, list[Any]]:
+    server = ManagementServer(node, ManagementSettings(socket=folder / "m.sock"), lambda: True)
+    await server.start()
+    try:
+        transport = httpx.AsyncHTTPTransport(uds=str(folder / "m.sock"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+            families = text_string_to_metric_families((await client.get("/metrics")).text)
+            return {one.name: [(sample.labels, sample.value) for sample in one.samples] for one in families}
+    finally:
+        await server.stop()
+
+
+async def test_a_heartbeat_is_missed_while_nobody_receives_and_comes_through_when_somebody_does(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")) as node:
+        await node.create_queue(r".\private$\orders")
+        async with probing(node, orders={"queue": LOCAL, "period": 1, "deadline": 1}):
+            missed = await becomes(node, False, WaitReason.RECEIVER)
+            assert "nobody received it from" in missed["sentence"] and missed["step"]
+            (warning,) = [one for one in (await node.status()).warnings if one.startswith("probe orders: ")]
+            assert "start the program" in warning
+            found = await metrics(node, tmp_path)
+            assert found["qmnode_probe_up"] == [({"probe": "orders"}, 0)]
+            ((labels, since),) = found["qmnode_probe_failing_since_timestamp_seconds"]
+            assert (labels["reason"], labels["queue"], since) == ("receiver", LOCAL, missed["since"])
+
+        async with (
+            probing(node, orders={"queue": LOCAL, "period": 3600, "deadline": 600}),
+            await node.open_queue(LOCAL, Access.RECEIVE) as queue,
+        ):
+            while not result(node)["healthy"]:
+                message = await queue.receive(60)
+                assert message.label == "heartbeat orders"
+                await eventually(lambda: node.probes()[0]["healthy"] or queue_has_one(node), "a result")
+            assert not [one for one in (await node.status()).warnings if "probe" in one]
+            found = await metrics(node, tmp_path)
+            assert found["qmnode_probe_up"] == [({"probe": "orders"}, 1)]
+            assert found["qmnode_probe_failing_since_timestamp_seconds"] == []
+            assert found["qmnode_probe_last_success_timestamp_seconds"]
+
+
+async def test_an_answer_has_to_come_where_one_is_expected(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")) as node:
+        await node.create_queue(r".\private$\orders")
+        probe = {"queue": LOCAL, "period": 1, "deadline": 1, "expects": "answered"}
+        async with probing(node, orders=probe), await node.open_queue(LOCAL, Access.RECEIVE) as queue:
+            await queue.receive(60)
+            await eventually(lambda: "answered nothing" in result(node)["sentence"], "a missing answer")
+            while not result(node)["healthy"]:
+                request = await queue.receive(60)
+                async with await node.open_queue(request.response_queue_format_name, Access.SEND) as answers:
+                    await answers.send(Message(b"ok", correlation_identifier=request.identifier))
+
+
+async def test_a_probe_sends_nothing_to_a_queue_whose_access_list_does_not_permit_it(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")) as node:
+        closed = SecurityDescriptor(owner=unix_user(1000)).with_dacl().write()
+        await node.create_queue(r".\private$\orders", security=closed)
+        async with probing(node, orders={"queue": LOCAL, "period": 1, "deadline": 1}):
+            missed = await becomes(node, False, WaitReason.ACCESS)
+        assert "does not let" in missed["sentence"] and "qmnode queue acl allow" in missed["step"]
+        assert (missed["sent"], node.names.find(r".\private$\orders").message_count) == (0, 0)
+
+
+@pytest.mark.servers
+async def test_a_heartbeat_to_another_site_has_to_cross_the_declared_links(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        nodes = Nodes(tmp_path, stack)
+        alice, bob = await nodes.start("ALICE"), await nodes.start("BOB")
+        reports = await alice.create_queue(r".\reports")
+        alice.context.traced.report_queue = reports.identifier
+        there = f"PRIVATE={guid_to_text(bob.identifier)}\\00000005"
+        probe = {"queue": there, "period": 3, "deadline": 3, "transactional": True}
+        right, wrong = probe | {"links": [["north", "South"]]}, probe | {"links": [["south", "west"]]}
+        async with (
+            probing(alice, right=right, wrong=wrong),
+            await bob.open_queue(r"DIRECT=OS:.\private$\tx", Access.RECEIVE) as queue,
+        ):
+            while not (result(alice, "right")["healthy"] and result(alice, "wrong")["reason"] == "link"):
+                await queue.receive(60)
+            sentence = result(alice, "wrong")["sentence"]
+            assert "it went over the routing links north-south; declared are south-west" in sentence
+
+            await nodes.stop("BOB")
+            missed = await becomes(alice, False, WaitReason.HOST_DOWN, "right")
+            assert "start the node of BOB" in missed["step"]
+
+
+@pytest.mark.parametrize(
+    ("probe", "mistake"),
+    [
+        ({"queue": "orders"}, "format name of one queue"),
+        ({"queue": "MULTICAST=224.3.3.3:5000"}, "format name of one queue"),
+        ({"queue": f"{LOCAL},{LOCAL}"}, "format name of one queue"),
+        ({"queue": LOCAL, "deadline": 61}, "longer than the period"),
+        ({"queue": LOCAL, "period": 0}, "greater than or equal to 1"),
+        ({"queue": LOCAL, "links": [["a", "b"]]}, "needs tracing.report_queue"),
+    ],
+)
+def test_a_probe_that_cannot_be_is_refused(probe: dict[str, Any], mistake: str) -> None:
+    with pytest.raises(ValueError, match=mistake):
+        NodeSettings.model_validate({"probes": {"orders": probe}})
