@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from proton import Message as AmqpMessage
 from proton.utils import BlockingConnection
 
 import qmnode
+from tests.amqp.foreign import jms, run
 from tests.export.collector import Collector, Span, collector
 from tests.forwarding.enterprise import Directory, Machine, Node
 from tests.lab.addresses import free_port
@@ -188,6 +190,34 @@ async def test_one_trace_joins_the_spans_of_all_nodes(four: Four) -> None:
     (refusal,) = (span for span in traces[6] if span.failed)
     assert (refusal.node, refusal.step) == ("TARGET", "arrive")
     assert refusal.attributes["error.type"] == "MQMSG_CLASS_NACK_BAD_DST_Q"
+
+
+@pytest.mark.slow
+async def test_one_trace_leads_from_a_jms_producer_to_a_python_receiver(four: Four) -> None:
+    place = await asyncio.to_thread(jms)
+    await asyncio.gather(*(node.ready() for node in four.nodes))
+    name = await four.target.create_queue("orders")
+    await until(four.has_amqp, "the AMQP door")
+    url = f"amqp://127.0.0.1:{four.amqp}?jms.username=ops&jms.password={quote(SECRET)}&amqp.saslMechanisms=PLAIN"
+    await run("java", "-Xmx128m", "-cp", "lib/*", "Producer.java", url, name, context(7), cwd=place, seconds=300)
+
+    (message,) = await four.target.receive(r"private$\orders", 1)
+    assert message.traceparent == context(7)
+    await until(four.is_quiet, "everything to be acknowledged")
+    await four.stop()
+
+    spans = [span for span in four.collector.spans if int(span.trace_id, 16) == 7]
+    check_way(spans, 7)
+    print("\n".join(tree(spans, f"{7:016x}", "JMS producer")))
+
+
+def tree(spans: list[Span], parent: str, title: str, depth: int = 0) -> Iterator[str]:
+    """The spans under one, as lines."""
+    yield f"{'   ' * depth}{title}  {parent}"
+    for span in sorted(spans, key=lambda one: one.begin):
+        if span.parent_id == parent:
+            took = f"{(span.end - span.begin) / 1e6:.1f} ms"
+            yield from tree(spans, span.span_id, f"{span.node}: {span.step} ({span.kind}, {took})", depth + 1)
 
 
 def send_amqp(port: int, name: str) -> None:
