@@ -1,4 +1,4 @@
-"""The beginning of the report: what somebody has to do something about, each with a link to its section."""
+"""The beginning of the report: one sentence for each thing that needs an operator, with a link to its section."""
 
 from __future__ import annotations
 
