@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mqenterprise.pipeline.report.figures import Figures
 
 SOON: Final = 30
-"""What ends or is full within this number of days needs somebody now."""
+"""Days: somebody is needed now for what ends or is full within them."""
 _NAMED: Final = 3
 """The number of things that a sentence names; it counts the others."""
 
