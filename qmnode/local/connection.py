@@ -320,7 +320,10 @@ class RemoteTransaction(TransactionApi):
         try:
             return await connection.call(kind, *parts)
         except LostError as error:
-            raise _aborted() from error
+            raise self._lost(error) from error
+
+    def _lost(self, error: LostError) -> MessageQueuingError:
+        return _aborted() if self.manager.line.renews else again(error)
 
     async def prepare(self) -> None:
         """Prepare: the event Transaction Prepare (3.1.4.3)."""
@@ -340,7 +343,7 @@ class RemoteTransaction(TransactionApi):
             await self.connection.answer(started)
         except LostError as error:
             if not error.sent:
-                raise _aborted() from error
+                raise self._lost(error) from error
             if not slot:
                 raise unknown("commit") from error
             if not await self._is_committed(error, slot, call):

@@ -60,6 +60,11 @@ class Line:
             raise errors[0]
         raise MessageQueuingError(_UNREACHABLE, "; ".join(error.sentence for error in errors))
 
+    @property
+    def renews(self) -> bool:
+        """Whether a lost connection is made again."""
+        return self._patience > 0
+
     # Calls
 
     def take_slot(self) -> int:
