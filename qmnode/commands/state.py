@@ -11,9 +11,9 @@ _NODE: Final = (
     "computer_name", "identifier", "version", "online", "queue_count", "outgoing_queue_count", "message_count",
     "total_bytes", "dead_letter_count", "transaction_count", "in_doubt_count", "warnings", "storage_failure",
     "disk_free_bytes", "disk_bytes", "lost_writes", "tls_mode", "settings_read",
-    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "probes", "event_loop",
+    "plain_peers", "amqp_port", "amqp_connections", "amqp_links", "bridges", "event_loop",
     "ready", "directory", "routing", "local_settings", "shares", "weakened_security", "weakened_security_source",
-    "remote_copy", "failover", "waiting", "after_restore",
+    "remote_copy", "failover", "waiting", "probes", "after_restore",
 )  # fmt: skip
 _QUOTAS: Final = (
     "quota", "quota_used", "journal_quota", "journal_quota_used", "throttled", "journal_copies_dropped",

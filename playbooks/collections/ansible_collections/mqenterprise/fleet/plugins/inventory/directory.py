@@ -296,9 +296,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             self.inventory.add_host(host)
             for group in groups:
                 self.inventory.add_host(host, group=group)
-            self._compose(host, variables)
+            self._describe(host, variables)
 
-    def _compose(self, name, variables):
+    def _describe(self, name, variables):
         for key, value in variables.items():
             self.inventory.set_variable(name, key, value)
         strict = self.get_option("strict")
