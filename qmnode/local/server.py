@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
@@ -215,10 +215,7 @@ class Receives:
                     self._wait(number, queue, limit, claim, until, room)
                 return
             parts = [entries] if limit > 1 else zip(entries, strict=True)
-            taken = [
-                Taken(number, queue, limit, part, self._slots.pop(number, 0))
-                for number, part in zip(_pop_each(left), parts, strict=False)
-            ]
+            taken = [Taken(number := left.popleft(), queue, limit, part, self._slots.pop(number, 0)) for part in parts]
             for one in taken:
                 self._hold(one)
             self._remove(taken)
@@ -359,12 +356,6 @@ class Receives:
         entries = [(entry, one.queue) for one in left for entry in one.entries]
         for entry, queue in sorted(entries, key=lambda one: one[0][0]):
             queue.put_back([entry])
-
-
-def _pop_each(numbers: deque[int]) -> Iterator[int]:
-    """The numbers of receives, each removed when it is taken."""
-    while numbers:
-        yield numbers.popleft()
 
 
 FORGOTTEN: Final = 600.0
