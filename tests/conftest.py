@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -36,6 +37,14 @@ from tests.lab.servers import (  # noqa: F401
 def own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """All buffers can be lent: what earlier tests left to the garbage collector keeps none of them."""
     monkeypatch.setattr(allocator, "_OF_THREAD", allocator._Lenders())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_logs_were() -> Iterator[None]:
+    """A module whose node runs in this process, with a level of its own, hides no lines from the tests after it."""
+    configured = structlog.get_config()
+    yield
+    structlog.configure(**configured)
 
 
 # A machine that is shared stalls now and then; time limits of single examples would report that as failures.

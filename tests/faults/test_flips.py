@@ -22,8 +22,8 @@ from qmnode.settings.node import read_settings
 from qmnode.structures.error_codes import ErrorCode
 from tests.faults.conftest import COUNT
 from tests.faults.flips import QUEUES, Flip, files_of, flipped, flips, kind_of, make_store
-from tests.faults.forked import ForkedNode, node_server
 from tests.faults.outcomes import Outcome, named, outcome
+from tests.lab.forked import ForkedNode, node_server
 from tests.lab.nodes import NodeError, NodeProcess
 from tests.security.keys import same_key
 

@@ -48,7 +48,7 @@ def test_sigterm_stops_it_and_leaves_no_socket(daemon: NodeProcess) -> None:
 
 
 async def test_sigterm_ends_waiting_reads_too(daemon: NodeProcess) -> None:
-    async with qmnode.connect(daemon.socket) as qm:
+    async with qmnode.connect(daemon.socket, reconnect=0) as qm:
         await qm.create_queue(NAME)
         queue = await qm.open_queue(f"DIRECT=OS:{NAME}")
         waiting = asyncio.create_task(queue.receive())

@@ -81,6 +81,7 @@ async def test_what_came_again_is_counted_and_shown(pair: Pair, tmp_path: Path) 
         "reject_count": 2,
         "is_known": False,
         "refused_count": 2,
+        "waiting": None,
     }
     row = next(line for line in table.splitlines() if line.startswith(source))
     assert row.split()[1:6] == [pair.addresses["ALICE"], name, hex(sequence.sequence_identifier), "2", "2"]

@@ -1,6 +1,6 @@
 """Nodes that are forked from one process, which has imported what ``qmnode run`` imports: most of what a start costs.
 
-``python -m tests.faults.forked`` is that process: each line of its standard input has a configuration and a log, and
+``python -m tests.lab.forked`` is that process: each line of its standard input has a configuration and a log, and
 the answer is the number of the process that runs a node with them.
 """
 
@@ -73,7 +73,7 @@ class ForkedNode(NodeProcess):
 def node_server() -> Iterator[subprocess.Popen[str]]:
     """The process from which nodes are forked."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    command = [sys.executable, "-m", "tests.faults.forked"]
+    command = [sys.executable, "-m", "tests.lab.forked"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         assert process.stdin is not None
