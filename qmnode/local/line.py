@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from qmnode.errors import MessageQueuingError
 from qmnode.local.connection import Connection, LostError, again, unknown
 from qmnode.local.frames import PROGRAM
+from qmnode.storage.marks import MOST_SLOTS
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
 
@@ -68,11 +69,13 @@ class Line:
     # Calls
 
     def take_slot(self) -> int:
-        """A slot for a call, to be given back with ``free_slot``; 0 if the node does not know slots."""
+        """A slot for a call, to be given back with ``free_slot``, or 0 if there is none."""
         if PROGRAM not in self.hello:
             return 0
         if self._free:
             return self._free.pop()
+        if self._last_slot == MOST_SLOTS:
+            return 0
         self._last_slot += 1
         return self._last_slot
 

@@ -52,7 +52,7 @@ from qmnode.model.packet import Room, message_from_packet, whole_value
 from qmnode.model.ports import Entry
 from qmnode.model.sending import Mark
 from qmnode.model.transaction import Transaction
-from qmnode.storage.marks import WHOLE
+from qmnode.storage.marks import MOST_SLOTS, WHOLE
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
@@ -154,6 +154,8 @@ class Methods:
     def _check_program(self, slot: int) -> None:
         if slot >> SLOT_SHIFT and not self.program:
             raise FrameError("a call with a slot, of a program that did not say how it is called")
+        if slot >> SLOT_SHIFT > MOST_SLOTS:
+            raise FrameError(f"slot {slot >> SLOT_SHIFT}: a program has {MOST_SLOTS}")
 
     def _done(self, slot: int, number: int) -> Mapping[int, bytes]:
         """Answers to a call over the connection before, by part; none if it was not done."""

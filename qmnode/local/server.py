@@ -360,6 +360,8 @@ class Receives:
 
 FORGOTTEN: Final = 600.0
 """Seconds after which a program that has not connected again gets no answers of its old calls any more."""
+MOST_GONE: Final = 256
+"""Programs that are gone and whose answers are kept; of more the oldest is forgotten at once."""
 _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
 _MOST_BEHIND: Final = 32 * 1024 * 1024
@@ -437,6 +439,10 @@ class LocalServer:
     def _forget_later(self, program: bytes) -> None:
         later = asyncio.get_running_loop().call_later
         self._forgetting[program] = later(FORGOTTEN, self._forget, program)
+        if len(self._forgetting) > MOST_GONE:
+            oldest = next(iter(self._forgetting))
+            self._forgetting[oldest].cancel()
+            self._forget(oldest)
 
     def _forget(self, program: bytes) -> None:
         del self._forgetting[program]

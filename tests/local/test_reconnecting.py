@@ -305,3 +305,32 @@ async def test_a_program_goes_on_over_kills_of_its_node(tmp_path: Path) -> None:
         assert (await manager.queue(NAME)).message_count == 0
     node.stop()
     assert sorted(received) == sorted(sent)
+
+
+async def test_a_node_keeps_no_more_marks_than_it_says(
+    service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.local.line.MOST_SLOTS", 1)
+    taken = program.line.take_slot()
+    assert program.line.take_slot() == 0, "calls go on without a mark"
+    program.line.free_slot(taken)
+    async with await program.open_queue(FORMAT, Access.SEND) as queue:
+        await queue.send(Message(b"1"))
+        monkeypatch.setattr(program.line, "take_slot", lambda: 2_049)
+        with pytest.raises(MessageQueuingError, match="2048"):
+            await queue.send_many([Message(b"2")])
+
+
+async def test_of_many_programs_that_are_gone_the_oldest_are_forgotten(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MOST_GONE", 2)
+    await service.manager.create_queue(NAME)
+    for _ in range(4):
+        async with qmnode.connect(service.socket) as one, await one.open_queue(FORMAT, Access.SEND) as queue:
+            await queue.send(Message(b"x"))
+    marks = service.server.marks
+    assert marks is not None
+    await eventually(lambda: not service.server.connections, "all are gone")
+    await service.manager.context.store.durable()  # type: ignore[attr-defined]
+    assert len(marks.programs()) == 2
