@@ -34,6 +34,8 @@ PROGRAM: Final = "program"
 """In the hello of an application that connects again: 16 bytes that no other has. With it in the answer, the node keeps
 a mark of each call that has a slot (qmnode.storage.marks).
 """
+MOST_SLOTS: Final = 2_048
+"""The highest slot: no program fills the store with marks of calls that it never makes again."""
 HEAD: Final = struct.Struct("<IB3xI")
 HEAD_SIZE: Final = HEAD.size
 SIZE_FIELD: Final = 4

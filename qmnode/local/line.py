@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 
 from qmnode.errors import MessageQueuingError
 from qmnode.local.connection import Connection, LostError, again, unknown
-from qmnode.local.frames import PROGRAM
-from qmnode.storage.marks import MOST_SLOTS
+from qmnode.local.frames import MOST_SLOTS, PROGRAM
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
 

@@ -17,6 +17,7 @@ from qmnode.local import values
 from qmnode.local.changes import CHANGES, LocalChange, properties_of, target_of
 from qmnode.local.frames import (
     LOGIN,
+    MOST_SLOTS,
     NO_TRANSACTION,
     PUBLISHING,
     RECEIVE_HEAD,
@@ -52,7 +53,7 @@ from qmnode.model.packet import Room, message_from_packet, whole_value
 from qmnode.model.ports import Entry
 from qmnode.model.sending import Mark
 from qmnode.model.transaction import Transaction
-from qmnode.storage.marks import MOST_SLOTS, WHOLE
+from qmnode.storage.marks import WHOLE
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError

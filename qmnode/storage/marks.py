@@ -19,8 +19,6 @@ _KEY: Final = struct.Struct(">5s16sII")
 _NUMBER: Final = struct.Struct(">I")
 PROGRAM_SIZE: Final = 16
 """Bytes of a program's identifier."""
-MOST_SLOTS: Final = 2_048
-"""The highest slot: no program fills the store with marks of calls that it never makes again."""
 WHOLE: Final = 0
 """The part of a call that is done as one; its messages that are sent each for itself count from 1."""
 
