@@ -15,7 +15,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.carrying import CarryOptions
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.node_client import NodeClient
-from mqenterprise.operations.switching import FORWARD, Plan, Switch, plan_of
+from mqenterprise.operations.switching import BACK, FORWARD, Plan, Switch, plan_of
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import counted, say
@@ -61,8 +61,8 @@ def switch(
     """
     if bool(queues) == bool(machine) or not source or not target:
         raise typer.BadParameter("name queues or --machine, and --from and --to")
-    if until and until not in FORWARD:
-        raise typer.BadParameter(f"the steps are {', '.join(FORWARD)}", param_hint="--until")
+    if until and until not in (steps := BACK if back else FORWARD):
+        raise typer.BadParameter(f"the steps are {', '.join(steps)}", param_hint="--until")
     at = RemoteTarget.parse(source, user, password_file)
     options = CarryOptions(
         how.rate,

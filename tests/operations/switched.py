@@ -132,6 +132,8 @@ class Sender:
         self.node, self.name, self.transactional = node, name, transactional
         self.sent = 0
         self.longest = 0.0
+        self.period = 0.05
+        """Seconds between two messages."""
         self.ends = asyncio.Event()
 
     async def run(self) -> None:
@@ -146,7 +148,7 @@ class Sender:
                 self.longest = max(self.longest, time.monotonic() - began)
                 self.sent += 1
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.ends.wait(), 0.02)
+                    await asyncio.wait_for(self.ends.wait(), self.period)
 
 
 async def bodies(node: NodeProcess, name: str) -> list[int]:
