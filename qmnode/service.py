@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from qmnode.administration.key_rotation import KeyRotations, Run
+    from qmnode.administration.probes import Probes
     from qmnode.amqp.bridges import Bridges
     from qmnode.amqp.door import AmqpDoor
     from qmnode.dcerpc.server import Service as RpcService
     from qmnode.management.server import ManagementServer
     from qmnode.remote_management.qmmgmt_server import RemoteAction
     from qmnode.settings.bridges import BridgeSettings
+    from qmnode.settings.probes import ProbeSettings
 
 log = structlog.get_logger(__name__)
 
@@ -137,6 +139,7 @@ class Service:
         self.management: ManagementServer
         self.door: AmqpDoor | None = None
         self.bridges: Bridges | None = None
+        self.probes: Probes | None = None
         self.ready = False
         self._stop = asyncio.Event()
         self._reloading: set[asyncio.Task[None]] = set()
@@ -462,13 +465,24 @@ class Service:
         await self.manager.operations.local_settings.run_with(self)
 
     async def _start_probes(self, rooms: contextlib.AsyncExitStack) -> None:
-        if not self.settings.probes:
-            return
-        from qmnode.administration.probes import Probes
+        """Also without any in the settings, if a later version of these may have some."""
+        rooms.push_async_callback(self._stop_probes)
+        await self._run_probes(self.settings.probes)
 
-        probes = Probes(self.manager, self.settings.probes, self.manager.principals)
-        rooms.push_async_callback(probes.stop)
-        await probes.start()
+    async def _run_probes(self, settings: "Mapping[str, ProbeSettings]") -> None:
+        """Let exactly these probes run."""
+        if self.probes is not None:
+            await self.probes.apply(settings)
+        elif settings:
+            from qmnode.administration.probes import Probes
+
+            self.probes = Probes(self.manager, self.manager.principals)
+            await self.probes.start(settings)
+
+    async def _stop_probes(self) -> None:
+        probes, self.probes = self.probes, None
+        if probes is not None:
+            await probes.stop()
 
     async def prepare_bridges(self) -> None:
         """Load what bridges need."""
@@ -504,20 +518,21 @@ class Service:
     def _reload_local_settings(self, settings: NodeSettings) -> None:
         local_settings = self.manager.operations.local_settings
         local_settings.take(settings)
-        task = asyncio.get_running_loop().create_task(local_settings.bring_bridges())
-        self._reloading.add(task)
-        task.add_done_callback(self._bridges_reloaded)
+        for what in (local_settings.bring_bridges(), self._run_probes(settings.probes)):
+            task = asyncio.get_running_loop().create_task(what)
+            self._reloading.add(task)
+            task.add_done_callback(self._part_reloaded)
 
-    def _bridges_reloaded(self, task: asyncio.Task[None]) -> None:
+    def _part_reloaded(self, task: asyncio.Task[None]) -> None:
         self._reloading.discard(task)
-        if not task.cancelled() and isinstance(error := task.exception(), ConfigurationError):
-            log.error("the bridges were not reloaded", reason=str(error))
+        if not task.cancelled() and isinstance(error := task.exception(), ConfigurationError | MessageQueuingError):
+            log.error("bridges or probes were not reloaded", reason=str(error))
         elif not task.cancelled():
             task.result()
 
     def reload(self) -> None:
         """Read the configuration again and take over what can change while the node runs: quotas, poison policy, log,
-        addresses, bridges.
+        addresses, bridges, probes.
 
         Tokens and certificate of the management API are read again, and its audit log is reopened; so are the private
         keys of the node and of its users, and the settings and files of TLS with other nodes.
@@ -563,4 +578,5 @@ _TROUBLE: Final = "settings"
 _FIXED: Final = (
     "data", "computer_name", "storage", "read_ahead", "local", "management", "directory",
     "transport", "session", "transfer", "security", "remote_read", "amqp", "hardened_security", "export", "failover",
+    "tracing",
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Heartbeats through applications: each probe sends a marked message to a queue, and says whether it came through.
 
-The acknowledgments of the message, or the answer to it, come to a queue of the node's own. A message that goes over
+The acknowledgments of the message, or the answer to it, come to a temporary queue of the probe, whose address has been
+in its messages only. A message that goes over
 declared routing links is traced, and the reports on it name the machines that it passed (MS-MQQB 3.1.5.8.9).
 """
 
@@ -10,7 +11,6 @@ import asyncio
 import os
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,8 +22,10 @@ import structlog
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.administration.tracing import mark_of, next_hop_of
 from qmnode.errors import MessageQueuingError
-from qmnode.model.api import Access
+from qmnode.model import temporary
+from qmnode.model.api import Access, Share
 from qmnode.model.message import Acknowledgment, Message
+from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.waiting import REFUSED, Waiting, WaitReason
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
@@ -39,16 +41,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-QUEUE: Final = r".\private$\heartbeats"
-"""The queue for acknowledgments and answers."""
+_PREFIX: Final = "heartbeats$"
+_QUOTA: Final = 64
+"""Kilobytes of acknowledgments and answers that may wait for a probe."""
+_AT_ONCE: Final = 64
 _ACKNOWLEDGED: Final = (
     Acknowledgment.POSITIVE_ARRIVAL
     | Acknowledgment.POSITIVE_RECEIVE
     | Acknowledgment.NEGATIVE_ARRIVAL
     | Acknowledgment.NEGATIVE_RECEIVE
 )
-_HEARD: Final = 1_000
-"""Messages that are kept for probes that have not looked yet."""
 _REPORTS: Final = 1_000
 """The latest messages of the queue for reports, among which those of a heartbeat are."""
 _LATE: Final = frozenset(
@@ -93,133 +95,173 @@ class State:
 class Probes:
     """The probes of a node, while they run."""
 
-    def __init__(
-        self, manager: QueueManager, settings: Mapping[str, ProbeSettings], principals: Principals | None
-    ) -> None:
+    def __init__(self, manager: QueueManager, principals: Principals | None) -> None:
         self._manager = manager
         self._principals = principals
-        self._settings = settings
-        self._states = {name: State(name, one.queue, one.expects) for name, one in settings.items()}
-        self._heard: OrderedDict[bytes, list[MessageClass]] = OrderedDict()
-        self._news = asyncio.Condition()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._own = ""
+        self._running: dict[str, _Probe] = {}
+        self._changing = asyncio.Lock()
+        manager.probes = self.states
 
     def states(self) -> tuple[dict[str, Any], ...]:
         """The results, for ``NodeStatus.probes``."""
-        return tuple(map(asdict, self._states.values()))
+        return tuple(asdict(one.state) for one in self._running.values())
 
-    async def start(self) -> None:
+    async def start(self, settings: Mapping[str, ProbeSettings]) -> None:
         """Begin to send heartbeats."""
-        manager = self._manager
-        try:
-            queue = manager.names.find(QUEUE)
-        except MessageQueuingError:
-            await manager.create_queue(QUEUE, label="Acknowledgments and answers of probes", quota=10_000)
-            queue = manager.names.find(QUEUE)
-        network = manager.context.network
-        in_directory = network is not None and network.sites_of(manager.identifier)
-        private = f"PRIVATE={guid_to_text(manager.identifier)}\\{queue.private_queue_number:08x}"
-        self._own = private if in_directory else rf"DIRECT=OS:{manager.computer_name}\private$\heartbeats"
-        manager.probes = self.states
-        begin = asyncio.get_running_loop().create_task
-        self._tasks = [begin(self._hear(), name="heartbeats")]
-        self._tasks += [begin(self._run(name), name=f"probe {name}") for name in self._settings]
+        await temporary.clear(self._manager, _PREFIX)
+        await self.apply(settings)
+
+    async def apply(self, settings: Mapping[str, ProbeSettings]) -> None:
+        """Let exactly these run. Those whose settings stay go on."""
+        async with self._changing:
+            for name, one in list(self._running.items()):
+                if settings.get(name) != one.settings:
+                    del self._running[name]
+                    await one.stop()
+            for name, wanted in settings.items():
+                if name not in self._running:
+                    self._running[name] = one = _Probe(self._manager, self._principals, name, wanted)
+                    await one.start()
+            self._running = {name: self._running[name] for name in settings}
 
     async def stop(self) -> None:
         """End all heartbeats, and drop their warnings."""
+        await self.apply({})
+
+
+class _Probe:
+    """One probe. Messages in its queue are removed at once, and believed if they are about the heartbeat under way."""
+
+    def __init__(
+        self, manager: QueueManager, principals: Principals | None, name: str, settings: ProbeSettings
+    ) -> None:
+        self._manager, self._principals, self._name, self.settings = manager, principals, name, settings
+        self.state = State(name, settings.queue, settings.expects)
+        self._queue = ""
+        """The path name of the queue for acknowledgments and answers."""
+        self._under_way = b""
+        """The identifier of the heartbeat that is under way; empty between two."""
+        self._heard: set[MessageClass] = set()
+        """The classes of the messages about it."""
+        self._news = asyncio.Condition()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to send heartbeats."""
+        self._queue = await temporary.create(self._manager, _PREFIX, f"Answers to probe {self._name}", _QUOTA)
+        begin = asyncio.get_running_loop().create_task
+        self._tasks = [
+            begin(self._hear(), name=f"answers to probe {self._name}"), begin(self._run(), name=f"probe {self._name}")
+        ]  # fmt: skip
+
+    async def stop(self) -> None:
+        """End the heartbeats, and drop their warning."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
-        for name in self._settings:
-            self._manager.troubles.pop(f"probe {name}", None)
+        self._manager.troubles.pop(f"probe {self._name}", None)
+        await temporary.delete(self._manager, self._queue)
+
+    def _address(self) -> str:
+        """The name by which others send to the queue."""
+        manager = self._manager
+        network, queue = manager.context.network, manager.names.find(self._queue)
+        if network is not None and network.sites_of(manager.identifier):
+            return f"PRIVATE={guid_to_text(manager.identifier)}\\{queue.private_queue_number:08x}"
+        return f"DIRECT=OS:{queue.pathname}"
 
     async def _hear(self) -> None:
-        """Take what comes to the node's own queue."""
-        async with await self._manager.open_queue(rf"DIRECT=OS:{QUEUE}") as queue:
+        """Receive acknowledgments and answers, as long as the probe runs."""
+        async with await self._manager.open_queue(f"DIRECT=OS:{self._queue}") as queue:
             while True:
                 try:
-                    message = await queue.receive(_QUIET)
+                    messages = await queue.receive_many(_AT_ONCE, _QUIET)
                 except MessageQueuingError as error:
                     if error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
                         log.warning("the queue for heartbeats cannot be read", reason=error.sentence)
                         await asyncio.sleep(1)
                     continue
-                async with self._news:
-                    kind = MessageClass(message.message_class)
-                    self._heard.setdefault(message.correlation_identifier, []).append(kind)
-                    while len(self._heard) > _HEARD:
-                        self._heard.popitem(last=False)
-                    self._news.notify_all()
+                believed = [one for one in messages if self._under_way == one.correlation_identifier != b""]
+                if believed:
+                    async with self._news:
+                        self._heard.update(MessageClass(one.message_class) for one in believed)
+                        self._news.notify_all()
 
-    async def _run(self, name: str) -> None:
-        settings = self._settings[name]
+    async def _run(self) -> None:
+        settings = self.settings
         await asyncio.sleep(random.uniform(0, min(1.0, settings.period / 10)))  # noqa: S311 (not all at once)
         while True:
             began = time.monotonic()
             try:
-                await self._beat(name, settings)
+                await self._beat(settings)
             except Missed as missed:
-                self._ended(name, missed)
+                self._ended(missed)
             except MessageQueuingError as error:
                 denied = error.code is ErrorCode.MQ_ERROR_ACCESS_DENIED
                 reason = WaitReason.ACCESS if denied else WaitReason.REFUSED
-                self._ended(name, Missed(reason, error.sentence))
+                self._ended(Missed(reason, error.sentence))
             else:
-                self._ended(name, None, time.monotonic() - began)
+                self._ended(None, time.monotonic() - began)
             await asyncio.sleep(max(0.0, settings.period - (time.monotonic() - began)))
 
-    def _ended(self, name: str, missed: Missed | None, seconds: float = 0.0) -> None:
-        state, now = self._states[name], self._manager.clock.time()
+    def _ended(self, missed: Missed | None, seconds: float = 0.0) -> None:
+        state, now, trouble = self.state, self._manager.clock.time(), f"probe {self._name}"
         healthy, reason = missed is None, missed.reason if missed is not None else ""
         if (state.healthy, state.reason) != (healthy, reason):
             state.since = now
-            log.log(20 if healthy else 30, "a probe changed", probe=name, healthy=healthy, reason=str(missed or ""))
+            words = str(missed or "")
+            log.log(20 if healthy else 30, "a probe changed", probe=self._name, healthy=healthy, reason=words)
         state.healthy, state.reason = healthy, reason
         if missed is None:
             state.sentence = state.step = ""
             state.last_success, state.seconds = now, seconds
-            self._manager.troubles.pop(f"probe {name}", None)
+            self._manager.troubles.pop(trouble, None)
             return
         state.missed += 1
         state.sentence, state.step = missed.sentence, missed.step
-        words = f"{missed.sentence}; {missed.step}" if missed.step else missed.sentence
-        self._manager.troubles[f"probe {name}"] = words
+        self._manager.troubles[trouble] = f"{missed.sentence}; {missed.step}" if missed.step else missed.sentence
 
-    async def _beat(self, name: str, settings: ProbeSettings) -> None:
+    async def _beat(self, settings: ProbeSettings) -> None:
         """Send one heartbeat and wait until it came through. Raises Missed."""
         local = self._local(settings)
         if local is not None:
             await self._check_access(local)
-        manager = self._manager
+        manager, name, address = self._manager, self._name, self._address()
         message = Message(
             f"Heartbeat {name} of {manager.computer_name}".encode(),
             label=f"heartbeat {name}",
             acknowledgements_requested=_ACKNOWLEDGED,
-            administration_queue_format_name=self._own,
+            administration_queue_format_name=address,
             time_to_reach_queue=int(settings.deadline) + _LEFT,
             time_to_be_received=int(settings.deadline) + _LEFT,
         )
         if settings.expects == "answered":
-            message.response_queue_format_name = self._own
+            message.response_queue_format_name = address
         if settings.links:
             message.tracing_requested = True
         until = asyncio.get_running_loop().time() + settings.deadline
-        async with await manager.open_queue(settings.queue, Access.SEND) as queue:
-            identifier = await queue.send(message, "single" if settings.transactional else None)
-        self._states[name].sent += 1
+        queue = await manager.opening.open_queue(settings.queue, Access.SEND, Share.DENY_NONE, None)
+        assert isinstance(queue, OpenQueueDescriptor)
+        async with queue:
+            # It may be received, and answered, before it is on disk.
+            await queue.send_many([message], "single" if settings.transactional else None, self._begins)
+        self.state.sent += 1
+        identifier = self._under_way
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until), self._news:
-                    while not self._came_through(identifier, settings):
+                    while not self._came_through(settings):
                         await self._news.wait()
-            if not self._came_through(identifier, settings):
-                raise await self._late(identifier, settings, local)
+            if not self._came_through(settings):
+                raise await self._late(settings, local)
         finally:
-            heard = self._heard.pop(identifier, [])
-        if settings.links and heard:
+            self._under_way = b""
+        if settings.links:
             await self._check_links(identifier, settings, until)
+
+    def _begins(self, identifiers: list[bytes]) -> None:
+        (self._under_way,) = identifiers
+        self._heard.clear()
 
     def _local(self, settings: ProbeSettings) -> Queue | None:
         name, names = parse_single_format_name(settings.queue), self._manager.names
@@ -236,20 +278,19 @@ class Probes:
                 f"`qmnode queue acl allow '{queue.pathname}' {principal.user} send`",
             )  # fmt: skip
 
-    def _came_through(self, identifier: bytes, settings: ProbeSettings) -> bool:
+    def _came_through(self, settings: ProbeSettings) -> bool:
         """Whether it was received, or answered. Raises Missed for a refusal."""
-        heard = self._heard.get(identifier, [])
-        for kind in heard:
+        for kind in self._heard:
             if kind in REFUSED:
                 reason, words = REFUSED[kind]
                 raise Missed(reason, f"the machine of {settings.queue} {words}")
             if kind not in _LATE and kind >= MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q:
                 raise Missed(WaitReason.REFUSED, f"{settings.queue}: {kind.name}")
         wanted = MessageClass.MQMSG_CLASS_NORMAL if settings.expects == "answered" else _RECEIVED
-        return wanted in heard
+        return wanted in self._heard
 
-    async def _late(self, identifier: bytes, settings: ProbeSettings, local: Queue | None) -> Missed:
-        heard, within = self._heard.get(identifier, []), f"within {settings.deadline:g} s"
+    async def _late(self, settings: ProbeSettings, local: Queue | None) -> Missed:
+        heard, within = self._heard, f"within {settings.deadline:g} s"
         if _RECEIVED in heard:
             sentence = f"the receiver of {settings.queue} took it, and answered nothing {within}"
             return Missed(WaitReason.RECEIVER, sentence, "look at the program that receives from the queue")

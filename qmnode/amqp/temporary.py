@@ -7,35 +7,18 @@ that has it receives from it. It ends with the link that made it, or with the co
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
-
-import structlog
 
 from qmnode.amqp.codec import Described
 from qmnode.amqp.conditions import RESOURCE_LIMIT, RefusedError
 from qmnode.amqp.engine import decoded
-from qmnode.errors import MessageQueuingError
-from qmnode.model.api import QueueType
-from qmnode.model.queue import TEMPORARY
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE
+from qmnode.model import temporary
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
     from qmnode.shares.account import Account
     from qmnode.shares.parties import Party
 
-log = structlog.get_logger(__name__)
-
-_PREFIX: Final = ".\\private$\\amqp$temporary$"
-_SECURITY: Final = SecurityDescriptor(
-    owner=BUILTIN_ADMINISTRATORS,
-    group=BUILTIN_ADMINISTRATORS,
-    dacl=Acl.of(*(allow(who, QueueAccess.MQSEC_WRITE_MESSAGE) for who in (EVERYONE, ANONYMOUS))),
-).write()
+_PREFIX: Final = "amqp$temporary$"
 _DELETE_ON_CLOSE: Final = (0x2B, "amqp:delete-on-close:list")
 _LIFETIME: Final = "lifetime-policy"
 
@@ -58,9 +41,7 @@ class TemporaryQueues:
 
     async def clear(self) -> None:
         """Delete what a node that was killed has left."""
-        for queue in await self._manager.queues([QueueType.PRIVATE]):
-            if queue.type == TEMPORARY and _PREFIX[2:] in queue.pathname:
-                await self._delete(queue.pathname)
+        await temporary.clear(self._manager, _PREFIX)
 
     async def create(self, party: Party) -> str:
         """Make one. Its path name. RefusedError if the client has too many, or MessageQueuingError."""
@@ -69,29 +50,18 @@ class TemporaryQueues:
                 RESOURCE_LIMIT, "too many temporary queues (amqp.temporary_queues): close some of their links"
             )
         try:
-            made = await self._manager.create_queue(
-                f"{_PREFIX}{uuid4().hex}", type=TEMPORARY, label="Temporary queue of an AMQP client",
-                quota=max(1, self._quota // 1024), security=_SECURITY,
-            )  # fmt: skip
+            return await temporary.create(
+                self._manager, _PREFIX, "Temporary queue of an AMQP client", max(1, self._quota // 1024)
+            )
         except BaseException:
             self._places.give_back(party)
             raise
-        return made.pathname
 
     def address(self, pathname: str) -> str:
         """The address of one, by which other machines can send to it as well."""
-        return str(
-            self._manager.names.for_others(parse_single_format_name(f"DIRECT=OS:.\\{pathname.partition(chr(92))[2]}"))
-        )
+        return temporary.address(self._manager, pathname)
 
     async def delete(self, pathname: str, party: Party) -> None:
         """Delete one of a client, with its messages."""
         self._places.give_back(party)
-        await self._delete(pathname)
-
-    async def _delete(self, pathname: str) -> None:
-        try:
-            await self._manager.delete_queue(pathname)
-        except MessageQueuingError as error:
-            if error.code != ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND:
-                log.warning("a temporary queue was not deleted", queue=pathname, reason=str(error))
+        await temporary.delete(self._manager, pathname)

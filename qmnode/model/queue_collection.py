@@ -7,6 +7,7 @@ QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import islice
+from secrets import randbelow
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.errors import MessageQueuingError
@@ -14,7 +15,7 @@ from qmnode.model.api import QueueProperties, QueueType
 from qmnode.model.delayed import DelayedQueue
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.own_names import OwnNames, own_identifier
-from qmnode.model.queue import DEFAULT_PROPERTIES, Queue
+from qmnode.model.queue import DEFAULT_PROPERTIES, TEMPORARY, Queue
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.change_notification import NOTIFICATION_QUEUE_NAME, NOTIFICATION_QUEUE_NUMBER
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from qmnode.model.context import Context
 
 _FIRST_QUEUE_ID: Final = 64
+_FIRST_TEMPORARY: Final = 2**31
+"""Numbers of temporary queues begin here."""
 DELAYED_QUEUE: Final = 14
 _SYSTEM_QUEUES: Final = {
     # 3.1.3, created at initialization: number of the queue, local name, transactional.
@@ -111,7 +114,8 @@ class Names:
         self._by_path[fold(queue.pathname.partition("\\")[2])] = queue
         if queue.queue_type is QueueType.PRIVATE and queue.parent is None:
             self._by_number[queue.private_queue_number] = queue
-            self._highest = max(self._highest, queue.private_queue_number)
+            if not queue.is_temporary:
+                self._highest = max(self._highest, queue.private_queue_number)
         elif queue.queue_type is QueueType.PUBLIC and queue.parent is None:
             self._by_identifier[queue.identifier] = queue
         elif queue.private_queue_number:  # of the system queues, only the notification queue is addressed by its number
@@ -126,8 +130,12 @@ class Names:
             self._by_number.pop(queue.private_queue_number, None)
             self._by_identifier.pop(queue.identifier, None)
 
-    def free_number(self) -> int:
-        """A PrivateQueueNumber that no private queue has (3.1.7.1.3)."""
+    def free_number(self, *, temporary: bool) -> int:
+        """A PrivateQueueNumber that no private queue has (3.1.7.1.3). That of a temporary queue cannot be guessed."""
+        if temporary:
+            while (number := _FIRST_TEMPORARY + randbelow(_FIRST_TEMPORARY)) in self._by_number:
+                pass
+            return number
         self._highest += 1
         return self._highest
 
@@ -430,14 +438,16 @@ class QueueCollection(dict[int, Queue]):
                     ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND, f"there is no queue for the subqueue {name}"
                 )
             properties = {key: getattr(parent, key) for key in DEFAULT_PROPERTIES} | {"journaling": False}
-        now = int(context.clock.time())
+        now, number = int(context.clock.time()), 0
+        if name.kind is QueueKind.PRIVATE and parent is None:
+            number = context.names.free_number(temporary=properties.get("type") == TEMPORARY)
         queue = Queue(
             context,
             self.take_number(),
             str(name),
             queue_type,
             identifier=identifier,
-            private_queue_number=context.names.free_number() if name.kind is QueueKind.PRIVATE and not parent else 0,
+            private_queue_number=number,
             create_time=now,
             modify_time=now,
             parent=parent,

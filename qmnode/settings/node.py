@@ -441,7 +441,7 @@ class NodeSettings(Settings):
     bridges: dict[BridgeName, BridgeSettings] = {}
     """Bridges between queues of this node and AMQP 1.0 peers, by name (docs/bridges.md); need the extra ``amqp``."""
     probes: dict[ProbeName, ProbeSettings] = Field(default={}, max_length=100)
-    """Heartbeats through applications, by name (docs/management.md). They change with a restart."""
+    """Heartbeats through applications, by name (docs/management.md)."""
     log: LogSettings = LogSettings()
     directory: DirectoryMembershipSettings = DirectoryMembershipSettings()
     failover: FailoverSettings = FailoverSettings()

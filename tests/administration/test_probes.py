@@ -10,8 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from qmnode import Access, Message, QueueManager
+from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.administration.probes import Probes
 from qmnode.management.server import ManagementServer
+from qmnode.model.api import QueueType
 from qmnode.model.waiting import WaitReason
 from qmnode.security.principals import Principals, unix_user
 from qmnode.settings.node import ManagementSettings, NodeSettings, Settings
@@ -29,8 +31,8 @@ LOCAL = r"DIRECT=OS:ALPHA\private$\orders"
 async def probing(node: QueueManager, **probes: dict[str, Any]) -> AsyncIterator[None]:
     """The node with these probes."""
     settings = {name: ProbeSettings.model_validate(one) for name, one in probes.items()}
-    running = Probes(node, settings, Principals(SecuritySettings()))
-    await running.start()
+    running = Probes(node, Principals(SecuritySettings()))
+    await running.start(settings)
     try:
         yield
     finally:
@@ -116,6 +118,50 @@ async def test_a_probe_sends_nothing_to_a_queue_whose_access_list_does_not_permi
             missed = await becomes(node, False, WaitReason.ACCESS)
         assert "does not let" in missed["sentence"] and "qmnode queue acl allow" in missed["step"]
         assert (missed["sent"], node.names.find(r".\private$\orders").message_count) == (0, 0)
+
+
+async def test_a_stranger_neither_fills_the_queue_of_a_probe_nor_answers_for_its_receiver(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")) as node:
+        await node.create_queue(r".\private$\orders")
+        stranger = GuardedQueueManager(node, await Principals(SecuritySettings()).of_local_user(65534, [65534]))
+        probe = {"queue": LOCAL, "period": 3600, "deadline": 3600, "expects": "answered"}
+        async with probing(node, orders=probe), await node.open_queue(LOCAL, Access.RECEIVE) as queue:
+            (answers,) = [one for one in await node.queues() if one.label == "Answers to probe orders"]
+            assert answers.private_queue_number >= 2**31
+            assert answers.pathname not in {one.pathname for one in await stranger.queues()}
+            other = await node.create_queue(r".\private$\next")
+            assert other.private_queue_number == 6
+            request = await queue.receive(60)
+            assert request.response_queue_format_name == f"DIRECT=OS:{answers.pathname}"
+            async with await node.open_queue(request.response_queue_format_name, Access.SEND) as out:
+                wrong = [Message(b"x" * 1000, correlation_identifier=bytes([number] * 20)) for number in range(50)]
+                for _ in range(3):  # more than there is room for
+                    await out.send_many(wrong)
+                    await eventually(lambda: not node.names.find(answers.pathname).message_count, "an empty queue")
+                assert result(node)["healthy"] is None
+                await out.send(Message(b"ok", correlation_identifier=request.identifier))
+            assert (await becomes(node, True))["missed"] == 0
+        assert "Answers to probe orders" not in {one.label for one in await node.queues()}
+
+
+async def test_probes_change_while_others_go_on(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path / "store", Settings(computer_name="ALPHA")) as node:
+        await node.create_queue(r".\private$\orders")
+        one = ProbeSettings(queue=LOCAL, period=1, deadline=1)
+        slow = ProbeSettings(queue=LOCAL, period=3600, deadline=3600)
+        probes = Probes(node, None)
+        await probes.start({"kept": one, "changed": one, "gone": one})
+        await becomes(node, False, WaitReason.RECEIVER, "kept")
+        await becomes(node, False, WaitReason.RECEIVER, "gone")
+        missed = result(node, "kept")["missed"]
+        await probes.apply({"kept": one, "changed": slow, "new": slow})
+        assert [state["name"] for state in node.probes()] == ["kept", "changed", "new"]
+        assert result(node, "kept")["missed"] >= missed and result(node, "changed")["healthy"] is None
+        assert not [trouble for trouble in (await node.status()).warnings if "gone" in trouble]
+        await probes.stop()
+        assert not node.probes() and [queue.pathname for queue in await node.queues([QueueType.PRIVATE])] == [
+            r"ALPHA\private$\orders"
+        ]
 
 
 @pytest.mark.servers

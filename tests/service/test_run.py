@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ import structlog
 
 import qmnode
 from qmnode.commands import running
+from qmnode.local.remote import RemoteQueueManager
 from qmnode.settings.node import ConfigurationError, NodeSettings, read_settings
 from tests.lab.nodes import COMMAND, NodeProcess, answers, running_node
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.servers
 NAME = r".\private$\orders"
@@ -106,6 +109,18 @@ def test_sighup_takes_over_new_quotas(daemon: NodeProcess) -> None:
     daemon.wait_for("reloaded")
     with pytest.raises(qmnode.MessageQueuingError, match="1 KB, would be passed"):
         asyncio.run(create_and_send(daemon, bytes(2000)))
+
+
+async def test_sighup_begins_and_ends_probes(daemon: NodeProcess) -> None:
+    async with qmnode.connect(daemon.socket) as qm:
+        for probes in ({"orders": {"queue": rf"DIRECT=OS:{NAME}"}}, {}):
+            daemon.configure(probes=probes)
+            daemon.process.send_signal(signal.SIGHUP)
+            await until(partial(_has_probes, qm, [*probes]), "its probes")
+
+
+async def _has_probes(qm: RemoteQueueManager, names: list[str]) -> bool:
+    return [one["name"] for one in (await qm.status()).probes] == names
 
 
 def test_sighup_with_a_broken_configuration_changes_nothing(daemon: NodeProcess) -> None:
