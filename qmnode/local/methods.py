@@ -73,6 +73,8 @@ _KEPT: Final = b"\0"
 _MOST_KEPT: Final = 256 * 1024
 """Bytes of messages that the mark of a receive has at most: they are written once more with it."""
 _unpack_receive: Final = RECEIVE_HEAD.unpack_from
+_IDENTIFIER: Final = 20
+"""Bytes of a message identifier in the mark of a send."""
 _PAGE: Final = 200
 """Queues in one answer of a search."""
 _SEARCHES: Final = 8
@@ -172,8 +174,9 @@ class Methods:
 
     def mark_received(self, taken: "Taken") -> None:
         """Write the mark of a receive, with its messages unless they are large."""
-        kept = (_KEPT, *pack_received(taken.entries)) if taken.size <= _MOST_KEPT else ()
         assert self._marks is not None
+        keeps = taken.size <= _MOST_KEPT and self._marks.has_room_for_messages(self.program, taken.slot, taken.size)
+        kept = (_KEPT, *pack_received(taken.entries)) if keeps else ()
         self._marks.put(self.program, taken.slot, taken.number, kept)
 
     def error_value(self, error: Exception) -> Any:
@@ -241,6 +244,12 @@ class Methods:
         if how & REPEATED and (done := self._done(slot, call.number)) and WHOLE in done:
             return Kind.IDENTIFIERS, (done[WHOLE],)
         mark = partial(self._mark_sent, slot, call.number) if slot else None
+        if slot and self._marks is not None and not self._marks.has_room(self.program, slot, count * _IDENTIFIER):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
+                "the outcomes of this program's calls, which the node keeps until it makes others, take too much: "
+                "have fewer calls under way",
+            )
         packets, besides = unpack_sent(call, count)
         # One alone is not tried again: its packet may have become the stored value.
         together = bool(how & TOGETHER) or unit is not None or count == 1
@@ -578,8 +587,8 @@ def _kept(mark: bytes) -> bytes:
     if not mark:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED,
-            "large messages had left the queue when the connection was lost, and are gone: receive large messages in "
-            "a transaction",
+            "large or many messages had left the queue when the connection was lost, and are gone: receive large "
+            "messages in a transaction",
         )
     return mark[len(_KEPT) :]
 

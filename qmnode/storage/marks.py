@@ -19,36 +19,89 @@ _KEY: Final = struct.Struct(">5s16sII")
 _NUMBER: Final = struct.Struct(">I")
 PROGRAM_SIZE: Final = 16
 """Bytes of a program's identifier."""
+MOST_OF_PROGRAM: Final = 16 * 1024 * 1024
+"""Bytes of one program's marks. Over half of them none is kept with messages; over all of them it may not send."""
+MOST_OF_ALL: Final = 64 * 1024 * 1024
+"""Bytes of all marks over which none is kept with messages."""
 WHOLE: Final = 0
 """The part of a call that is done as one; its messages that are sent each for itself count from 1."""
 
 
+class _Held:
+    """The marks of one program: of each slot the number of its call, their bytes, and their last part."""
+
+    __slots__ = ("size", "slots")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.slots: dict[int, tuple[int, int, int]] = {}
+
+
 class Marks:
-    """The marks of a store."""
+    """The marks of a store, which take at most so many bytes, whatever a program does."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._size = 0
+        self._held: dict[bytes, _Held] = {}
+        for key, value in store.scan(_META, _PREFIX, _PREFIX[:-1] + b"\1"):
+            _, program, slot, part = _KEY.unpack(key)
+            self._count(program, slot, _NUMBER.unpack_from(value)[0], part, len(key) + len(value))
+
+    def _count(self, program: bytes, slot: int, number: int, part: int, size: int) -> int:
+        """Count a mark; return the last part of the call that had the slot before, which counts no more, or -1."""
+        held = self._held.get(program) or self._held.setdefault(program, _Held())
+        before, last = held.slots.get(slot), -1
+        if before is None:
+            held.slots[slot] = number, size, part
+        elif before[0] == number and part:
+            held.slots[slot] = number, before[1] + size, max(part, before[2])
+        else:
+            held.slots[slot], last = (number, size, part), before[2]
+            held.size -= before[1]
+            self._size -= before[1]
+        held.size += size
+        self._size += size
+        return last
+
+    def has_room(self, program: bytes, slot: int, size: int, most: int | None = None) -> bool:
+        """Whether a mark of that size may be kept. One in the place of another that is as large always may."""
+        held = self._held.get(program)
+        if held is None or (before := held.slots.get(slot)) is None:
+            more = size
+        elif (more := size - before[1]) <= 0:
+            return True
+        return (0 if held is None else held.size) + more <= (MOST_OF_PROGRAM if most is None else most)
+
+    def has_room_for_messages(self, program: bytes, slot: int, size: int) -> bool:
+        """The same for the messages of a receive, which leave room for the identifiers of sends."""
+        return self._size + size <= MOST_OF_ALL and self.has_room(program, slot, size, MOST_OF_PROGRAM // 2)
 
     def put(self, program: bytes, slot: int, number: int, answer: Iterable[Packet], part: int = WHOLE) -> None:
         """Write the mark of a call, with its answer in parts, in the current batch."""
-        key = _KEY.pack(_PREFIX, program, slot, part)
-        self._store.put(_META, key, b"".join((_NUMBER.pack(number), *answer)))
+        value = b"".join((_NUMBER.pack(number), *answer))
+        last = self._count(program, slot, number, part, _KEY.size + len(value))
+        if last > 0 or (last == 0 and part):
+            first, end = _KEY.pack(_PREFIX, program, slot, 0), _KEY.pack(_PREFIX, program, slot, last + 1)
+            self._store.delete_range(_META, first, end)
+        self._store.put(_META, _KEY.pack(_PREFIX, program, slot, part), value)
 
     def find(self, program: bytes, slot: int, number: int) -> Mapping[int, bytes]:
         """The answers of a call, by part; of none that is not done. The batch must have been written."""
         first, end = _KEY.pack(_PREFIX, program, slot, 0), _KEY.pack(_PREFIX, program, slot, 0xFFFFFFFF)
         return {
             _KEY.unpack(key)[3]: value[_NUMBER.size :]
-            for key, value in self._store.scan(Family.META, first, end)
+            for key, value in self._store.scan(_META, first, end)
             if _NUMBER.unpack_from(value)[0] == number
         }
 
     def programs(self) -> set[bytes]:
         """The programs that have marks."""
-        return {_KEY.unpack(key)[1] for key, _ in self._store.scan(Family.META, _PREFIX, _PREFIX[:-1] + b"\1")}
+        return set(self._held)
 
     def forget(self, program: bytes) -> None:
         """Delete the marks of a program with the next batch."""
+        if (held := self._held.pop(program, None)) is not None:
+            self._size -= held.size
         first, end = _KEY.pack(_PREFIX, program, 0, 0), _KEY.pack(_PREFIX, program, 0xFFFFFFFF, 0xFFFFFFFF)
-        for key, _ in self._store.scan(Family.META, first, end):
-            self._store.delete(Family.META, key)
+        self._store.delete_range(_META, first, end + b"\0")

@@ -14,6 +14,9 @@ from qmnode import Access, Message, MessageQueuingError
 from qmnode.local import server as server_module
 from qmnode.local.server import LocalConnection, LocalServer
 from qmnode.settings.node import LocalSettings
+from qmnode.storage.layout import Family
+from qmnode.storage.marks import Marks
+from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from tests.lab.nodes import NodeProcess
 from tests.lab.waiting import eventually
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from qmnode.local.connection import RemoteQueue
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.api import QueueApi
 
@@ -334,3 +338,65 @@ async def test_of_many_programs_that_are_gone_the_oldest_are_forgotten(
     await eventually(lambda: not service.server.connections, "all are gone")
     await service.manager.context.store.durable()  # type: ignore[attr-defined]
     assert len(marks.programs()) == 2
+
+
+async def test_marks_take_no_more_than_their_bytes(
+    service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages in marks are outside of the quota of their queue."""
+    monkeypatch.setattr("qmnode.storage.marks.MOST_OF_PROGRAM", 5_000)
+    sender, receiver = await both(program)
+    await sender.send_many([Message(bytes(2_000)) for _ in range(6)])
+    slots = iter(range(1, 7))
+    taken = [await taken_with(program, monkeypatch, receiver, next(slots)) for _ in range(6)]
+    assert len(taken) == 6, "receives go on"
+    assert kept(service) < 5_000
+    store = service.manager.context.store
+    assert isinstance(store, Store)
+    assert kept(service) == sum(len(key) + len(value) for key, value in store.scan(Family.META, b"mark", b"marl"))
+    assert Marks(store).programs() == {program.line._program}
+
+
+async def taken_with(
+    program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch, receiver: RemoteQueue, slot: int
+) -> Message:
+    monkeypatch.setattr(program.line, "take_slot", lambda: slot)
+    return await receiver.receive(timeout=60)
+
+
+def kept(service: Service) -> int:
+    marks = service.server.marks
+    assert marks is not None
+    return marks._size
+
+
+async def test_parts_of_a_call_go_with_the_next_call_of_its_slot(
+    service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, _ = await both(program)
+    monkeypatch.setattr(program.line, "take_slot", lambda: 1)
+    outcomes = await asyncio.gather(
+        *(sender.send(Message(bytes(10), label="x" * size)) for size in (1, 300, 1)), return_exceptions=True
+    )
+    assert [isinstance(outcome, MessageQueuingError) for outcome in outcomes] == [False, True, False]
+    several = kept(service)
+    await sender.send(Message(b"x"))
+    assert kept(service) < several
+    store = service.manager.context.store
+    assert isinstance(store, Store)
+    assert len(list(store.scan(Family.META, b"mark", b"marl"))) == 1
+
+
+async def test_a_program_whose_calls_take_too_much_is_told(
+    service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.storage.marks.MOST_OF_PROGRAM", 30)
+    sender, _ = await both(program)
+    slot = 1
+    monkeypatch.setattr(program.line, "take_slot", lambda: slot)
+    await sender.send(Message(b"1"))
+    slot = 2
+    with pytest.raises(MessageQueuingError, match="have fewer calls under way"):
+        await sender.send(Message(b"2"))
+    slot = 1
+    await sender.send(Message(b"3"))
