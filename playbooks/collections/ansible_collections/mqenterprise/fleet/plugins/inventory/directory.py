@@ -290,7 +290,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             variables["ansible_host"] = reached
         variables = {key: wrap_var(value) for key, value in variables.items()}
         if rendered:
-            local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+            local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
             names, variables = [name], variables | local
         for host in names or [name]:
             self.inventory.add_host(host)
