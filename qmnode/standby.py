@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import os
 import time
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from qmnode.version import program_version
 _LOADED: Final = ("qmnode.service", "qmnode.outside", "qmnode.management.server")
 _SOON: Final = 86_400.0
 """Seconds before its end from which a certificate counts as ended."""
+_BLOCK: Final = 4096
 _UNSYNCHRONISED: Final = 5
 """The state TIME_ERROR that ntp_adjtime(3) returns: nobody keeps the clock."""
 
@@ -31,6 +33,8 @@ def faults(settings: NodeSettings) -> list[str]:
         found.append(f"this system has no timer of boot time: {reason_of(error)}")
     if not settings.data.is_dir():
         found.append(f"there is no directory {settings.data} to mount the store on (setting data)")
+    if settings.failover.device is not None and (fault := _device_fault(settings.failover.device)):
+        found.append(fault)
     for what, file in _certificates(settings):
         if fault := _certificate_fault(file):
             found.append(f"{what}: {file} {fault}")
@@ -42,10 +46,25 @@ def faults(settings: NodeSettings) -> list[str]:
     return found
 
 
-def facts() -> str:
-    """The version of the program, and whether the clock is synchronised."""
+def facts(settings: NodeSettings) -> str:
+    """The version of the program, whether the clock is synchronised, and the device of the store if that is checked."""
     clock = "clock synchronised" if _is_synchronised() else "clock not synchronised"
-    return f"qmnode {program_version()}, {clock}"
+    device = settings.failover.device
+    return f"qmnode {program_version()}, {clock}{f', {device} can be read' if device else ''}"
+
+
+def _device_fault(device: Path) -> str:
+    """Read a block past the caches of this host, which may be older than what the active host wrote."""
+    try:
+        opened = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(opened, 0, _BLOCK, os.POSIX_FADV_DONTNEED)
+            os.read(opened, _BLOCK)
+        finally:
+            os.close(opened)
+    except OSError as error:
+        return f"{device}, the device of the store, cannot be read: {reason_of(error)}"
+    return ""
 
 
 def _certificates(settings: NodeSettings) -> list[tuple[str, Path]]:

@@ -53,11 +53,12 @@ def check_host(config: Path | None) -> int:
     from qmnode.standby import facts, faults
 
     try:
-        found = faults(read_settings(config))
+        given = read_settings(config)
+        found = faults(given)
     except ConfigurationError as error:
         complain(str(error))
         return 2
-    sys.stdout.write(f"{'unfit' if found else 'fit'}: {'; '.join([*found, facts()])}\n")
+    sys.stdout.write(f"{'unfit' if found else 'fit'}: {'; '.join([*found, facts(given)])}\n")
     return 1 if found else 0
 
 

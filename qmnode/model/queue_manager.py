@@ -355,6 +355,8 @@ class QueueManager(QueueManagerApi):
         journals = [journal for queue in queues if (journal := queue.journal_queue) is not None]
         cut_off = self._cut_off(_messages_in(outgoing))
         reports = self.context.traced.report_queue
+        failover = self.failover()
+        unfit = [f"failover: {line}" for line in failover.get("standbys", ()) if " unfit: " in line]
         return NodeStatus(
             computer_name=self.computer_name,
             identifier=self.identifier,
@@ -372,7 +374,7 @@ class QueueManager(QueueManagerApi):
             transaction_count=len(self.transactions),
             in_doubt_count=0,
             journal_copies_dropped=self.outcomes.journal_copies_dropped,
-            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *cut_off),
+            warnings=(*(f"{what}: {sentence}" for what, sentence in self.troubles.items()), *unfit, *cut_off),
             storage_failure=storage.failure,
             disk_free_bytes=storage.free_bytes,
             disk_bytes=storage.total_bytes,
@@ -389,7 +391,7 @@ class QueueManager(QueueManagerApi):
             directory=self.directory_state,
             after_restore=self.after_restore,
             remote_copy=self.copy_state(),
-            failover=self.failover(),
+            failover=failover,
             waiting=summary(self.context.network.waiting()) if self.context.network is not None else (),
             quota_source=self.quotas.sources["queue_manager_quota"],
             journal_quota_source=self.quotas.sources["journal_quota"],

@@ -411,15 +411,18 @@ class FailoverSettings(_Settings):
     ledger: Path | None = None
     """File of this host's own disk for the tokens that it took, to find out later that two hosts were active at once.
     """
+    device: Path | None = None
+    """Block device of the store, which ``qmnode run --check`` reads as root on a host that stands by."""
 
     @model_validator(mode="after")
     def _has_hosts(self) -> Self:
         names = [host.partition(".")[0].casefold() for host in self.hosts]
         if len(set(names)) < len(names):
             raise ValueError("failover.hosts has one host twice")
-        if not self.hosts and (self.lease_file or self.ledger):
-            raise ValueError("failover has a lease_file or a ledger and no hosts: name the hosts that may run the node")
-        for name in ("lease_file", "ledger"):
+        paths = ("lease_file", "ledger", "device")
+        if not self.hosts and any(getattr(self, name) for name in paths):
+            raise ValueError(f"failover has {' or '.join(paths)} and no hosts: name the hosts that may run the node")
+        for name in paths:
             path = getattr(self, name)
             if path is not None and not path.is_absolute():
                 raise ValueError(f"failover.{name} is {str(path)!r}: give an absolute path")

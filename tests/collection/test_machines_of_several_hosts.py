@@ -158,19 +158,19 @@ def test_a_host_on_which_the_cluster_still_starts_the_node_is_not_the_active_one
     assert len((tmp_path / "asked").read_text()) == 2
 
 
-def test_a_standby_whose_device_is_gone_is_unfit(tmp_path: Path) -> None:
+def test_a_standby_whose_device_has_another_file_system_is_unfit(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, cib())
     cluster.machine |= {"command": str(tmp_path / "qmnode"), "device": str(tmp_path / "gone")}
     cluster.command("qmnode", "echo fit: qmnode 1, clock synchronised")
     cluster.command("systemctl", "echo loaded")
     cluster.command("crm_resource", "exit 0")
 
+    (tmp_path / "gone").write_bytes(b"x")
+    cluster.command("blkid", "echo xfs")
     found = json.loads(cluster.do("fit").stdout)
 
-    assert found["fit"] is False
-    assert found["said"].startswith(f"{tmp_path / 'gone'}, the device of the store, cannot be read")
+    assert found == {"fit": False, "said": f"{tmp_path / 'gone'} has xfs, and ext4 is declared"}
     cluster.command("blkid", "echo ext4")
-    (tmp_path / "gone").write_bytes(b"x")
     assert json.loads(cluster.do("fit").stdout) == {"fit": True, "said": "qmnode 1, clock synchronised"}
     cluster.command("qmnode", "echo unfit: its certificate ends; exit 1")
     assert json.loads(cluster.do("fit").stdout) == {"fit": False, "said": "its certificate ends"}

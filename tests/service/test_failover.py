@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HERE = socket.gethostname().partition(".")[0]
 HOSTS = [HERE, "cor-b"]
+STANDBY = "cor-b unfit: /dev/shared, the device of the store, cannot be read"
 NAME = r".\private$\orders"
 
 
@@ -39,7 +40,7 @@ def promise(path: Path, seconds: float, boot: str = "") -> float:
     """Let the node be active for so long, as a cluster manager does; until when."""
     until = boot_time() + seconds
     fresh = path.with_suffix(".new")
-    fresh.write_text(f"{boot or boot_identifier()} {until:.3f}\nstandby cor-b is fit\n")
+    fresh.write_text(f"{boot or boot_identifier()} {until:.3f}\n{STANDBY}\n")
     fresh.rename(path)
     return until
 
@@ -82,12 +83,14 @@ def test_a_node_whose_lease_is_not_renewed_ends_and_says_why(tmp_path: Path) -> 
     node = clustered(tmp_path)
     with renewed(tmp_path / "lease", 5):
         node.start()
-        found = json.loads(node.command("status", "--json").stdout)["failover"]
+        status = json.loads(node.command("status", "--json").stdout)
+    found = status["failover"]
     assert node.process.wait(120) == LOST
     assert "was not renewed" in node.said().partition("the lease has run out")[0]
     assert (found["host"], found["hosts"], found["token"], found["before"]) == (HERE, HOSTS, 1, "")
     assert 0 < found["lease_left"] <= 5.1
-    assert found["standbys"] == ["standby cor-b is fit"]
+    assert found["standbys"] == [STANDBY]
+    assert f"failover: {STANDBY}" in status["warnings"]
 
 
 HANGS = "import signal, time; signal.signal(signal.SIGUSR2, lambda *_: time.sleep(3600)); "
@@ -324,6 +327,7 @@ def test_a_standby_says_that_it_is_fit(tmp_path: Path, capsys: pytest.CaptureFix
     ("settings", "reason"),
     [
         ({"failover": {"hosts": ["cor-a", "cor-b"]}}, "one of its hosts"),
+        ({"failover": {"hosts": HOSTS, "device": "/dev/not-there"}}, "/dev/not-there, the device of the store"),
         ({"data": "/var/lib/not-there"}, "no directory /var/lib/not-there"),
         ({"tls": "ended"}, "ends on"),
         ({"tls": "none"}, "cannot be read: No such file"),

@@ -3,9 +3,10 @@
 Arguments: an action, then the host that it is about, or ``check`` for what only says what it would do. Standard input
 has the machine as JSON. Exit code 1 with a sentence that says what to do.
 
-``fit`` says whether this host could take over. ``restart``, ``start`` and ``stop`` are about this host. In a Pacemaker
-cluster ``resources`` makes the machine's resources, and ``active`` waits until the node runs. ``move`` has another host
-run it. ``out`` and ``back`` take a host out of the cluster's choice, and in again.
+``running`` says whether this host runs the node, ``fit`` whether it could take over. ``restart``, ``start`` and
+``stop`` are about this host; ``halt`` stops the node and keeps its store here, until ``resume``. In a Pacemaker cluster
+``resources`` makes the machine's resources, and ``active`` waits until the node runs. ``move`` has another host run it.
+``out`` and ``back`` take a host out of the cluster's choice, and in again. ``remove`` stops the node for good.
 """
 
 from __future__ import annotations
@@ -56,7 +57,17 @@ def is_running() -> bool:
     )
 
 
+def has_unit() -> bool:
+    """Whether a roll-out has set the node up here."""
+    return run("systemctl", "show", "-p", "LoadState", "--value", UNIT).strip() == "loaded"
+
+
 # Questions to every host
+
+
+def running(_machine: dict) -> dict:
+    """Whether this host runs the node, and has it at all."""
+    return {"running": is_running(), "has_unit": has_unit()}
 
 
 def fit(machine: dict) -> dict:
@@ -65,7 +76,7 @@ def fit(machine: dict) -> dict:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     lines = (done.stdout.strip() or done.stderr.strip() or "the check said nothing").splitlines()
     found = [] if done.returncode == 0 else [lines[-1].removeprefix("unfit: ")]
-    if run("systemctl", "show", "-p", "LoadState", "--value", UNIT).strip() != "loaded":
+    if not has_unit():
         found.append(f"there is no unit {UNIT}: run rollout.yml")
     found += store_faults(machine)
     if machine["way"] == "pacemaker":
@@ -84,17 +95,8 @@ def store_faults(machine: dict) -> list[str]:
         if not (store / "CURRENT").exists() and machine["active"]:
             return [f"{store} has no store, and {machine['active']} runs with one: mount the shared file system here"]
         return []
-    try:
-        opened = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        return [f"{device}, the device of the store, cannot be read: {error.strerror}"]
-    try:
-        os.lseek(opened, 0, os.SEEK_SET)
-        os.read(opened, 4096)
-    except OSError as error:
-        return [f"{device}, the device of the store, cannot be read: {error.strerror}"]
-    finally:
-        os.close(opened)
+    if not os.access(device, os.R_OK):
+        return []  # the node's own check has said so
     kind = run("blkid", "-p", "-s", "TYPE", "-o", "value", device, check=False).strip()
     if kind != machine["filesystem"]:
         return [f"{device} has {kind or 'no file system'}, and {machine['filesystem']} is declared"]
@@ -142,6 +144,34 @@ def restart(machine: dict) -> dict:
     else:
         run("systemctl", "restart", UNIT)
     return {"changed": True, "active": machine["here"]}
+
+
+# Either way
+
+
+def halt(machine: dict) -> dict:
+    """Stop the node here; its store stays, and no other host starts it."""
+    if machine["way"] == "pacemaker":
+        Cluster(machine).want("Stopped")
+    else:
+        run("systemctl", "stop", UNIT)
+    return {"changed": True}
+
+
+def resume(machine: dict) -> dict:
+    """Start the node here after ``halt``."""
+    if machine["way"] == "pacemaker":
+        cluster = Cluster(machine)
+        cluster.want("Started")
+        return cluster.active() | {"changed": True}
+    return start(machine)
+
+
+def remove(machine: dict) -> dict:
+    """Stop the node and let its store go, for good."""
+    if machine["way"] == "pacemaker":
+        return Cluster(machine).remove()
+    return stop(machine)
 
 
 # Where Pacemaker decides
@@ -286,10 +316,33 @@ class Cluster:
     def move(self, to: str) -> dict:
         """Have another host run the node; the wish for it does not outlast the move."""
         run("crm_resource", "--resource", self.group, "--move", "--node", self.names[to])
+        run("crm_resource", "--resource", self.node, "--meta", "--delete-parameter", "target-role", check=False)
         try:
             return self.active(to) | {"changed": True}
         finally:
             run("crm_resource", "--resource", self.group, "--clear", check=False)
+
+    def want(self, role: str) -> None:
+        """Have the node started or stopped, with all that it needs left as it is."""
+        given = ("--meta", "--set-parameter", "target-role", "--parameter-value", role)
+        run("crm_resource", "--resource", self.node, *given)
+        run("crm_resource", "--wait")
+
+    def remove(self) -> dict:
+        """Stop the machine's resources and delete them."""
+        place = self.cib.find(f".//rsc_location[@id='{self.group}-hosts']")
+        group = self.cib.find(f".//group[@id='{self.group}']")
+        if group is not None:
+            given = ("--meta", "--set-parameter", "target-role", "--parameter-value", "Stopped")
+            run("crm_resource", "--resource", self.group, *given)
+            run("crm_resource", "--wait")
+            if is_running() or self.located():
+                raise Refused(f"the cluster does not stop {self.group}: crm_mon -1 says why")
+        for section, element in (("constraints", place), ("resources", group)):
+            if element is not None:
+                text = f'<{element.tag} id="{element.get("id")}"/>'
+                run("cibadmin", "--delete", "--scope", section, "--xml-text", text)
+        return {"changed": group is not None}
 
     def stand_by(self, host: str, *, out: bool, check: bool) -> dict:
         """Take a host out of the cluster's choice, or into it again."""
@@ -329,6 +382,10 @@ def _has(present: ET.Element, wanted: ET.Element) -> bool:
     return all(len([*present.iter(part)]) == len([*wanted.iter(part)]) for part in parts)
 
 
+HERE = {one.__name__: one for one in (running, fit, start, stop, restart, halt, resume, remove)}
+"""Actions about this host alone."""
+
+
 def main() -> None:
     """Do what is asked for."""
     action, *rest = sys.argv[1:]
@@ -336,8 +393,8 @@ def main() -> None:
     check = "check" in rest
     host = next((one for one in rest if one != "check"), machine["here"])
     try:
-        if action in ("fit", "start", "stop", "restart"):
-            done = {"fit": fit, "start": start, "stop": stop, "restart": restart}[action](machine)
+        if action in HERE:
+            done = HERE[action](machine)
         elif action == "resources":
             done = Cluster(machine).resources(check=check)
         elif action == "active":
