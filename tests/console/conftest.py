@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -45,6 +46,7 @@ ROLES = {"Queue operators": "operate", "staff": "read"}
 PASSWORD = "a *(pass)word\\ of äll"
 CLIENT_SECRET = "the secret: 100% & more"
 DOWN = "127.0.0.1:9"
+HERE = socket.gethostname().partition(".")[0]
 
 
 def write_tokens(folder: Path) -> Path:
@@ -286,6 +288,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, slapd: EmbeddedDirectory) -> I
                     "key_rotation": {"enabled": name == "BETA", "modulus_length": 2048},
                 },
                 transport={"enabled": True, "address": address} if name == "BETA" else {"enabled": False},
+                failover={"hosts": [HERE, "cor-b"], "lease": 3600} if name == "BETA" else {},
                 directory={"name": "ldap", "settings": {"file": str(folder / f"admitted-{name}" / SETTINGS_FILE)}},
             )
             node.launch()

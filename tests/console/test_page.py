@@ -21,6 +21,7 @@ from mqenterprise.keys.publication import Publication
 from qmnode import Message
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
+from tests.console.conftest import HERE
 from tests.console.drawn import overview
 from tests.console.shown import SECRET, filled_with_messages
 from tests.lab.addresses import HOST
@@ -133,6 +134,13 @@ def test_what_others_wrote_is_text(filled: ConsoleLab, window: Browser) -> None:
         someone.queue("hostile")
         someone.page.get_by_role("link", name="raw", exact=True).click()
         someone.sees(re.compile("00000000 {2}00 01 02 03"))
+
+
+def test_a_node_of_several_hosts_says_where_it_is_active_and_who_stands_by(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go("nodes/BETA")
+        doors = someone.page.get_by_role("region", name="Doors")
+        expect(doors).to_contain_text(re.compile(rf"{re.escape(HERE)} is active since .+ ago.*cor-b stands by"))
 
 
 def test_each_role_sees_and_receives_what_it_may(filled: ConsoleLab, window: Browser) -> None:

@@ -246,6 +246,21 @@ function Doors({ node, peers }: { node: NodeDocument; peers: number | undefined 
         </dd>
         <dt>{s.directory}</dt>
         <dd>{node.directory ? <Foreign text={node.directory} most={60} /> : s.noDirectory}</dd>
+        {node.failover && (
+          <>
+            <dt>{s.failover}</dt>
+            <dd>
+              <Foreign text={node.failover.host} most={60} /> {s.activeSince} <Moment at={node.failover.since} ago />
+              <ul className="list-plain">
+                {standbys(node.failover).map((text) => (
+                  <li key={text} className="dim">
+                    <Foreign text={text} most={200} />
+                  </li>
+                ))}
+              </ul>
+            </dd>
+          </>
+        )}
         {node.remote_copy && (
           <>
             <dt>{s.copy}</dt>
@@ -262,6 +277,10 @@ function Doors({ node, peers }: { node: NodeDocument; peers: number | undefined 
     </section>
   );
 }
+
+/** What the cluster manager says of each other host, or else their names. */
+const standbys = ({ host, hosts, standbys }: NonNullable<NodeDocument["failover"]>) =>
+  standbys.length > 0 ? standbys : hosts.filter((one) => one !== host).map(s.standsBy);
 
 function QueueBar({ row, most }: { row: QueueRow; most: number }): ReactNode {
   return (

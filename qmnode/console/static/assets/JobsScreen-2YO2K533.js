@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-A7DVAS7A.js";import"./chunk-ZZTNPFZL.js";import"./chunk-NWYP6BXN.js";import"./chunk-7WT26LCA.js";import"./chunk-U6XQQXUQ.js";import"./chunk-YBHWXL4O.js";export{a as JobTitle,b as JobsScreen};
