@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.collection.conftest import COLLECTION
-from tests.collection.test_ansible import plain, run
+from tests.collection.test_ansible import PLAYBOOKS, plain, run
 from tests.collection.test_levels import Inventory, settings
 from tests.playbooks.conftest import sample
 
@@ -56,6 +56,9 @@ def test_each_host_of_a_machine_is_a_host_with_its_settings(tmp_path: Path) -> N
             7,
             "/run/qmnode-cluster/lease",
         )
+    decommission = ("-i", inventory.file, PLAYBOOKS / "decommission.yml", "-e", "machine=Cor-A")
+    refused = run("ansible-playbook", *decommission, cwd=inventory.folder, code=2)
+    assert f"Cor-A is a host of {ROUTER}: name the machine" in refused.stdout
 
 
 class Cluster:

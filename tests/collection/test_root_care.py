@@ -420,7 +420,8 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, code: Pa
 
     data = lab / "root/restored"
     arguments = (program, archive, data, DAEMON, "monday")
-    sent = hashlib.sha256(archive.read_bytes()).hexdigest()
+    packed_bytes = archive.read_bytes()
+    sent = hashlib.sha256(packed_bytes).hexdigest()
     assert (done := run("restore.py", "unpack", *arguments, sent)).returncode == 0, done.stderr
     (lab / "root/restored").mkdir()
     plant(lab / "root/restored/keys", lab / "root/secret")
@@ -436,6 +437,36 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, code: Pa
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert [file.stat().st_size > LARGE for file in (data / "large").iterdir()] == [True]
+
+    # A file system that is mounted there stays, and its keys with it; a failure leaves all where it was.
+    mounted = lab / "root/mounted"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", mounted], check=True)
+    try:
+        give(mounted)
+        for name in ("CURRENT", "keys"):
+            (mounted / name).write_text("old")
+            give(mounted / name)
+        (mounted / "lost+found").mkdir(mode=0o700)
+        archive.touch(0o600)
+        archive.write_bytes(packed_bytes)
+        arguments = (program, archive, mounted, DAEMON, "monday")
+        assert (done := run("restore.py", "unpack", *arguments, sent)).returncode == 0, done.stderr
+        (mounted / "lost+found/before").write_text("root's")
+        unpacked = {path.name for path in (mounted / ".restored").iterdir()}
+        roots = mounted / next(name for name in unpacked if name.startswith("MANIFEST"))
+        roots.mkdir()  # which the daemon cannot move aside
+        assert run("restore.py", "swap", *arguments).returncode != 0
+        assert {path.name for path in (mounted / ".restored").iterdir()} == unpacked
+        assert (mounted / "CURRENT").read_text() == "old"
+        roots.rmdir()
+        assert (done := run("restore.py", "swap", *arguments)).returncode == 0, done.stderr
+        assert (mounted / "restored-from").read_text() == "monday\n"
+        assert (mounted / "keys").read_text() == "old" and (mounted / "lost+found/before").exists()
+        assert not (mounted / ".restored").exists() and len([*mounted.glob("before-*")]) == 1
+        assert {owner(mounted / name) for name in unpacked} == {DAEMON}
+    finally:
+        subprocess.run(["umount", mounted], check=True)
 
 
 @pytest.mark.parametrize("planted", ["link", "pipe", "folder", "nothing"])

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
+import time
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +21,7 @@ import yaml
 
 import qmnode
 from qmnode import Access, Message
-from tests.failover.cluster import COROSYNC, DEVICE, FENCE, FENCE_AGENT, NAMES, SITE, Cluster, why_no_cluster
+from tests.failover.cluster import COROSYNC, DEVICE, FENCE, FENCE_AGENT, NAMES, SITE, STORE, Cluster, why_no_cluster
 from tests.lab import releases
 from tests.lab.enterprise import LabEnterprise
 from tests.lab.hosts import why_no_hosts
@@ -84,7 +89,7 @@ class Pair(Cluster):
             agent.write_text(FENCE_AGENT.replace("GATEWAY", gateway).replace("FENCE", FENCE))
             agent.chmod(0o755)
             loader = host.inside("/usr/sbin/modprobe")
-            loader.unlink()
+            loader.unlink(missing_ok=True)
             loader.write_text("#!/bin/sh\nexit 0\n")
             loader.chmod(0o755)
             host.do("systemctl", "start", "corosync", "pacemaker", limit=120)
@@ -114,7 +119,7 @@ class Pair(Cluster):
     async def put(self, name: str, body: bytes) -> None:
         """A message into the queue, by the host that runs the node."""
         async with qmnode.connect(self.enterprise.socket(name)) as node:
-            queue = await node.open_queue(JOBS, Access.SEND)
+            queue = await node.open_queue(f"DIRECT=OS:{JOBS}", Access.SEND)
             transaction = node.transaction()
             await queue.send(Message(body), transaction=transaction)
             await transaction.commit()
@@ -122,15 +127,35 @@ class Pair(Cluster):
     async def bodies(self, name: str) -> list[bytes]:
         """The messages of the queue, as that host has them."""
         async with qmnode.connect(self.enterprise.socket(name)) as node:
-            queue = await node.open_queue(JOBS, Access.PEEK)
+            queue = await node.open_queue(f"DIRECT=OS:{JOBS}", Access.PEEK)
             found = [await queue.peek_by_lookup_id(0, "first")]
-            while len(found) < (await node.queue(JOBS)).messages:
+            while len(found) < (await node.queue(JOBS)).message_count:
                 found.append(await queue.peek_by_lookup_id(found[-1].lookup_identifier, "next"))
             return [bytes(one.body) for one in found]
 
     def settings(self, name: str) -> dict[str, Any]:
         """``node.yaml`` of a host."""
         return dict(yaml.safe_load(self.hosts[name].inside("/etc/qmnode/node.yaml").read_text()))
+
+    @contextmanager
+    def silent(self, what: str) -> Iterator[None]:
+        """Print how long no host's node has answered at most; soak alone."""
+        ended, answers = threading.Event(), [time.monotonic()]
+
+        def ask() -> None:
+            while not ended.wait(0.05):
+                if any(answers_now(host.inside("/run/qmnode/management.sock")) for host in self.hosts.values()):
+                    answers.append(time.monotonic())
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            asking.join()
+            longest = max((after - before for before, after in pairwise(answers)), default=0.0)
+            print(f"\n{what}: no node answered for {longest:.1f} s")
 
     def close(self) -> None:
         """Power both off and remove everything."""
@@ -143,9 +168,44 @@ class Pair(Cluster):
             run("losetup", "-d", loop, check=False)
 
 
+def answers_now(path: Path) -> bool:
+    """Whether a node answers at a socket of its management API."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(2)
+        line.connect(str(path))
+        line.sendall(b"GET /v1/node HTTP/1.0\r\nHost: node\r\n\r\n")
+        return line.recv(12).endswith(b"200")
+    return False
+
+
 def files(pair: Pair, name: str) -> dict[str, bytes]:
     folder = pair.hosts[name].inside("/etc/qmnode")
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+async def passes_over(pair: Pair, bodies: list[bytes]) -> None:
+    """The other playbooks act on the host that runs the node, and start and mount nothing on the one that stands by."""
+    (active,) = pair.where()
+    other = B if active == A else A
+    place = pair.enterprise.folder / "backups"
+    assert pair.play("backup", backup_to=str(place), backup_name="monday").ok().at_fault == set()
+    assert {path.name for path in place.iterdir()} == {"controller-monday.tar.gz", "cor-router-monday.tar.gz"}
+    refused = pair.play("backup", "--limit", other, backup_to=str(place), backup_name="tuesday").ok()
+    assert refused.changed == 0, "nothing is done where the node does not run"
+    before = pair.enterprise.published_keys("COR-ROUTER")
+    pair.play("rotate_keys", rotation_begun=datetime.now(UTC).isoformat()).ok()
+    assert before != pair.enterprise.published_keys("COR-ROUTER")
+    pair.play("tls", queue_manager_tls="offer").ok()
+    assert files(pair, A).keys() - {"keys.yaml"} == files(pair, B).keys() - {"keys.yaml"}
+    assert [pair.settings(name)["security"]["tls"]["mode"] for name in NAMES] == ["offer", "offer"]
+    await pair.put(active, b"after the backup")
+    pair.play("restore", "--check", backup_from=str(place), backup_name="monday").ok()
+    assert await pair.bodies(active) == [*bodies, b"after the backup"]
+    with pair.silent("restored"):
+        pair.play("restore", backup_from=str(place), backup_name="monday").ok()
+    assert await pair.bodies(active) == bodies
+    assert pair.where() == [active]
+    assert pair.hosts[other].do("mountpoint", "-q", STORE, check=False).returncode != 0
 
 
 class TestAnOperatorMovesIt:
@@ -186,11 +246,13 @@ class TestAnOperatorMovesIt:
         foretold = pair.play("failover", "--check", machine="cor-router").ok()
         assert f"{other} is fit, and will run COR-ROUTER in place of {active}" in foretold.said
         assert pair.where() == [active]
-        pair.play("failover", machine="cor-router").ok()
+        with pair.silent("moved by an operator"):
+            pair.play("failover", machine="cor-router").ok()
         assert pair.where() == [other]
         assert await pair.bodies(other) == [b"1"]
         await pair.put(other, b"2")
-        pair.play("failover", machine="COR-ROUTER", to=active).ok()
+        with pair.silent("taken back by an operator"):
+            pair.play("failover", machine="COR-ROUTER", to=active).ok()
         assert pair.where() == [active]
         assert await pair.bodies(active) == [b"1", b"2"]
         assert pair.play("failover", machine="COR-ROUTER", to=active).ok().changed == 0
@@ -215,12 +277,16 @@ class TestAnOperatorMovesIt:
             earlier = current.readlink().with_name("earlier")
             host.do("cp", "-a", str(Path("/opt/qmnode") / current.readlink()), f"/opt/qmnode/{earlier}")
             host.do("ln", "-sfn", str(earlier), "/opt/qmnode/current")
-        pair.play("upgrade").ok()
+        with pair.silent("upgraded"):
+            pair.play("upgrade").ok()
         assert pair.where() == [other]
         assert {host.inside("/opt/qmnode/current").readlink().name == "earlier" for host in pair.hosts.values()} == {
             False
         }
         assert await pair.bodies(other) == [b"1", b"2"]
+
+    async def test_other_playbooks_pass_over_the_host_that_stands_by(self, pair: Pair) -> None:
+        await passes_over(pair, [b"1", b"2"])
 
     async def test_a_lost_host_is_replaced_only_when_it_is_said_to_be_off(self, pair: Pair) -> None:
         (active,) = pair.where()
@@ -271,14 +337,19 @@ class TestPacemakerMovesIt:
     async def test_the_node_moves_on_request_and_back(self, pair: Pair) -> None:
         (active,) = pair.where()
         other = B if active == A else A
-        pair.play("failover", machine="cor-router").ok()
+        with pair.silent("moved by Pacemaker"):
+            pair.play("failover", machine="cor-router").ok()
         assert pair.where() == [other]
         assert await pair.bodies(other) == [b"1"]
-        pair.play("failover", machine="cor-router", drain=other).ok()
+        with pair.silent("taken back by Pacemaker"):
+            pair.play("failover", machine="cor-router", drain=other).ok()
         assert pair.where() == [active]
         assert "could not run COR-ROUTER" in pair.play("failover", machine="cor-router").said
         pair.play("failover", machine="cor-router", undrain=other).ok()
         assert pair.where() == [active]
+
+    async def test_other_playbooks_pass_over_the_host_that_stands_by(self, pair: Pair) -> None:
+        await passes_over(pair, [b"1"])
 
     async def test_the_cluster_fences_and_takes_over_by_itself(self, pair: Pair) -> None:
         (active,) = pair.where()
@@ -288,3 +359,17 @@ class TestPacemakerMovesIt:
         assert pair.where() == [other] or pair.wait_until_active() == other
         assert active in {target for _, _, target in pair.fenced}
         assert await pair.bodies(other) == [b"1"]
+
+    def test_the_machine_is_taken_out_with_all_its_hosts(self, pair: Pair) -> None:
+        refused = pair.play("decommission", machine="cor-a")
+        assert "cor-a is a host of COR-ROUTER: name the machine" in refused.said
+        held = pair.play("decommission", machine="cor-router")
+        assert held.code != 0
+        assert "holds messages" in held.said
+        assert len(pair.where()) == 1
+        pair.play("decommission", machine="cor-router", decommission_with_messages=True).ok()
+        assert pair.where() == []
+        for name in NAMES:
+            assert not pair.hosts[name].inside("/etc/qmnode").exists()
+            assert pair.hosts[name].do("mountpoint", "-q", STORE, check=False).returncode != 0
+        assert "cor-router" not in pair.hosts[A].do("cibadmin", "--query", "--scope", "configuration").stdout

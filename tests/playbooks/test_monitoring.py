@@ -126,6 +126,11 @@ def test_the_playbook_writes_rules_dashboard_and_targets(tmp_path: Path) -> None
     """Checked, run, and run again."""
     monitor = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     nodes = {"one": {"ansible_host": "192.0.2.1"}, "two": {"ansible_host": "2001:db8::2"}, "three.contoso.test": {}}
+    pair = {"msmq_hosts": ["cor-a", "cor-b"], "msmq_addresses": ["192.0.2.7"]}
+    nodes |= {
+        "cor-a": pair | {"ansible_host": "192.0.2.8"},
+        "cor-b": pair,
+    }  # one of them runs the node, at that address
     groups = {"monitoring": {"monitor": monitor | {"monitoring_root": str(tmp_path / "root")}}, "queue_managers": nodes}
     inventory = tmp_path / "hosts.yaml"
     inventory.write_text(yaml.safe_dump({name: {"hosts": hosts} for name, hosts in groups.items()}))
@@ -143,7 +148,12 @@ def test_the_playbook_writes_rules_dashboard_and_targets(tmp_path: Path) -> None
     assert not (tmp_path / "root").exists()
     assert (play(), play()) == ("1", "0")
     (job,) = json.loads((tmp_path / "root/etc/prometheus/targets/msmq.json").read_text())
-    assert set(job["targets"]) == {"192.0.2.1:8443", "[2001:db8::2]:8443", "three.contoso.test:8443"}
+    assert sorted(job["targets"]) == [
+        "192.0.2.1:8443",
+        "192.0.2.7:8443",
+        "[2001:db8::2]:8443",
+        "three.contoso.test:8443",
+    ]
     assert (tmp_path / "root/etc/prometheus/rules/msmq.rules.yml").read_bytes() == RULES.read_bytes()
     assert json.loads((tmp_path / "root/var/lib/grafana/dashboards/msmq-dashboard.json").read_text())["panels"]
 

@@ -58,3 +58,26 @@ def test_settings_of_routing_servers_come_from_their_own_role(playbook: str, poi
 
 def test_no_other_playbook_writes_the_settings_of_nodes() -> None:
     assert {path.name for path in PLAYBOOKS.glob("*.yml") if uses(path)} == {"rollout.yml", "tls.yml"}
+
+
+ROLE = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/roles/queue_manager"
+KNOWS_ITSELF = {"look.yml", "ready.yml", "probe.yml", "probe_prepare.yml"}
+"""Looks at any host; is delegated to the host that runs the node; are left out for standbys by ``verify.yml``."""
+
+
+def test_whatever_asks_a_node_first_asks_which_host_of_its_machine_runs_it() -> None:
+    asking = {}
+    for path in sorted((ROLE / "tasks").glob("*.yml")):
+        tasks = [*tasks_of(yaml.safe_load(path.read_text("utf-8")))]
+        texts = [str(task) for task in tasks]
+        socket = next(
+            (place for place, text in enumerate(texts) if "qmnode.sock" in text or "management.sock" in text), None
+        )
+        if socket is not None:
+            asked = [place for place, text in enumerate(texts) if "only_active.yml" in text or "ask_hosts.yml" in text]
+            asking[path.name] = bool(asked) and asked[0] < socket
+    assert {name for name, asked in asking.items() if not asked} - {"tls.yml"} == KNOWS_ITSELF
+    assert {"backup.yml", "rotate.yml", "queues.yml", "leave.yml", "tls_look.yml"} <= {
+        name for name, asked in asking.items() if asked
+    }
+    assert "only_active.yml" in (ROLE / "tasks/restore.yml").read_text("utf-8")

@@ -104,7 +104,7 @@ class LookupModule(LookupBase):
         inventory = levels.inventory
         nodes = {host.name for host in inventory.groups["queue_managers"].get_hosts()}
         routing = {name for name in nodes if self._is_routing_server(variables["hostvars"], name)}
-        if "kubernetes_machines" in inventory.groups:  # whose settings are in a manifest
+        if "kubernetes_machines" in inventory.groups:  # their settings are in a manifest
             nodes |= {host.name for host in inventory.groups["kubernetes_machines"].get_hosts()}
         partial = inventory.groups["all"].get_vars().get("msmq_inventory_site")
 

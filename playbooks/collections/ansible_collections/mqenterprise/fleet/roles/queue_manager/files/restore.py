@@ -5,6 +5,7 @@
 the archive's SHA-256.
 
 An archive holds what a node wrote, which may have been taken over: it is unpacked and read as the node's account.
+A file system that is mounted at the data directory cannot be moved aside: all is done inside, as the node's account.
 """
 
 import contextlib
@@ -22,6 +23,8 @@ from pathlib import Path
 
 KEPT = ("keys*", "directory-cache*")
 """Files of the node that are no part of its store."""
+STAYS = ("lost+found", "before-*")
+"""Folders of a mounted file system that are no part of a store: its own, and stores that were moved aside."""
 MARK = "restored-from"
 LARGE = "large"
 """The folder of large messages in a store."""
@@ -161,16 +164,45 @@ def swap(contents: Path, data: Path, account: str) -> None:
         subprocess.run(["/bin/chown", "--recursive", "--no-dereference", f"{account}:", str(data)], check=True)
 
 
+def swap_inside(contents: Path, data: Path) -> None:
+    """The same for a mounted file system: file by file, and back again if one cannot be moved."""
+    aside = data / f"before-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    new = sorted(contents.iterdir(), key=lambda path: path.name == MARK)  # the mark says that all of it is there
+    names = {path.name for path in new}
+    old = [
+        path
+        for path in data.iterdir()
+        if path != contents
+        and not any(path.match(pattern) for pattern in STAYS)
+        and (path.name in names or not any(path.match(pattern) for pattern in KEPT))
+    ]
+    aside.mkdir()
+    moved = []
+    try:
+        for path, place in [*((each, aside) for each in old), *((each, data) for each in new)]:
+            path.rename(place / path.name)
+            moved.append((path, place / path.name))
+    except OSError:
+        for path, there in reversed(moved):
+            there.rename(path)
+        aside.rmdir()
+        raise
+    contents.rmdir()
+
+
 def main() -> None:
     """Do one half of it."""
     os.umask(0o077)
     action, program, archive, data, account, name = sys.argv[1:7]
-    contents = Path(data).with_name(f".{Path(data).name}.restored")
+    is_mounted = os.path.ismount(data)
+    contents = Path(data) / ".restored" if is_mounted else Path(data).with_name(f".{Path(data).name}.restored")
     if action == "unpack":
         try:
             unpack(program, Path(archive), contents, account, name, sys.argv[7])
         except (OSError, ValueError) as error:
             sys.exit(f"the backup cannot be restored, and the node goes on with what it has: {error}")
+    elif is_mounted:
+        sys.exit(as_account(account, lambda: swap_inside(contents, Path(data))))
     else:
         swap(contents, Path(data), account)
 
