@@ -148,7 +148,7 @@ async def _forget_sent(bridge: Bridge, queue: OpenQueueDescriptor, entry: dict[s
     """Take the messages of the last batch out of the queue, which an earlier connection has committed."""
     for lookup_identifier in entry.get("batch") or ():
         with contextlib.suppress(MessageQueuingError):  # most often it is gone already
-            await queue.receive_by_lookup_id(int(lookup_identifier))
+            await queue.receive_by_lookup_id(int(lookup_identifier), held=True)
             bridge.state.carried += 1
 
 

@@ -39,8 +39,13 @@ class Selection:
 
     async def look(self) -> AsyncGenerator[Message, None]:
         """Those that are available now, from the place on."""
+        paused = self._queue.queue.paused
+        if paused:
+            self._place = None
         if self._place is None:
             self._numbers, self._began, self._cost = self._of_now(), time.monotonic(), 0.0
+        if paused:
+            return
         async with aclosing(browse(self._queue, self._place)) as messages:
             started = time.thread_time()
             async for message in messages:

@@ -293,15 +293,15 @@ def purge(name: QueueName, yes: YesOption = False, node: Node = NODE) -> None:
     say(f"{name} is empty")
 
 
-@app.command(epilog=r"Example: qmnode queue pause 'DIRECT=OS:beta\private$\orders'")
+@app.command(epilog="Example: qmnode queue pause orders")
 def pause(name: QueueName, node: Node = NODE) -> None:
-    """Keep all messages in an outgoing queue until 'resume'."""
+    """Keep all messages in a queue until 'resume': an outgoing queue sends none, and receives from others wait."""
     node.run(lambda qm: qm.pause_queue(queue_name(name)))
     say(f"{name} is paused")
 
 
-@app.command(epilog=r"Example: qmnode queue resume 'DIRECT=OS:beta\private$\orders'")
+@app.command(epilog="Example: qmnode queue resume orders")
 def resume(name: QueueName, node: Node = NODE) -> None:
-    """Let the messages of a paused outgoing queue leave again."""
+    """Let the messages of a paused queue leave again, and receivers have them."""
     node.run(lambda qm: qm.resume_queue(queue_name(name)))
     say(f"{name} is resumed")

@@ -50,7 +50,7 @@ _PASSED: Final = re.compile(
             r"caller|quotas|connections|transactions|keys(/reload|/rotation)?|history|journals|failures|audit",
             r"dead-letters(/retry)?",
             r"messages(/import)?",
-            rf"queues(/{_NAME}(/(access|receive|incoming-sequences|refused-messages"
+            rf"queues(/{_NAME}(/(access|pause|resume|receive|incoming-sequences|refused-messages"
             rf"|messages(/{_NAME}(/(edit|move))?)?))?)?",
             rf"outgoing-queues(/{_NAME}(/[a-z-]{{1,40}})?)?",
             r"jobs(/[0-9]{1,16}(/log)?)?",

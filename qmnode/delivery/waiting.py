@@ -55,7 +55,7 @@ def why(
         yield own
     refusing = network.manager.traffic.refusals.refusing
     everything = network.manager.queue_collection.values()
-    for one in [one for one in everything if isinstance(one, OutgoingQueue) or one.pathname in refusing]:
+    for one in [one for one in everything if isinstance(one, OutgoingQueue) or one.paused or one.pathname in refusing]:
         if limit <= 0:
             return
         if (machine and not itself and not _leads_to(network, one, machine)) or (
@@ -117,7 +117,13 @@ def _of_queue(network: "Network", queue: Queue) -> Waiting | None:
 
 
 def _of_local(network: "Network", queue: Queue) -> Waiting | None:
-    """Whether a queue of this node refused its last message."""
+    """Whether a queue of this node is paused, or refused its last message."""
+    if queue.paused and queue.message_count:
+        return Waiting(
+            WaitReason.PAUSED, "the queue is paused: no receiver gets its messages", queue.pathname,
+            machine=network.manager.computer_name, since=queue.paused, messages=queue.message_count,
+            step=f"`qmnode queue resume '{queue.pathname}'`",
+        )  # fmt: skip
     refused = network.manager.traffic.refusals.last(queue.pathname)
     if refused is None or refused.arrived != queue.tally.arrived:
         return None

@@ -17,7 +17,6 @@ from qmnode.management.documents import Document, NodeDocument
 from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
 from qmnode.management.tokens import Role
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text
@@ -148,7 +147,7 @@ def _columns(queues: Sequence[Queue]) -> Iterator[tuple[str, list[Any]]]:
     moved = [queue.tally.moved for queue in queues]
     yield "arrived", [arrived for arrived, _ in moved]
     yield "left", [left for _, left in moved]
-    yield "state", [queue.state.value if isinstance(queue, OutgoingQueue) else None for queue in queues]
+    yield "state", [queue.state_name or None for queue in queues]
 
 
 @router.get("/v1/audit", **about("node", "Read the audit log", 404))

@@ -218,7 +218,7 @@ class QueueDocument(NamedQueue):
     journal_total_bytes: int
     active: bool = Field(description="Whether somebody has it open")
     subqueues: list[str]
-    state: str | None = Field(description="Of an outgoing queue (MS-MQDMPR 3.1.1.3)")
+    state: str | None = Field(description="Of an outgoing queue (MS-MQDMPR 3.1.1.3); `on hold` of any that is paused")
     next_hops: list[str]
     reason: str | None = Field(default=None, description="The sentence of `waiting`")
     waiting: WaitingDocument | None = Field(

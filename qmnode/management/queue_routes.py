@@ -168,18 +168,25 @@ async def show_transfer(name: QueueName, node: Node) -> TransferDocument:
 
 
 @router.post(
+    "/v1/queues/{name}/pause", status_code=204, operation_id="pause_any_queue", **about("queues", "Pause a queue", 404)
+)
+@router.post(
     "/v1/outgoing-queues/{name}/pause", status_code=204, **about("outgoing queues", "Pause an outgoing queue", 404)
 )
 async def pause_queue(name: QueueName, node: Node) -> None:
-    """No message leaves it, until it is resumed; messages can still be sent to it."""
+    """No message leaves it, and no receiver gets one, until it is resumed. Messages still come in and can be peeked."""
     await node.manager.pause_queue(queue_name(name))
 
 
 @router.post(
+    "/v1/queues/{name}/resume", status_code=204, operation_id="resume_any_queue",
+    **about("queues", "Resume a queue", 404),
+)  # fmt: skip
+@router.post(
     "/v1/outgoing-queues/{name}/resume", status_code=204, **about("outgoing queues", "Resume an outgoing queue", 404)
 )
 async def resume_queue(name: QueueName, node: Node) -> None:
-    """Its messages leave again."""
+    """Its messages leave again, and receivers get them."""
     await node.manager.resume_queue(queue_name(name))
 
 

@@ -145,7 +145,7 @@ class QueueInformation(AddedAttributes):
     active: bool = False
     subqueues: tuple[str, ...] = ()
     state: str = ""
-    """State of an outgoing queue (3.1.1.3); empty for others."""
+    """State of an outgoing queue (3.1.1.3). Of others ``on hold`` if they are paused, else empty."""
     next_hops: tuple[str, ...] = ()
     reason: str = field(default="", kw_only=True)
     """The sentence of ``waiting``; empty without one."""
@@ -367,11 +367,14 @@ class QueueManagerApi(Closing, AdministrationApi):
 
     @abstractmethod
     async def pause_queue(self, name: str) -> None:
-        """Stop sending from an outgoing queue (3.1.4.14)."""
+        """Keep the messages of a queue in it until it is resumed, also after a restart: an outgoing queue sends none
+        (3.1.4.14), and receives from any other wait as if it were empty. Messages still come in, and can be peeked.
+        A receive that names its message fails with MQ_ERROR_MESSAGE_NOT_FOUND.
+        """
 
     @abstractmethod
     async def resume_queue(self, name: str) -> None:
-        """Resume sending from a paused outgoing queue (3.1.4.15)."""
+        """Send from a paused outgoing queue again (3.1.4.15), or let receivers have the messages of another one."""
 
     @abstractmethod
     async def close(self) -> None:

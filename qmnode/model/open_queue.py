@@ -62,7 +62,7 @@ class OpenQueueDescriptor(SendingDescriptor):
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
         """Dequeue Message (3.1.7.1.10), waiting for one if necessary."""
         claim = self.claim(transaction)
-        entry = self.queue.take()
+        entry = self.queue.take() if not self.queue.paused else None
         if entry is None:
             if timeout is not None and timeout <= 0:
                 raise timed_out()
@@ -227,6 +227,8 @@ class OpenQueueDescriptor(SendingDescriptor):
         already.
         """
         queue = self.queue
+        if queue.paused:
+            return []
         if claim is _DELETE:
             return take_received(queue, limit, RECEIVED_AT_ONCE - size)
         entries: list[Entry] = []
@@ -243,6 +245,8 @@ class OpenQueueDescriptor(SendingDescriptor):
         """Take and claim up to ``limit`` available messages, up to one that is larger than the room of each of their
         receivers. MQ_ERROR_BUFFER_OVERFLOW if that is the first.
         """
+        if self.queue.paused:
+            return []
         count = count_first(self.queue, limit, room.holds)
         if not count and (entry := self.queue.first()) is not None:
             room.check(entry[1])
@@ -332,10 +336,14 @@ class OpenQueueDescriptor(SendingDescriptor):
 
     # By lookup identifier
 
-    async def receive_by_lookup_id(self, lookup_identifier: int, transaction: InTransaction = None) -> Message:
-        """Read Message By Lookup Identifier (3.1.7.1.13), destructive."""
+    async def receive_by_lookup_id(
+        self, lookup_identifier: int, transaction: InTransaction = None, *, held: bool = False
+    ) -> Message:
+        """Read Message By Lookup Identifier (3.1.7.1.13), destructive. With ``held``, also one that is held back, since
+        its receiver has it already.
+        """
         claim = self.claim(transaction)
-        entry = (lookup_identifier, self._value_by_lookup_id(lookup_identifier))
+        entry = (lookup_identifier, self._value_by_lookup_id(lookup_identifier, held=held))
         self.queue.take_this(lookup_identifier)
         claim.take(self.queue, *entry)
         await self.settle(claim, [entry])
@@ -352,6 +360,8 @@ class OpenQueueDescriptor(SendingDescriptor):
 
     def _seek(self, lookup_identifier: int, seek: Seek, *, peek: bool = True) -> Entry | None:
         queue = self.queue
+        if not peek:
+            queue.check_resumed()
         match seek:
             case "first":
                 return queue.after(START, peek=peek)
@@ -375,6 +385,7 @@ class OpenQueueDescriptor(SendingDescriptor):
                 f"message {lookup_identifier:#x} is locked: it is being received",
             )
         if not peek and not held:
+            queue.check_resumed()
             self.context.retries.check_due(queue, lookup_identifier)
         value = queue.value_of(lookup_identifier)
         if value is None:

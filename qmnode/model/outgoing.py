@@ -93,6 +93,11 @@ class OutgoingQueue(Queue):
         """The state while there is no session. In hardened mode nothing is transferred: locked (3.1.3, 3.1.7.1.5)."""
         return OutgoingQueueState.LOCKED if self.context.settings.hardened_security else OutgoingQueueState.INACTIVE
 
+    @property
+    def state_name(self) -> str:
+        """The state as it is shown."""
+        return self.state.value
+
     def stored_attributes(self) -> dict[str, Any]:
         """Only a pause survives a restart; the other states are derived anew."""
         paused = self.state is OutgoingQueueState.ON_HOLD
@@ -270,4 +275,4 @@ class OutgoingQueue(Queue):
     def information(self, **more: Any) -> QueueInformation:
         """The attributes as they stand now."""
         active = self.message_count > 0 or bool(self.descriptors)
-        return super().information(state=self.state.value, next_hops=self.next_hops, active=active, **more)
+        return super().information(next_hops=self.next_hops, active=active, **more)

@@ -429,7 +429,7 @@ def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
 
 def _can_be_handed_on(queue: "Queue", value: Packet) -> bool:
     """Whether the message may skip the queue: no journal, report, trace or subscriber would see it there."""
-    if queue.recorder is not None or queue.subscriber is not None or queue.journaling:
+    if queue.recorder is not None or queue.subscriber is not None or queue.journaling or queue.paused:
         return False
     return not value[FLAGS] & (REPORT | NOTICE)
 

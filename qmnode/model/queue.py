@@ -32,6 +32,7 @@ from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.queue_attributes import OutgoingQueueState
 
 if TYPE_CHECKING:
     import asyncio
@@ -86,6 +87,10 @@ class Queue(QueueAttributes):
         self.create_time: int = properties.pop("create_time", 0)
         self.modify_time: int = properties.pop("modify_time", 0)
         self.parent: Queue | None = properties.pop("parent", None)
+        self.paused: int = properties.pop("paused", 0)
+        """Since when receivers get no messages of it, in seconds since 1970 (UTC); 0 if they do. An outgoing queue that
+        is paused has the state ON_HOLD instead.
+        """
         self.__dict__.update(DEFAULT_PROPERTIES | properties)
         self.recorder = context.recorder
         """Notified of arriving and departing messages; None if there is no recorder."""
@@ -166,6 +171,11 @@ class Queue(QueueAttributes):
         return self.queue_type is QueueType.PUBLIC and self.parent is None
 
     @property
+    def state_name(self) -> str:
+        """The state as it is shown: that of an outgoing queue, or ``on hold``, or empty."""
+        return OutgoingQueueState.ON_HOLD.value if self.paused else ""
+
+    @property
     def has_journal(self) -> bool:
         """Whether a journal has been created."""
         return self.journal_queue is not None
@@ -183,15 +193,19 @@ class Queue(QueueAttributes):
 
     def stored_attributes(self) -> dict[str, Any]:
         """The attributes that survive a restart."""
-        return {name: getattr(self, name) for name in DEFAULT_PROPERTIES} | {
-            "pathname": self.pathname,
-            "queue_type": self.queue_type.value,
-            "identifier": self.identifier,
-            "private_queue_number": self.private_queue_number,
-            "create_time": self.create_time,
-            "modify_time": self.modify_time,
-            "parent": self.parent.queue_id if self.parent is not None else 0,
-        }
+        return (
+            {name: getattr(self, name) for name in DEFAULT_PROPERTIES}
+            | {
+                "pathname": self.pathname,
+                "queue_type": self.queue_type.value,
+                "identifier": self.identifier,
+                "private_queue_number": self.private_queue_number,
+                "create_time": self.create_time,
+                "modify_time": self.modify_time,
+                "parent": self.parent.queue_id if self.parent is not None else 0,
+            }
+            | ({"paused": self.paused} if self.paused else {})
+        )
 
     def definition(self) -> bytes:
         """The stored form of the attributes."""
@@ -216,6 +230,38 @@ class Queue(QueueAttributes):
         self.modify_time = int(self.context.clock.time())
         if self.journal_queue is not None:
             self.journal_queue.quota = self.journal_quota
+
+    # Pause
+
+    def pause(self) -> None:
+        """Keep the messages from receivers until ``resume``, also after a restart. Messages arrive, expire and can be
+        peeked, deleted and moved as before. MQ_ERROR_INVALID_PARAMETER for a queue that no application creates.
+        """
+        if self.queue_type not in (QueueType.PRIVATE, QueueType.PUBLIC):
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_INVALID_PARAMETER,
+                f"{self.pathname} cannot be paused: only public, private and outgoing queues can",
+            )
+        if not self.paused:
+            self.paused = int(self.context.clock.time())
+            self.store.put_queue(self.queue_id, self.definition())
+
+    def resume(self) -> None:
+        """Give messages to receivers again, first to those that wait."""
+        if not self.paused:
+            return
+        self.paused = 0
+        self.store.put_queue(self.queue_id, self.definition())
+        while self.waiting and (entry := self.first()) is not None:
+            self.serve_waiting(*entry)
+
+    def check_resumed(self) -> None:
+        """Raise if a receiver names a message while the queue is paused."""
+        if self.paused:
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND,
+                f"{self.pathname} is paused and gives out no message: `qmnode queue resume` ends that",
+            )
 
     # Counters
 
@@ -500,6 +546,10 @@ class Queue(QueueAttributes):
 
     def serve_waiting(self, lookup_identifier: int, value: bytes) -> None:
         """Waiting Message Read Satisfied (3.1.7.3.6): a position is available for the waiting readers."""
+        if self.paused:
+            for peeking in [one for one in self.waiting if not (one.destructive_read or one.closed)]:
+                peeking.satisfied(lookup_identifier, value)
+            return
         while self.waiting:
             reader, _ = self.waiting.popitem(last=False)
             if reader.closed:
@@ -568,6 +618,7 @@ class Queue(QueueAttributes):
             "oldest_arrival": self.oldest_arrival,
             "journal_oldest_arrival": journal.oldest_arrival if journal else None,
             "active": bool(self.descriptors),
+            "state": self.state_name,
             "reason": waiting.sentence if waiting is not None else "",
             "waiting": waiting,
             "subqueues": tuple(sorted(queue.pathname.rpartition(";")[2] for queue in self.subqueues.values())),

@@ -303,13 +303,11 @@ class QueueManager(QueueManagerApi):
         return [information_of(queue) for queue in await self.published.find(label, type, computer)]
 
     async def pause_queue(self, name: str) -> None:
-        """Pause Queue (3.1.4.14): stop sending from it."""
-        self.outgoing_queue(name).pause()
+        self.names.find(name).pause()
         await self.store.durable()
 
     async def resume_queue(self, name: str) -> None:
-        """Resume Queue (3.1.4.15): send from it again."""
-        self.outgoing_queue(name).resume()
+        self.names.find(name).resume()
         await self.store.durable()
 
     def outgoing_queue(self, name: str) -> OutgoingQueue:

@@ -247,7 +247,7 @@ def timed_out() -> MessageQueuingError:
     """The error of a read that found no message within its timeout."""
     return MessageQueuingError(
         ErrorCode.MQ_ERROR_IO_TIMEOUT,
-        "no message came in time: the queue is empty, or its messages are locked or wait to be tried again",
+        "no message came in time: the queue is empty or paused, or its messages are locked or wait to be tried again",
     )
 
 
@@ -343,13 +343,14 @@ class Cursor(CursorApi):
         descriptor = self.descriptor
         queue = descriptor.queue
         if self.state is CursorState.READ:
+            queue.check_resumed()
             value = queue.value_of(self.position)
             if value is None:
                 raise _already_received()
             queue.context.retries.check_due(queue, self.position)
             entry: Entry | None = (self.position, value)
         else:
-            entry = queue.after(self.position, peek=False)
+            entry = queue.after(self.position, peek=False) if not queue.paused else None
         if entry is not None:
             self._step(CursorEvent.RECEIVE_FOUND)
             self.position = entry[0]

@@ -34,7 +34,7 @@ class WaitReason(StrEnum):
     QUOTA = "quota"
     """The destination queue is full."""
     PAUSED = "paused"
-    """Somebody paused the outgoing queue."""
+    """Somebody paused the queue."""
     OFFLINE = "offline"
     """This node takes part in no sessions: taken offline, or by its settings."""
     WINDOW = "window"
@@ -146,7 +146,7 @@ def summary(found: Iterable[Waiting]) -> tuple[dict[str, Any], ...]:
     for one in found:
         group = groups.get((one.reason, one.machine))
         if group is None:
-            step = "`qmnode queue list --kind outgoing` shows them" if one.reason is WaitReason.PAUSED else one.step
+            step = "`qmnode queue list` shows them" if one.reason is WaitReason.PAUSED else one.step
             group = groups[one.reason, one.machine] = {
                 "reason": one.reason.value, "machine": one.machine, "sentence": one.sentence, "since": one.since,
                 "next_try": one.next_try, "step": step, "queues": 0, "messages": 0,

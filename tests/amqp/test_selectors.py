@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -198,3 +199,24 @@ async def test_a_link_with_a_wrong_selector_is_refused(door: Door, condition: st
             client.create_receiver("orders", options=Selecting(condition))
 
     await in_thread(work)
+
+
+@pytest.mark.parametrize(
+    "options", [None, AtMostOnce(), Selecting("number = 1")], ids=["plain", "presettled", "selecting"]
+)
+async def test_a_link_gets_nothing_of_a_paused_queue_until_it_is_resumed(door: Door, options: Any) -> None:
+    name, loop = r".\private$\orders", asyncio.get_running_loop()
+    await door.manager.pause_queue(name)
+
+    def work() -> bytes:
+        with connected(door.url) as client:
+            receiver = client.create_receiver("orders", credit=1, options=options)
+            client.create_sender("orders").send(numbered(1))
+            with pytest.raises(Timeout):
+                receiver.receive(timeout=0.3)
+            browser = client.create_receiver("orders", name="browser", credit=1, options=Browsing())
+            assert take(browser) == b"1"
+            asyncio.run_coroutine_threadsafe(door.manager.resume_queue(name), loop).result(60)
+            return take(receiver)
+
+    assert await in_thread(work) == b"1"

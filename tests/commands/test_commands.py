@@ -229,6 +229,19 @@ def test_an_outgoing_queue_is_paused_and_purged(node: NodeProcess, command: Comm
     assert command("peek", OUTGOING).code == 4
 
 
+def test_a_queue_is_paused_and_its_receivers_wait(node: NodeProcess, queue: str, command: Command) -> None:
+    assert command("queue", "pause", queue).code == 0
+    assert command("send", queue, "a").code == 0
+    assert command("queue", "show", queue, "--json").json["state"] == "on hold"
+    (row,) = (line for line in command("queue", "list").out.splitlines() if f"\\{queue}\t" in line)
+    assert "private (on hold)" in row
+    assert "paused" in row
+    assert command("receive", queue, "--timeout", "0").code == 4
+    assert len(command("peek", queue, "--json").documents) == 1
+    assert command("queue", "resume", queue).code == 0
+    assert command("receive", queue).out == "a\n"
+
+
 def test_dead_letters_are_listed_written_out_and_sent_again(queue: str, command: Command, tmp_path: Path) -> None:
     for body in ("one", "two"):
         command("send", queue, body, "--dead-letter")

@@ -122,6 +122,8 @@ ROWS: dict[str, Row] = {
         body=lambda _: {"change": "remove", "trustee": "S-1-5-21-4-4-4-4", "rights": ["full-control"]},
     ),
     "PATCH /v1/queues/{name}": Row(Right.MQSEC_SET_QUEUE_PROPERTIES, "PATCH", of(), lambda _: {"label": "x"}),
+    "POST /v1/queues/{name}/pause": Row(Right.MQSEC_SET_QUEUE_PROPERTIES, "POST", of("/pause")),
+    "POST /v1/queues/{name}/resume": Row(Right.MQSEC_SET_QUEUE_PROPERTIES, "POST", of("/resume")),
     "POST /v1/queues/{name}/messages": Row(
         WRITE, "POST", of("/messages"), lambda _: {"messages": [{"text": "x", "recoverable": False}]}
     ),

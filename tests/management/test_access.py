@@ -33,6 +33,7 @@ CHANGES = [
     ("POST", "/v1/queues/orders/messages"),
     ("POST", "/v1/queues/orders/receive"),
     ("POST", "/v1/outgoing-queues/x/pause"),
+    ("POST", "/v1/queues/orders/pause"),
     ("POST", "/v1/dead-letters/retry"),
 ]
 READINGS = [

@@ -161,7 +161,8 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     await ask("POST", "/v1/keys/rotation", json={"action": "start"})
     await ask("PUT", "/v1/node/online", json={"online": True})
     for action in ("pause", "resume"):
-        await ask("POST", f"/v1/outgoing-queues/{{name}}/{action}")
+        for kind in ("queues", "outgoing-queues"):
+            await ask("POST", f"/v1/{kind}/{{name}}/{action}")
     texts = [{"text": "x" * 200, "label": "a"}] * 1000
     await ask("POST", "/v1/queues/{name}/messages", json={"messages": texts})
     values = [{"value": {"Order": {"Id": 7, "Lines": ["a"] * 50}}, "format": "xml"}] * 1000

@@ -178,10 +178,37 @@ async def test_the_summary_leaves_out_names_that_the_caller_has(client: httpx.As
     assert changed["label"][place] == "another"
 
 
-async def test_only_outgoing_queues_are_paused(client: httpx.AsyncClient, managed: Managed) -> None:
+async def test_a_paused_queue_shows_that_it_is_everywhere_and_gives_no_message(
+    client: httpx.AsyncClient, managed: Managed
+) -> None:
     await managed.manager.create_queue(NAME)
-    answer = await client.post("/v1/outgoing-queues/orders/pause")
-    assert (answer.status_code, answer.json()["name"]) == (404, "MQ_ERROR_QUEUE_NOT_FOUND")
+    await managed.fill(b"a")
+    assert (await client.post("/v1/queues/orders/pause")).status_code == 204
+    name = r"ALPHA\private$\orders"
+    queue = (await client.get("/v1/queues/orders")).json()
+    assert (queue["state"], queue["waiting"]["reason"], queue["waiting"]["messages"]) == ("on hold", "paused", 1)
+    (row,) = (await client.get("/v1/waiting")).json()["waiting"]
+    assert (row["queue"], row["reason"]) == (name, "paused")
+    short = (await client.get("/v1/queue-summary")).json()
+    assert short["state"][short["pathname"].index(name)] == "on hold"
+    metric = (
+        'qmnode_waiting_since_timestamp_seconds{machine="ALPHA",queue="ALPHA\\\\private$\\\\orders",reason="paused"}'
+    )
+    assert metric in (await client.get("/metrics")).text
+    assert (await client.post("/v1/queues/orders/receive", json={})).json()["messages"] == []
+    (message,) = (await client.get("/v1/queues/orders/messages?body=text")).json()["messages"]
+    refused = await client.delete(f"/v1/queues/orders/messages/{message['lookup_identifier']}")
+    assert (refused.status_code, "paused" in refused.json()["detail"]) == (404, True)
+    assert (await client.post("/v1/queues/orders/resume")).status_code == 204
+    assert (await client.get("/v1/queues/orders")).json()["state"] is None
+    assert metric not in (await client.get("/metrics")).text
+    assert len((await client.post("/v1/queues/orders/receive", json={})).json()["messages"]) == 1
+
+
+async def test_no_journal_is_paused(client: httpx.AsyncClient, managed: Managed) -> None:
+    await managed.manager.create_queue(NAME)
+    answer = await client.post("/v1/queues/orders;journal/pause")
+    assert (answer.status_code, "only public, private and outgoing" in answer.json()["detail"]) == (400, True)
 
 
 async def test_journals_are_listed_and_their_messages_seen(client: httpx.AsyncClient, managed: Managed) -> None:

@@ -72,6 +72,21 @@ async def test_a_node_that_has_remote_read_is_read_over_it_and_an_older_one_over
         assert node.interface is (REMOTE_READ if has else QM2QM)
 
 
+async def test_a_paused_queue_gives_remote_readers_nothing(remote: Remote) -> None:
+    await remote.send(b"one")
+    await remote.manager.pause_queue(QUEUE)
+    async with remote.open() as queue:
+        assert await failure(queue.receive(0)) is ErrorCode.MQ_ERROR_IO_TIMEOUT
+        message = await queue.peek(0)
+        assert message.body == b"one"
+        by_name = queue.receive_by_lookup_id(message.lookup_identifier)
+        assert await failure(by_name) is ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND
+        waiting = asyncio.ensure_future(queue.receive(60))
+        await eventually(lambda: len(remote.manager.names.find(QUEUE).waiting) == 1)
+        await remote.manager.resume_queue(QUEUE)
+        assert (await waiting).body == b"one"
+
+
 async def test_counts_of_moves_and_aborts_arrive(remote: Remote) -> None:
     """MS-MQQP has no place for them."""
     await remote.send(b"one", time_to_reach_queue=1_000)
