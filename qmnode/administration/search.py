@@ -35,8 +35,12 @@ PAGE: Final = 1000
 """Messages of a page at the most."""
 PAGE_BYTES: Final = 4 * 1024 * 1024
 PAGE_SECONDS: Final = 0.5
-_CURSOR: Final = re.compile(r"([0-9a-f]{1,8})\.([0-9a-f]{1,16})")
+_BACKWARDS: Final = "-"
+_CURSOR: Final = re.compile(rf"({_BACKWARDS}?)([0-9a-f]{{1,8}})\.([0-9a-f]{{1,16}})")
 _END: Final = (1 << 64) - 1
+_LAST_QUEUE: Final = (1 << 32) - 1
+_CHUNK_BACKWARDS: Final = 8
+"""Messages that a read from the end returns at the most, however large they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +49,25 @@ class Place:
 
     queue: int = 0
     lookup_identifier: int = 0
+    backwards: bool = False
+    """Whether it goes on with the message before it."""
 
     @classmethod
     def parse(cls, text: str) -> "Place":
-        """From a cursor. MQ_ERROR_INVALID_PARAMETER."""
+        """From a cursor; ``-`` is the end, from which a search goes backwards. MQ_ERROR_INVALID_PARAMETER."""
         if not text:
             return cls()
+        if text == _BACKWARDS:
+            return cls(_LAST_QUEUE, _END, backwards=True)
         found = _CURSOR.fullmatch(text)
         if found is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INVALID_PARAMETER, f"{text!r:.80} is no cursor: use the one of the page before"
             )
-        return cls(int(found[1], 16), int(found[2], 16))
+        return cls(int(found[2], 16), int(found[3], 16), backwards=bool(found[1]))
 
     def __str__(self) -> str:
-        return f"{self.queue:x}.{self.lookup_identifier:x}"
+        return f"{_BACKWARDS if self.backwards else ''}{self.queue:x}.{self.lookup_identifier:x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,20 @@ def read_some(queue: Queue, first: int, last: int = _END) -> tuple[list[Entry], 
     return [], -1
 
 
+def _read_before(queue: Queue, first: int, last: int) -> tuple[list[Entry], int]:
+    """Available messages from a lookup identifier down to another, and where to go on; -1 when nothing is left."""
+    for lane in reversed(queue.lanes[: (last >> LANE_SHIFT) + 1]):
+        if lane is None or not lane.count:
+            continue
+        begin, end = max(first, lane.head), min(last, lane.last)
+        if begin > end:
+            continue
+        entries = queue.store.read_backwards(queue.queue_id, end, begin, _CHUNK_BACKWARDS, lane.express_count > 0)
+        if entries:
+            return [entry for entry in entries if entry[0] not in queue.locked], entries[-1][0] - 1
+    return [], -1
+
+
 async def search_page(
     manager: QueueManager,
     names: Sequence[str],
@@ -169,7 +191,9 @@ async def search_page(
     *,
     caller: object = None,
 ) -> Page:
-    """The next messages that are found, in the order of queues and of delivery. See the errors of its parts."""
+    """The next messages that are found, in the order of queues and of delivery, or against it if the cursor is one of
+    those that go backwards. See the errors of its parts.
+    """
     place = Place.parse(cursor)
     queues = await chosen_queues(manager, names)
     if len(queues) == 1 and len(names) == 1 and not manager.opening.may_open(queues[0], Access.PEEK, caller):
@@ -179,20 +203,25 @@ async def search_page(
     allowed, refused = readable(manager, queues, caller)
     page = Page(total=sum(queue.message_count for queue in allowed), refused=refused)
     checks, limit = criteria.checks(), min(limit, PAGE)
-    until, size, pace = monotonic() + PAGE_SECONDS, 0, Pace()
+    until, size, pace, back = monotonic() + PAGE_SECONDS, 0, Pace(), place.backwards
     for queue, entries, after in chunks(allowed, criteria, place):
         for lookup_identifier, value in entries:
             page.scanned += 1
             message = received_message(lookup_identifier, value)
             if fits(message, checks):
-                after_it = Place(queue.queue_id, lookup_identifier + 1)
+                after_it = Place(queue.queue_id, lookup_identifier + (-1 if back else 1), back)
                 page.found.append(Found(queue.pathname, peeked_message(queue, lookup_identifier, value), after_it))
                 size += len(value)
                 if len(page.found) >= limit or size >= PAGE_BYTES:
                     page.next = str(after_it)
                     break
         if not page.next and monotonic() >= until:
-            page.next = str(Place(queue.queue_id, after) if after >= 0 else Place(queue.queue_id + 1))
+            if after >= 0:
+                page.next = str(Place(queue.queue_id, after, back))
+            elif not back:
+                page.next = str(Place(queue.queue_id + 1))
+            elif queue.queue_id:
+                page.next = str(Place(queue.queue_id - 1, _END, back))
         if page.next:
             break
         await pace.rest()
@@ -211,7 +240,15 @@ def chunks(
     if queues:
         # Once: to write for each read what others have in the batch of the pass would cost them their shared writes.
         queues[0].store.make_visible()
-    for queue in queues:
+    for queue in reversed(queues) if place.backwards else ():
+        if queue.queue_id > place.queue:
+            continue
+        last = min(last, place.lookup_identifier) if queue.queue_id == place.queue else last
+        while criteria.first <= last and not queue.deleted:
+            entries, last = _read_before(queue, criteria.first, last)
+            yield queue, entries, last
+        last = _END if criteria.last is None else criteria.last
+    for queue in queues if not place.backwards else ():
         if queue.queue_id < place.queue:
             continue
         first = max(criteria.first, place.lookup_identifier if queue.queue_id == place.queue else 0)

@@ -177,7 +177,9 @@ async def find_messages(
         list[str], Query(description="Names, or patterns with * and ?; may be given again", examples=[["orders*"]])
     ],
     where: Annotated[list[str] | None, Query(description=WHERE_HELP, examples=[["label=order*"]])] = None,
-    cursor: Annotated[str, Query(max_length=40, description="`next` of the page before")] = "",
+    cursor: Annotated[
+        str, Query(max_length=40, description="`next` of the page before; `-` begins at the end, backwards")
+    ] = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="At most; the node may give fewer")] = 100,
 ) -> Response:
     """In one queue or many, without taking them. A page comes after half a second at the latest, also when it is empty:

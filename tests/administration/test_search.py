@@ -138,7 +138,38 @@ async def test_a_cursor_goes_on_where_the_page_ended(qm: qmnode.QueueManager) ->
     assert found[:7] == [f"order {number}" for number in (2, 5, 8, 11, 14, 17, 1)]
 
 
-@pytest.mark.parametrize("cursor", ["x", "1", "1.2.3", "ffffffff1.0", "../x", "1." + "f" * 17, "1.G"])
+async def test_a_search_from_the_end_finds_the_same_backwards_and_reads_no_more_than_it_shows(
+    qm: qmnode.QueueManager,
+) -> None:
+    await send(qm, ORDERS, *(order(number, priority=number % 3) for number in range(200)))
+    await send(qm, INVOICES, *(order(number) for number in range(200, 205)), qmnode.Message(b"", label="express"))
+    forwards = [one.message.label for one in (await search_page(qm, ["*"], Criteria())).found]
+    cursor, found = "-", []
+    while cursor:
+        page = await search_page(qm, ["*"], Criteria(), cursor, 7)
+        assert page.scanned <= 7
+        found += [one.message.label for one in page.found]
+        assert not page.next or str(page.found[-1].after) == page.next
+        cursor = page.next
+    assert found == forwards[::-1]
+    page = await search_page(qm, ["orders"], Criteria(label="order 77"), "-")
+    assert [one.message.label for one in page.found] == ["order 77"]
+    async with await qm.open_queue(f"DIRECT=OS:{INVOICES}") as queue:
+        held = await queue.receive_begin(0)
+        page = await search_page(qm, ["invoices"], Criteria(), "-", 1000)
+        assert [one.message.label for one in page.found] == [
+            "express",
+            "order 204",
+            "order 203",
+            "order 202",
+            "order 201",
+        ]
+        assert held.label == "order 200"
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "1", "1.2.3", "-1", "--1.0", "1.-0", "ffffffff1.0", "../x", "1." + "f" * 17, "1.G"]
+)
 async def test_a_forged_cursor_is_refused(qm: qmnode.QueueManager, cursor: str) -> None:
     with pytest.raises(MessageQueuingError, match="no cursor"):
         await search_page(qm, ["*"], Criteria(), cursor)

@@ -117,6 +117,25 @@ def test_a_body_is_read_beside_the_list(someone: Person) -> None:
     expect(someone.page.get_by_role("region", name="Preview")).to_contain_text('"order": 100004')
 
 
+def test_the_last_page_is_one_click_away_and_its_pages_go_back(someone: Person) -> None:
+    queue_of(someone, "AMS-1", r"private$\orders")
+    pages = -(-MANY // 100)
+    someone.page.get_by_role("link", name="order 100000", exact=True).wait_for()
+    with within(1, "last page") as click:
+        click(button(someone, f"Page {pages}"))
+        expect(someone.page.locator("[data-row]").last).to_be_visible()
+        expect(someone.page.get_by_role("button", name=f"Page {pages}")).to_have_attribute("aria-current", "page")
+    someone.page.get_by_role("link", name=f"order {100_000 + (pages - 1) * 100}", exact=True).wait_for()
+    button(someone, "Previous").first.click()
+    someone.page.get_by_role("link", name=f"order {100_000 + (pages - 2) * 100}", exact=True).wait_for()
+    expect(button(someone, f"Page {pages - 1}")).to_have_attribute("aria-current", "page")
+    button(someone, "Next").first.click()
+    someone.page.get_by_role("link", name=f"order {100_000 + (pages - 1) * 100}", exact=True).wait_for()
+    expect(button(someone, "Next").first).to_be_disabled()
+    button(someone, "Page 1").click()
+    someone.page.get_by_role("link", name="order 100000", exact=True).wait_for()
+
+
 def test_an_order_number_is_found_everywhere_and_says_why(someone: Person) -> None:
     someone.go()
     with within(2, "order number") as click:
@@ -205,6 +224,13 @@ def test_a_queue_is_paused(someone: Person) -> None:
     with within(1, "pause") as click:
         click(button(someone, "Pause"))
         expect(button(someone, "Resume")).to_be_visible()
+    queue_of(someone, "CPH-1", r"private$\scratch")
+    with within(1, "pause of a queue that programs receive from") as click:
+        click(button(someone, "Pause"))
+        expect(button(someone, "Resume")).to_be_visible()
+        expect(someone.page.locator(".notice.warn").first).to_contain_text("no receiver gets its messages")
+    button(someone, "Resume").click()
+    expect(button(someone, "Pause")).to_be_visible()
 
 
 def test_a_queue_is_made_limited_opened_and_deleted(someone: Person) -> None:
@@ -244,6 +270,13 @@ def test_keys_are_shown_and_a_link_is_simulated(someone: Person) -> None:
     with within(1, "keys") as click:
         click(someone.page.get_by_role("link", name="Keys & certificates"))
         someone.sees("BRE-1")
+    someone.go()
+    with within(3, "rotate keys") as click:
+        click(someone.page.get_by_role("link", name="Keys & certificates"))
+        click(button(someone, "Rotate…").nth(2))  # BRE-1's settings permit it
+        click(button(someone, "Rotate the keys of BRE-1 now"))
+        expect(someone.dialog()).to_contain_text("The keys are rotated.")
+    someone.page.keyboard.press("Escape")
     someone.go()
     with within(3, "simulate") as click:
         click(someone.page.get_by_role("button", name=re.compile("Amsterdam – Bremen")))

@@ -248,16 +248,16 @@ export const strings = {
     selected: (number: number) => `${many(number, "queue", "queues")} selected`,
     verb: { pause: "Pause…", resume: "Resume…", purge: "Purge…", remove: "Delete…" },
     title: {
-      pause: "Pause outgoing queues",
-      resume: "Resume outgoing queues",
+      pause: "Pause queues",
+      resume: "Resume queues",
       purge: "Purge queues",
       remove: "Delete queues",
     },
     about: {
       pause: (queues: number, messages: string) =>
-        `No message leaves ${many(queues, "outgoing queue", "outgoing queues")} until resumed: ${messages} now.`,
+        `Messages stay in ${many(queues, "queue", "queues")} until resumed, and more can come: ${messages} now.`,
       resume: (queues: number, messages: string) =>
-        `Messages leave ${many(queues, "outgoing queue", "outgoing queues")} again: ${messages} now.`,
+        `Messages leave ${many(queues, "queue", "queues")} again: ${messages} now.`,
       purge: (queues: number, messages: string) =>
         `This deletes all messages of ${many(queues, "queue", "queues")}: ${messages} now. It cannot be undone.`,
       remove: (queues: number, messages: string) =>
@@ -307,7 +307,7 @@ export const strings = {
     aboutExport: "Saves all messages as a file; they stay here.",
     aboutPurge: "Deletes all messages at once, without a job; the queue stays.",
     aboutRemove: "Deletes the queue with everything in it.",
-    onHold: "The queue is paused: no message leaves it until you resume it.",
+    onHold: "The queue is paused: its messages stay in it, and more can come, until you resume it.",
     send: "Send a message",
     pause: "Pause",
     resume: "Resume",

@@ -48,10 +48,8 @@ export const calls = {
   changeQueue: (machine: string, queue: string, changes: unknown) => patch<Queue>(queueOf(machine, queue), changes),
   deleteQueue: (machine: string, queue: string) => remove<undefined>(queueOf(machine, queue)),
   purge: (machine: string, queue: string) => remove<undefined>(`${queueOf(machine, queue)}/messages`),
-  pauseQueue: (machine: string, queue: string) =>
-    post<undefined>(`${node(machine)}/outgoing-queues/${part(queue)}/pause`),
-  resumeQueue: (machine: string, queue: string) =>
-    post<undefined>(`${node(machine)}/outgoing-queues/${part(queue)}/resume`),
+  pauseQueue: (machine: string, queue: string) => post<undefined>(`${queueOf(machine, queue)}/pause`),
+  resumeQueue: (machine: string, queue: string) => post<undefined>(`${queueOf(machine, queue)}/resume`),
   access: (machine: string, queue: string, signal?: AbortSignal) =>
     get<Access>(`${queueOf(machine, queue)}/access`, {}, signal),
   changeAccess: (machine: string, queue: string, change: unknown) =>

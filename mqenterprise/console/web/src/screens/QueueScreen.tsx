@@ -18,7 +18,7 @@ import { HistoryTab } from "./queue/HistoryTab";
 import { ImportDialog } from "./queue/ImportDialog";
 import { useDestination } from "./queue/destination";
 import { MessagesTab } from "./queue/MessagesTab";
-import { isDeadLetters, isJournal, listName, shortName } from "./queue/names";
+import { IN_USE, isDeadLetters, isJournal, listName, shortName } from "./queue/names";
 import { PropertiesTab } from "./queue/PropertiesTab";
 import { RemovalDialog } from "./queue/RemovalDialog";
 import { SendDialog } from "./queue/SendDialog";
@@ -95,7 +95,7 @@ export function QueueScreen(): ReactNode {
               </Button>
             )}
             {queue.data && !isSub && !isOutgoing && <Button onClick={() => setOpen("send")}>{s.send}</Button>}
-            {isOutgoing && (
+            {queue.data && (isOutgoing || IN_USE.includes(queue.data.queue_type)) && (
               <Button variant="default" loading={hold.isPending} onClick={() => hold.mutate()}>
                 {isOnHold ? s.resume : s.pause}
               </Button>

@@ -8,7 +8,7 @@ import { count } from "../../parts/format";
 import { Failure, Notice } from "../../parts/Notices";
 import { Foreign } from "../../parts/Texts";
 import { strings } from "../../strings";
-import { listName } from "./names";
+import { IN_USE, listName } from "./names";
 
 const s = strings.bulk;
 const MOST_NAMED = 12;
@@ -24,9 +24,8 @@ const ACTS: Record<Act, (machine: string, queue: string) => Promise<undefined>> 
 /** The queues of a selection with which this can be done. */
 export function fit(act: Act, rows: readonly QueueRow[]): readonly QueueRow[] {
   return rows.filter((row) => {
-    const isOutgoing = row.queue_type === "outgoing";
     if (act === "purge") return true;
-    return act === "remove" ? ["private", "public"].includes(row.queue_type) : isOutgoing;
+    return IN_USE.includes(row.queue_type) || (act !== "remove" && row.queue_type === "outgoing");
   });
 }
 

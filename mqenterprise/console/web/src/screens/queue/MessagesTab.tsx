@@ -21,6 +21,14 @@ const s = strings.messages;
 const PAGE = 100;
 /** Pages whose numbers are shown beside that of the first. */
 const MOST_NUMBERS = 6;
+/** The pages that somebody went through: from the first one on, or from the last one back. */
+interface Way {
+  readonly cursors: readonly string[];
+  readonly isBack: boolean;
+  /** Messages of the last page, when it is where the way began. */
+  readonly last: number;
+}
+const START: Way = { cursors: [""], isBack: false, last: PAGE };
 const NO_CONDITION: readonly string[] = [];
 const OPERATIONS: readonly Kind[] = ["move", "copy", "return", "delete"];
 
@@ -75,14 +83,17 @@ export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
 export function MessagesTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
   const [{ where = NO_CONDITION, open: opened }, setSearch] = useSearch("/queues/$machine/$queue");
   const mayOperate = useMay("operate");
-  const [cursors, setCursors] = useState<readonly string[]>([""]);
+  const [way, setWay] = useState(START);
   const [selection, setSelection] = useState<ReadonlySet<string>>(new Set());
   // What an operation began with: its dialog goes on saying it when the selection is gone.
   const [operation, setOperation] = useState<{ readonly kind: Kind; readonly chosen: Chosen } | null>(null);
+  const isChosen = where.length > 0;
+  const { cursors, isBack } = way;
   const cursor = cursors.at(-1) ?? "";
+  const limit = isBack && cursors.length === 1 ? way.last : PAGE;
   const page = useQuery({
-    queryKey: ["messages", machine, queue, where, cursor],
-    queryFn: ({ signal }) => calls.messages({ machine, queue: [queue], where, cursor, limit: PAGE }, signal),
+    queryKey: ["messages", machine, queue, where, cursor, limit],
+    queryFn: ({ signal }) => calls.messages({ machine, queue: [queue], where, cursor, limit }, signal),
     // A page that somebody goes through stays as it is, once messages of it are selected.
     refetchInterval: selection.size ? false : REFRESH,
     placeholderData: keepPreviousData,
@@ -94,17 +105,29 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
   if (page.data && !isMissing && !page.isPlaceholderData)
     last.current = { place, page: page.data, at: page.dataUpdatedAt };
   const old = isMissing && last.current?.place === place ? last.current : null;
-  const found = (old?.page ?? page.data)?.found ?? [];
+  const answer = (old?.page ?? page.data)?.found ?? [];
+  const found = isBack ? [...answer].reverse() : answer;
   const begin = (wanted: readonly string[]) => {
-    setCursors([""]);
+    setWay(START);
     setSelection(new Set());
     setSearch((old) => ({ ...old, where: wanted.length ? wanted : undefined }));
   };
-  const isChosen = where.length > 0;
   const lookups = found.map((one) => one.message.lookup_identifier);
   const at = opened === undefined ? -1 : lookups.indexOf(opened);
   const show = (lookup: string | undefined) => setSearch((old) => ({ ...old, open: lookup }));
-  const pages = Math.max(cursors.length, Math.ceil((page.data?.total ?? 0) / PAGE));
+  const total = page.data?.total ?? 0;
+  const pages = Math.max(cursors.length, Math.ceil(total / PAGE));
+  const numberOf = (index: number) => (isBack ? Math.max(pages - index, 1) : index + 1);
+  const number = numberOf(cursors.length - 1);
+  const back = () => setWay({ ...way, cursors: cursors.slice(0, -1) });
+  const onward = () => page.data?.next && setWay({ ...way, cursors: [...cursors, page.data.next] });
+  const numbers: { readonly number: number; readonly to: Way }[] = cursors
+    .map((_, index) => ({ number: numberOf(index), to: { ...way, cursors: cursors.slice(0, index + 1) } }))
+    .slice(-MOST_NUMBERS);
+  if (isBack) numbers.reverse();
+  if (numbers[0]?.number !== 1) numbers.unshift({ number: 1, to: START });
+  if (!isChosen && numbers.at(-1)?.number !== pages)
+    numbers.push({ number: pages, to: { cursors: [`${machine}:-`], isBack: true, last: total % PAGE || PAGE } });
   const choose = (keys: readonly string[], chosen: boolean) =>
     setSelection((old) => {
       const next = new Set(old);
@@ -197,34 +220,29 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
         <Button
           variant="default"
           size="compact-sm"
-          disabled={cursors.length < 2}
-          onClick={() => setCursors((old) => old.slice(0, -1))}
+          disabled={number < 2 || page.isPlaceholderData}
+          onClick={() => (!isBack ? back() : number > 2 ? onward() : setWay(START))}
         >
           {s.previous}
         </Button>
-        {cursors.map((_, index) =>
-          index > 0 && index < cursors.length - MOST_NUMBERS ? null : (
-            <Button
-              key={index}
-              size="compact-sm"
-              variant={index === cursors.length - 1 ? "filled" : "default"}
-              aria-label={s.page(index + 1)}
-              {...(index === cursors.length - 1 && { "aria-current": "page" })}
-              onClick={() => setCursors((old) => old.slice(0, index + 1))}
-            >
-              {index + 1}
-            </Button>
-          ),
-        )}
+        {numbers.map((one) => (
+          <Button
+            key={one.number}
+            size="compact-sm"
+            variant={one.number === number ? "filled" : "default"}
+            aria-label={s.page(one.number)}
+            {...(one.number === number && { "aria-current": "page" })}
+            onClick={() => setWay(one.to)}
+          >
+            {one.number}
+          </Button>
+        ))}
         {!isChosen && <span>{s.ofPages(count(pages))}</span>}
         <Button
           variant="default"
           size="compact-sm"
-          disabled={!page.data?.next || page.isPlaceholderData}
-          onClick={() => {
-            const next = page.data?.next;
-            if (next) setCursors((old) => [...old, next]);
-          }}
+          disabled={(isBack ? cursors.length < 2 : !page.data?.next) || page.isPlaceholderData}
+          onClick={() => (isBack ? back() : onward())}
         >
           {s.next}
         </Button>

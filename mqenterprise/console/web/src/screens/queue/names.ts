@@ -26,5 +26,8 @@ export function listName(row: {
   return row.destination ? `→ ${row.destination.replace(/\\private\$\\/i, "\\")}` : name;
 }
 
+/** The kinds of queues that programs receive from, and that are made and deleted. */
+export const IN_USE: readonly string[] = ["private", "public"];
+
 export const isJournal = (name: string) => /;journal$/i.test(name);
 export const isDeadLetters = (name: string) => /system\$;dead(letter|xact)$/i.test(name);

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-QFGQ3T64.js";import"./chunk-625PT4KH.js";import"./chunk-2FWCOX4V.js";import"./chunk-R3SZG66U.js";import"./chunk-NGV3TGZB.js";import"./chunk-HITT5L6D.js";export{a as JobTitle,b as JobsScreen};
