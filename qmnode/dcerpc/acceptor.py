@@ -7,7 +7,8 @@ All rules about the state of a connection are here. ``receive`` takes received b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.dcerpc import byte_order
 from qmnode.dcerpc.errors import FaultStatus, PduError, RpcError
@@ -60,8 +61,7 @@ if TYPE_CHECKING:
     from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(NamedTuple):
     """A complete request has arrived."""
 
     call_id: int
@@ -108,7 +108,6 @@ class AcceptorLimits:
     """The most security contexts: a client with several interfaces on a connection may have one for each."""
 
 
-_RESPONSE: Final = ResponseBody(context_id=0, stub=b"")
 _FEATURES: Final = SECURITY_CONTEXT_MULTIPLEXING | KEEP_CONNECTION_ON_ORPHAN
 _HANDSHAKE_FRAGMENT: Final = 0xFFFF
 """The limit in bytes of a PDU with a token, which is as large as a ticket (MS-RPCE 2.2.2.11)."""
@@ -341,7 +340,7 @@ class Acceptor:
         context_id, security = call
         token_size = security.token_size if security is not None else 0
         for flags, piece, hint in fragments(stub, self._max_transmit, token_size):
-            head = _RESPONSE.put(alloc_hint=hint, context_id=context_id).write()
+            head = _response_head(hint, context_id)
             self._out.append(protected_pdu(security, PduType.RESPONSE, call_id, head, piece, flags))
 
     def fault(self, call_id: int, status: int, context_id: int = 0, *, executed: bool = False) -> None:
@@ -362,6 +361,12 @@ class Acceptor:
 def _proposal(pdu: Pdu) -> Bind:
     """The presentation contexts that a bind or an alter_context proposes."""
     return body_of(pdu._replace(body=byte_order.bind_body(pdu.body)) if pdu.big_endian else pdu, Bind)
+
+
+@lru_cache(maxsize=1024)
+def _response_head(hint: int, context_id: int) -> bytes:
+    """A response before its stub data, whose size is that of most others."""
+    return ResponseBody(alloc_hint=hint, context_id=context_id, stub=b"").write()
 
 
 def _rejected(reason: Reason) -> ContextResult:

@@ -20,6 +20,31 @@ class ConnectionLostError(RpcError):
     """The connection ended: the outcome of the calls under way is unknown."""
 
 
+class Calls:
+    """Calls that are waited for together: many futures cost more than the calls."""
+
+    __slots__ = ("_left", "answers", "done")
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self.answers: dict[int, Any] = {}
+        """The response of each call, or the RpcError that it has instead, in the order of the calls; None before."""
+        self.done = done
+        """Done when all are answered."""
+        self._left = 0
+
+    def expect(self, call_id: int) -> None:
+        """Add a call."""
+        self.answers[call_id] = None
+        self._left += 1
+
+    def answer(self, call_id: int, answer: Any) -> None:
+        """Note the answer of a call, which has one."""
+        self.answers[call_id] = answer
+        self._left -= 1
+        if not self._left and not self.done.done():
+            self.done.set_result(None)
+
+
 class RpcClient(asyncio.Protocol):
     """One connection to a server, bound to interfaces. ``RpcClient.connect`` makes one."""
 
@@ -27,7 +52,7 @@ class RpcClient(asyncio.Protocol):
         self._initiator = initiator
         self._loop = asyncio.get_running_loop()
         self._bound: asyncio.Future[None] = self._loop.create_future()
-        self._pending: dict[int, tuple[asyncio.Future[Any], Method, Representation]] = {}
+        self._pending: dict[int, tuple[asyncio.Future[Any] | Calls, Method, Representation]] = {}
         self._transport: asyncio.Transport
         self._flushing = False
         self.lost: Exception | None = None
@@ -93,8 +118,8 @@ class RpcClient(asyncio.Protocol):
                     self._returned(event)
                 case Faulted():
                     pending = self._pending.pop(event.call_id, None)
-                    if pending is not None and not pending[0].done():
-                        pending[0].set_exception(RpcFault(event.status))
+                    if pending is not None:
+                        _settle(pending[0], event.call_id, RpcFault(event.status))
                 case Bound():
                     if not self._bound.done():
                         self._bound.set_result(None)
@@ -102,13 +127,14 @@ class RpcClient(asyncio.Protocol):
 
     def _returned(self, event: Returned) -> None:
         pending = self._pending.pop(event.call_id, None)
-        if pending is None or pending[0].done():
+        if pending is None:
             return
-        future, method, representation = pending
+        waiter, method, representation = pending
         try:
-            future.set_result(method.response.decode(event.stub, representation))
+            answer: Any = method.response.decode(event.stub, representation)
         except RpcError as error:
-            future.set_exception(error)
+            answer = error
+        _settle(waiter, event.call_id, answer)
 
     def _end(self, error: Exception) -> None:
         self.lost = self.lost or error
@@ -118,9 +144,8 @@ class RpcClient(asyncio.Protocol):
         """Fail the calls under way: the connection is lost."""
         self.lost = self.lost or exc or ConnectionLostError("the server closed the connection")
         pending, self._pending = self._pending, {}
-        for future, *_ in pending.values():
-            if not future.done():
-                future.set_exception(ConnectionLostError(f"the connection was lost: {self.lost}"))
+        for call_id, (waiter, *_) in pending.items():
+            _settle(waiter, call_id, self._lost_error())
         if not self._bound.done():
             self._bound.set_exception(self.lost)
 
@@ -134,15 +159,36 @@ class RpcClient(asyncio.Protocol):
         """Begin a call and return the future of its response, which may raise RpcFault or ConnectionLostError."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(ConnectionLostError(f"the connection was lost: {self.lost}"))
+            future.set_exception(self._lost_error())
             return future
+        self._request(interface, method, request, future)
+        return future
+
+    def begin_all(self, interface: Interface, calls: Sequence[tuple[Method, Parameters]]) -> Calls:
+        """Begin calls that are waited for together."""
+        together = Calls(self._loop.create_future())
+        for number, (method, request) in enumerate(calls):
+            if self.lost is None:
+                together.expect(self._request(interface, method, request, together))
+            else:
+                together.answers[number] = self._lost_error()
+        if self.lost is not None or not calls:
+            together.done.set_result(None)
+        return together
+
+    def _request(
+        self, interface: Interface, method: Method, request: Parameters, waiter: asyncio.Future[Any] | Calls
+    ) -> int:
         representation = self._initiator.contexts[interface][1]
         call_id = self._initiator.request(interface, method.opnum, request.encode(representation))
-        self._pending[call_id] = future, method, representation
+        self._pending[call_id] = waiter, method, representation
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
-        return future
+        return call_id
+
+    def _lost_error(self) -> ConnectionLostError:
+        return ConnectionLostError(f"the connection was lost: {self.lost}")
 
     async def call(self, interface: Interface, method: Method, request: Parameters) -> Any:
         """Call, and wait for the response. If the caller stops waiting, the call continues."""
@@ -161,3 +207,14 @@ class RpcClient(asyncio.Protocol):
         out = self._initiator.data_to_send()
         if out and not self._transport.is_closing():
             self._transport.writelines(out)
+
+
+def _settle(waiter: asyncio.Future[Any] | Calls, call_id: int, answer: Any) -> None:
+    if isinstance(waiter, Calls):
+        waiter.answer(call_id, answer)
+    elif waiter.done():
+        return
+    elif isinstance(answer, RpcError):
+        waiter.set_exception(answer)
+    else:
+        waiter.set_result(answer)

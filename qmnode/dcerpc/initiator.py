@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from qmnode.dcerpc.errors import FaultStatus, PduError, RpcError
 from qmnode.dcerpc.interface import (
@@ -54,7 +55,6 @@ RESPONSE_LIMIT: Final = 8 * 1024 * 1024
 """The largest response in bytes: twice the largest message."""
 _BIND_CALL: Final = 1
 _NOT_BELIEVED: Final = (RejectReason.AUTHENTICATION_TYPE_NOT_RECOGNIZED, RejectReason.INVALID_CHECKSUM)
-_REQUEST: Final = RequestBody(context_id=0, opnum=0, stub=b"")
 
 
 class BindRefusedError(RpcError):
@@ -66,8 +66,7 @@ class Bound:
     """The association exists: calls may be made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """A call has been answered."""
 
     call_id: int
@@ -197,7 +196,7 @@ class Initiator:
         self._calls[call_id] = context_id
         security = self._security
         for flags, piece, hint in fragments(stub, self._max_transmit, security.token_size if security else 0):
-            head = _REQUEST.put(alloc_hint=hint, context_id=context_id, opnum=opnum).write()
+            head = _request_head(hint, context_id, opnum)
             self._out.append(protected_pdu(security, PduType.REQUEST, call_id, head, piece, flags))
         return call_id
 
@@ -261,6 +260,12 @@ class Initiator:
         if self._calls.pop(pdu.call_id, None) is None:
             return None
         return Faulted(pdu.call_id, status)
+
+
+@lru_cache(maxsize=1024)
+def _request_head(hint: int, context_id: int, opnum: int) -> bytes:
+    """A request before its stub data, whose size is that of most others."""
+    return RequestBody(alloc_hint=hint, context_id=context_id, opnum=opnum, stub=b"").write()
 
 
 def _element(context_id: int, interface: Interface, transfer: SyntaxId) -> ContextElement:

@@ -1,10 +1,10 @@
 """Fragments: reassembling calls from them, and splitting stub data into them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from qmnode.dcerpc.errors import PduError
-from qmnode.dcerpc.pdu import FIRST_FRAGMENT, HEADER_SIZE, LAST_FRAGMENT
+from qmnode.dcerpc.pdu import FIRST_FRAGMENT, HEADER_SIZE, LAST_FRAGMENT, WHOLE
 
 _OVERHEAD: Final = HEADER_SIZE + 8 + 8
 _ALIGNMENT: Final = 16
@@ -57,15 +57,19 @@ class Reassembly:
             self._held -= len(found[1])
 
 
-def fragments(stub: bytes, largest: int, token_size: int) -> Iterator[tuple[int, bytes, int]]:
+def fragments(stub: bytes, largest: int, token_size: int) -> Iterable[tuple[int, bytes, int]]:
     """The flags, the piece and the alloc_hint of each fragment: PDUs of at most ``largest`` bytes."""
     room = max(largest, SMALLEST_FRAGMENT) - _OVERHEAD - token_size
     if token_size:
         room -= _ALIGNMENT
     size = len(stub)
     if size <= room:
-        yield FIRST_FRAGMENT | LAST_FRAGMENT, stub, size
-        return
+        return ((WHOLE, stub, size),)
+    return _fragments(stub, room)
+
+
+def _fragments(stub: bytes, room: int) -> Iterator[tuple[int, bytes, int]]:
+    size = len(stub)
     for start in range(0, size, room):
         flags = (FIRST_FRAGMENT if start == 0 else 0) | (LAST_FRAGMENT if start + room >= size else 0)
         yield flags, stub[start : start + room], size - start

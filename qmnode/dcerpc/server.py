@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 
 _WRITE_LIMIT: Final = 64 * 1024
 """Bytes of answers that may wait for a slow client before further calls wait."""
+_UNWRITTEN_LIMIT: Final = 4 * _WRITE_LIMIT
+"""Bytes of answers that may wait for a write before further calls have a task, which waits without an answer."""
 _READ: Final = 16 * 1024
 """Bytes of requests that are read at a time."""
 _STEP: Final = 1024
@@ -71,6 +73,31 @@ Handler = Callable[[Caller, Any], Awaitable[Parameters]]
 """Executes one method: takes the request's parameters, returns the response's. Raises RpcFault for a fault."""
 
 
+class Answer(NamedTuple):
+    """The response of a method that has done its work at once."""
+
+    response: Parameters
+    after: asyncio.Future[None] | None
+    """The write that must succeed before the response is sent; None for none."""
+    failed: Callable[[Exception], Parameters]
+    """Makes the response if the write fails."""
+
+    async def result(self) -> Parameters:
+        """The response, after the write."""
+        if self.after is not None:
+            try:
+                await self.after
+            except Exception as error:
+                return self.failed(error)
+        return self.response
+
+
+AtOnce = Callable[[Caller, Any], Answer | None]
+"""Executes a method without waiting for anything; None, with nothing done, if it cannot. Raises RpcFault for a fault.
+Unlike a ``Handler`` it needs no task.
+"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
     """An interface with the handlers of its methods, by number."""
@@ -79,12 +106,22 @@ class Service:
     handlers: Mapping[int, Handler]
     refused: Mapping[int, int]
     """The fault statuses of the interface's methods that this server does not support."""
+    at_once: Mapping[int, AtOnce]
+    """Tried first, for methods that mostly need not wait."""
 
 
 def service(
-    interface: Interface, handlers: Mapping[Method, Handler], refused: Mapping[int, int] | None = None
+    interface: Interface,
+    handlers: Mapping[Method, Handler],
+    refused: Mapping[int, int] | None = None,
+    at_once: Mapping[Method, AtOnce] | None = None,
 ) -> Service:
-    return Service(interface, {method.opnum: handler for method, handler in handlers.items()}, refused or {})
+    return Service(
+        interface,
+        {method.opnum: handler for method, handler in handlers.items()},
+        refused or {},
+        {method.opnum: handler for method, handler in (at_once or {}).items()},
+    )
 
 
 class RpcServer:
@@ -164,6 +201,10 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._flushing = False
         self._unsent = 0
         """Bytes of answers that have not been passed to the transport."""
+        self._unwritten: dict[asyncio.Future[None], list[tuple[Called, Answer, bytes]]] = {}
+        """Answers that wait for a write, by the write."""
+        self._waiting = [0, 0]
+        """Number and bytes of these."""
         self._room = asyncio.Event()
         self._pdus = 0
         self._buffer = bytearray(_READ)
@@ -342,7 +383,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             task.cancel()
 
     def _called(self, call: Called) -> None:
-        if len(self._tasks) >= self.server.limits.calls_per_connection:
+        if len(self._tasks) + self._waiting[0] >= self.server.limits.calls_per_connection:
             self._acceptor.fault(call.call_id, FaultStatus.TOO_BUSY)
             return
         method = call.interface.methods.get(call.opnum)
@@ -358,7 +399,65 @@ class RpcConnection(asyncio.BufferedProtocol):
             log.debug("a call with wrong parameters", method=method.name, peer=self.peer, reason=str(error))
             self._acceptor.fault(call.call_id, status)
             return
-        self._tasks[call.call_id] = self._loop.create_task(self._perform(call, method, handler, request))
+        at_once = service.at_once.get(call.opnum)
+        if at_once is None or self._is_full() or not self._answer_at_once(call, method, at_once, request):
+            self._tasks[call.call_id] = self._loop.create_task(self._perform(call, method, handler, request))
+
+    def _answer_at_once(self, call: Called, method: Method, at_once: AtOnce, request: Parameters) -> bool:
+        """Execute a call, unless it has to wait for more than a write; return whether it was executed."""
+        try:
+            answer = at_once(self._who_calls(call.principal), request)
+            if answer is None:
+                return False
+            stub = answer.response.encode(call.representation)
+        except Exception as error:
+            self._failed(call, method, error)
+            return True
+        after = answer.after
+        if after is None:
+            self._respond(call, stub)
+            return True
+        waiting = self._unwritten.get(after)
+        if waiting is None:
+            waiting = self._unwritten[after] = []
+            after.add_done_callback(self._written)
+        waiting.append((call, answer, stub))
+        self._waiting[0] += 1
+        self._waiting[1] += len(stub)
+        return True
+
+    def _written(self, write: asyncio.Future[None]) -> None:
+        """Send the answers that waited for a write."""
+        error = write.exception()
+        for call, answer, stub in self._unwritten.pop(write):
+            self._waiting[0] -= 1
+            self._waiting[1] -= len(stub)
+            if error is None:
+                self._respond(call, stub)
+            else:
+                assert isinstance(error, Exception)
+                self._respond(call, answer.failed(error).encode(call.representation))
+        self._flush_soon()
+
+    def _respond(self, call: Called, stub: bytes) -> None:
+        self._acceptor.respond(call.call_id, stub)
+        self._unsent += len(stub)
+
+    def _failed(self, call: Called, method: Method, error: Exception) -> None:
+        """End a call with a fault."""
+        if isinstance(error, RpcFault):
+            log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(error))
+            self._acceptor.fault(call.call_id, error.status)
+            return
+        # An internal error must cost the client one call, not the connection.
+        log.error("a remote procedure call failed unexpectedly", method=method.name, peer=self.peer, exc_info=error)
+        self._acceptor.fault(call.call_id, FaultStatus.UNSPECIFIED, executed=True)
+
+    def _is_full(self) -> bool:
+        """Whether the client has to read answers before further ones are made."""
+        return (
+            self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT or self._waiting[1] > _UNWRITTEN_LIMIT
+        )
 
     def _was_cancelled(self, call_id: int, task: asyncio.Task[None]) -> None:
         """End a call that its client has cancelled before its task began."""
@@ -383,7 +482,6 @@ class RpcConnection(asyncio.BufferedProtocol):
             await self._room.wait()
 
     async def _perform(self, call: Called, method: Method, handler: Handler, request: Parameters) -> None:
-        acceptor = self._acceptor
         try:
             if self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
                 await self._wait_for_room()
@@ -391,19 +489,13 @@ class RpcConnection(asyncio.BufferedProtocol):
             if self._unsent + self._transport.get_write_buffer_size() > _WRITE_LIMIT:
                 await self._wait_for_room()  # one message may satisfy many calls that waited
             stub = response.encode(call.representation)
-        except RpcFault as fault:
-            log.debug("a call ends with a fault", method=method.name, peer=self.peer, reason=str(fault))
-            acceptor.fault(call.call_id, fault.status)
         except asyncio.CancelledError:
             self._fault_of_cancel(call.call_id)
             raise
-        except Exception:
-            # An internal error must cost the client one call, not the connection.
-            log.exception("a remote procedure call failed unexpectedly", method=method.name, peer=self.peer)
-            acceptor.fault(call.call_id, FaultStatus.UNSPECIFIED, executed=True)
+        except Exception as error:
+            self._failed(call, method, error)
         else:
-            acceptor.respond(call.call_id, stub)
-            self._unsent += len(stub)
+            self._respond(call, stub)
         finally:
             self._ended(call.call_id, asyncio.current_task())
 

@@ -85,6 +85,19 @@ class OpenQueueDescriptor(SendingDescriptor):
         self.check_read(timeout, _RECEIVE)
         return self.begin((await self._dequeue(1, timeout, _LOCK))[0])
 
+    def begin_available(self) -> tuple[Message, asyncio.Future[None] | None] | None:
+        """``receive_begin`` of a message that is available now, with the write that must be on disk before anybody may
+        see it; None if none is available.
+        """
+        self.check_read(None, _RECEIVE)
+        self._store.check()
+        entries = self.take_available(1, _LOCK)
+        if not entries:
+            return None
+        message = received_message(*entries[0])
+        self.begun.add(message.lookup_identifier)
+        return message, self._store.pending()
+
     async def receive_begin_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
         """Read Message By Lookup Identifier (3.1.7.1.13), first phase only: the message is locked.
 
@@ -169,6 +182,10 @@ class OpenQueueDescriptor(SendingDescriptor):
 
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
         """Dequeue Message End (3.1.7.1.12)."""
+        await self.end_begun(lookup_identifier, delete)
+
+    def end_begun(self, lookup_identifier: int, delete: bool) -> asyncio.Future[None]:
+        """``receive_end``, which has happened when the returned write is on disk."""
         self.check_read(None, _RECEIVE)
         queue = self.queue
         position = queue.locked.get(lookup_identifier)
@@ -177,7 +194,7 @@ class OpenQueueDescriptor(SendingDescriptor):
                 ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, f"no receive_begin holds message {lookup_identifier:#x}"
             )
         self.end_read(lookup_identifier, ReadOutcome.TAKEN if delete else ReadOutcome.ABANDONED)
-        await self._store.durable()
+        return self._store.durable()
 
     def _end_read(self, lookup_identifier: int, delete: bool) -> None:
         queue = self.queue

@@ -50,7 +50,7 @@ def sections_of(message: Message, subqueue: str, largest_body: int) -> list[Sect
     prefix = PREFIX.unpack_from(value)
     dead_letter_header = whole_value(message)[len(value) :]
     packet = _absolute(value) + _headers_behind(prefix[_ABORTS], prefix[_MOVES], subqueue, dead_letter_header)
-    begin, size = _body_of(value)
+    begin, size = _body_of(value) if len(packet) > largest_body else (0, 0)
     if size <= largest_body:
         return [SectionBuffer(size_alloc=len(packet), section=packet)]
     first, trailers = packet[: begin + largest_body], packet[begin + size :]

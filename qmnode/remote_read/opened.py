@@ -85,7 +85,7 @@ class RemoteReadEntry:
 
     queue: RemoteQueue
     request_id: int
-    task: asyncio.Task[object]
+    task: asyncio.Task[object] | None = None
     """The task of the waiting call."""
     cancelled: bool = False
     lookup_identifier: int = 0
@@ -98,7 +98,8 @@ class RemoteReadEntry:
     def cancel(self) -> None:
         """End the wait: the call returns MQ_INFORMATION_REMOTE_CANCELED_BY_CLIENT."""
         self.cancelled = True
-        self.task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def hold(self, association: Association, size: int) -> None:
         """Charge the association for the message that is locked for this client."""

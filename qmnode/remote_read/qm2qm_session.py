@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from qmnode.dcerpc.interface import Method
-from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE, Parameters
+from qmnode.dcerpc.client import Calls
+from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import received_message, value_of_any_packet
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
 from qmnode.remote_read.qmcomm import QMCOMM
-from qmnode.remote_read.read_session import Reading, ReadSession, lookup_identifier
+from qmnode.remote_read.read_session import Call, Reading, ReadSession, lookup_identifier
 from qmnode.remote_read.remote_errors import check_status, moves_unknown
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
@@ -36,22 +37,27 @@ class Qm2qmSession(ReadSession):
         """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
         return self._node.takes_lookup_ids
 
-    def _begin(self, method: Method, request: Parameters) -> asyncio.Future[Any]:
-        return self._node.reader.begin(QM2QM, method, request)
+    def begin(self, call: Call) -> asyncio.Future[Any]:
+        """Begin a call."""
+        return self._node.reader.begin(QM2QM, *call)
 
-    def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
-        """Begin RemoteQMStartReceive2, or RemoteQMStartReceive with an old server."""
+    def begin_all(self, calls: Sequence[Call]) -> Calls:
+        """Begin calls that are waited for together."""
+        return self._node.reader.begin_all(QM2QM, calls)
+
+    def start(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> Call:
+        """RemoteQMStartReceive2, or RemoteQMStartReceive with an old server."""
         desc = self._desc(request_id, action, milliseconds, cursor)
         if self.takes_lookup_ids:
             request = qm2qm.StartReceive2Request(desc2=RemoteReadDesc2(remote_read_desc=desc))
-            return self._begin(qm2qm.START_RECEIVE2, request)
-        return self._begin(qm2qm.START_RECEIVE, qm2qm.StartReceiveRequest(desc=desc))
+            return qm2qm.START_RECEIVE2, request
+        return qm2qm.START_RECEIVE, qm2qm.StartReceiveRequest(desc=desc)
 
-    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> asyncio.Future[Any]:
-        """Begin RemoteQMStartReceiveByLookupId with a lookup identifier."""
+    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> Call:
+        """RemoteQMStartReceiveByLookupId with a lookup identifier."""
         desc2 = RemoteReadDesc2(remote_read_desc=self._desc(request_id, action))
         request = qm2qm.StartReceiveByLookupIdRequest(lookup_id=lookup_id, desc2=desc2)
-        return self._begin(qm2qm.START_RECEIVE_BY_LOOKUP_ID, request)
+        return qm2qm.START_RECEIVE_BY_LOOKUP_ID, request
 
     def _desc(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> RemoteReadDesc:
         return RemoteReadDesc(
@@ -83,15 +89,15 @@ class Qm2qmSession(ReadSession):
         context: bytes = response.context
         return None if context == NULL_CONTEXT_HANDLE else context
 
-    def end(self, key: bytes, *, delete: bool) -> asyncio.Future[Any]:
-        """Begin RemoteQMEndReceive for one read."""
+    def end(self, key: bytes, *, delete: bool) -> Call:
+        """RemoteQMEndReceive for one read."""
         ack = RemoteReadAck.RR_ACK if delete else RemoteReadAck.RR_NACK
-        return self._begin(qm2qm.END_RECEIVE, qm2qm.EndReceiveRequest(context=key, ack=ack))
+        return qm2qm.END_RECEIVE, qm2qm.EndReceiveRequest(context=key, ack=ack)
 
     def cancel(self, request_id: int) -> asyncio.Future[Any]:
         """Begin RemoteQMCancelReceive for one read."""
         request = qm2qm.CancelReceiveRequest(h_queue=self.handle, p_queue=self._queue, request_id=request_id)
-        return self._begin(qm2qm.CANCEL_RECEIVE, request)
+        return self.begin((qm2qm.CANCEL_RECEIVE, request))
 
     async def create_cursor(self) -> int:
         """Create a cursor: R_QMCreateRemoteCursor, MS-MQMP 3.1.4.4."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from qmnode.dcerpc.client import Calls
+from qmnode.dcerpc.interface import Method
+from qmnode.dcerpc.ndr import Parameters
 from qmnode.model.api import Seek
 from qmnode.model.message import Message
 from qmnode.model.positions import LANE_SHIFT
@@ -21,6 +25,9 @@ SEEKS: Final[dict[Seek, tuple[Action, Action]]] = {
     "prev": (Action.MQ_LOOKUP_PEEK_PREV, Action.MQ_LOOKUP_RECEIVE_PREV),
     "last": (Action.MQ_LOOKUP_PEEK_PREV, Action.MQ_LOOKUP_RECEIVE_PREV),
 }
+
+Call = tuple[Method, Parameters]
+"""A call that is to begin."""
 
 
 class Reading(NamedTuple):
@@ -39,12 +46,20 @@ class ReadSession(ABC):
     """pMoveContext of a queue that is open for moves (MS-MQRR 3.1.4.11)."""
 
     @abstractmethod
-    def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
-        """Begin a read at the front of the queue or at a cursor."""
+    def begin(self, call: Call) -> asyncio.Future[Any]:
+        """Begin a call."""
 
     @abstractmethod
-    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> asyncio.Future[Any]:
-        """Begin a read by lookup identifier."""
+    def begin_all(self, calls: Sequence[Call]) -> Calls:
+        """Begin calls that are waited for together."""
+
+    @abstractmethod
+    def start(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> Call:
+        """A read at the front of the queue or at a cursor."""
+
+    @abstractmethod
+    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> Call:
+        """A read by lookup identifier."""
 
     @abstractmethod
     def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
@@ -55,8 +70,8 @@ class ReadSession(ABC):
         """The key of the read that a response leaves open; None if it leaves none."""
 
     @abstractmethod
-    def end(self, key: Any, *, delete: bool) -> asyncio.Future[Any]:
-        """Begin to end a read: delete its message or leave it."""
+    def end(self, key: Any, *, delete: bool) -> Call:
+        """The end of a read: delete its message or leave it."""
 
     @abstractmethod
     def cancel(self, request_id: int) -> asyncio.Future[Any]:

@@ -118,6 +118,22 @@ class Reads:
         finally:
             if queue.reads.get(entry.request_id) is entry:
                 del queue.reads[entry.request_id]
+        return self._result(caller, entry, message, locks=locks)
+
+    def read_at_once(
+        self, caller: Caller, queue: RemoteQueue, request_id: int
+    ) -> tuple[Read, asyncio.Future[None] | None] | None:
+        """Receive a message that is available now, and return the write that must be on disk before it may be sent;
+        None if none is available. Raises MessageQueuingError.
+        """
+        begun = queue.descriptor.begin_available()
+        if begun is None:
+            return None
+        message, write = begun
+        return self._result(caller, RemoteReadEntry(queue, request_id), message, locks=True), write
+
+    def _result(self, caller: Caller, entry: RemoteReadEntry, message: Message, *, locks: bool) -> Read:
+        queue = entry.queue
         entry.lookup_identifier = message.lookup_identifier
         size = len(stored_value(message)) - PREFIX_SIZE
         full = locks and caller.association.held and caller.association.held + size > self._held_bytes
@@ -130,11 +146,17 @@ class Reads:
         entry.hold(caller.association, size)
         return Read(MQ_OK, message, entry)
 
-    async def end(self, entry: RemoteReadEntry, *, delete: bool) -> int:
-        """Dequeue Message End: delete the locked message or put it back, and return the status."""
+    def begin_end(self, entry: RemoteReadEntry, *, delete: bool) -> asyncio.Future[None]:
+        """Dequeue Message End: delete the locked message or put it back, and return the write of that. Raises
+        MessageQueuingError.
+        """
         entry.release()
+        return entry.queue.descriptor.end_begun(entry.lookup_identifier, delete)
+
+    async def end(self, entry: RemoteReadEntry, *, delete: bool) -> int:
+        """The same; return the status, when it is on disk."""
         try:
-            await entry.queue.descriptor.receive_end(entry.lookup_identifier, delete)
+            await self.begin_end(entry, delete=delete)
         except MessageQueuingError as error:
             return int(error.code)
         return MQ_OK

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.dcerpc.client import ConnectionLostError
@@ -19,8 +20,8 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadSession
-from qmnode.remote_read.remote_errors import check_status, rpc_error, unavailable
+from qmnode.remote_read.read_session import LAST, SEEKS, Call, Reading, ReadSession
+from qmnode.remote_read.remote_errors import check_status, rpc_error
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -122,17 +123,18 @@ class RemoteReadQueue(QueueApi):
             if not delete:
                 self._kept.appendleft(read.message)
             return
-        ended = await self.node.answer(self.session.end(read.key, delete=delete))
+        ended = await self.node.answer(self.session.begin(self.session.end(read.key, delete=delete)))
         check_status(ended.status, self.format_name)
 
     async def begin_many(self, limit: int) -> list[Message]:
         """``receive_begin`` for up to ``limit`` available messages, in the order of the queue: all or none."""
         self._check_open()
         node, action = self.node, Action.MQ_ACTION_RECEIVE
-        calls = {one: self.session.start(one, action, 0, 0) for one in (node.next_request_id() for _ in range(limit))}
+        numbers = [node.next_request_id() for _ in range(limit)]
+        calls = [self.session.start(one, action) for one in numbers]
         reads: list[Reading] = []
         failure: MessageQueuingError | None = None
-        for request_id, answer in zip(calls, await self._answers(calls.values()), strict=True):
+        for request_id, answer in zip(numbers, await self._answers(calls), strict=True):
             try:
                 reads.append(self.session.reading_of(request_id, action, _checked(answer)))
             except MessageQueuingError as error:
@@ -180,27 +182,19 @@ class RemoteReadQueue(QueueApi):
                 outcomes.append(None)
         return outcomes
 
-    async def _answers(self, calls: Collection[asyncio.Future[Any]]) -> list[Any]:
-        """The responses of calls, or the errors that some have instead."""
-        try:
-            if calls:
-                await asyncio.wait(calls, timeout=_ALL_TIMEOUT)
-        finally:  # also for a caller that is cancelled meanwhile
-            for call in calls:
-                if call.done():
-                    _retrieve(call)
-                else:
-                    call.add_done_callback(_retrieve)
-        answers: list[Any] = []
-        for call in calls:
-            try:
-                answers.append(call.result() if call.done() else unavailable(self.node.host, TimeoutError()))
-            except RpcError as error:
-                answers.append(rpc_error(self.node.host, error))
-        return answers
+    async def _answers(self, calls: Sequence[Call]) -> list[Any]:
+        """Call, and return the responses, or the errors that some calls have instead."""
+        together, host = self.session.begin_all(calls), self.node.host
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ALL_TIMEOUT):
+                await together.done
+        return [
+            rpc_error(host, TimeoutError() if one is None else one) if one is None or isinstance(one, RpcError) else one
+            for one in together.answers.values()
+        ]
 
     async def _acknowledge(self, read: Reading) -> Message:
-        call = self.session.end(read.key, delete=True)
+        call = self.session.begin(self.session.end(read.key, delete=True))
         try:
             ended = await asyncio.shield(call)
         except ConnectionLostError:
@@ -238,7 +232,7 @@ class RemoteReadQueue(QueueApi):
     async def _start(self, action: Action, timeout: float | None, cursor: int = 0) -> Reading:
         self._check_open()
         request_id = self.node.next_request_id()
-        call = self.session.start(request_id, action, _milliseconds(timeout), cursor)
+        call = self.session.begin(self.session.start(request_id, action, _milliseconds(timeout), cursor))
         return await self._read(call, request_id, action)
 
     async def _start_by_lookup_id(self, lookup_identifier: int, seek: Seek, *, take: bool) -> Reading:
@@ -249,7 +243,8 @@ class RemoteReadQueue(QueueApi):
         self._check_open()
         request_id, action = self.node.next_request_id(), SEEKS[seek][take]
         lookup_id = {"first": 0, "last": LAST}.get(seek, lookup_identifier)
-        return await self._read(self.session.start_by_lookup_id(request_id, action, lookup_id), request_id, action)
+        call = self.session.begin(self.session.start_by_lookup_id(request_id, action, lookup_id))
+        return await self._read(call, request_id, action)
 
     async def _read(self, call: asyncio.Future[Any], request_id: int, action: Action) -> Reading:
         self.pending.add(request_id)
@@ -278,7 +273,7 @@ class RemoteReadQueue(QueueApi):
                 response = await call
                 key = self.session.key_of(request_id, action, response)
                 if key is not None:
-                    await self.session.end(key, delete=False)
+                    await self.session.begin(self.session.end(key, delete=False))
         except (RpcError, TimeoutError) as error:
             if not isinstance(error, ConnectionLostError):
                 self.node.reader.abort()  # the server then unlocks its messages
@@ -397,12 +392,6 @@ def _milliseconds(timeout: float | None) -> int:
 
 def _is_empty(error: BaseException) -> bool:
     return isinstance(error, MessageQueuingError) and error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT
-
-
-def _retrieve(call: asyncio.Future[Any]) -> None:
-    """Look at the exception of a call, which nobody may ask for any more."""
-    if not call.cancelled():
-        call.exception()
 
 
 def _refuse_transaction(transaction: InTransaction) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.dcerpc.errors import RpcFault
-from qmnode.dcerpc.server import Caller, Service, service
+from qmnode.dcerpc.server import Answer, Caller, Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import remoteread
@@ -33,6 +33,7 @@ STATUS_INVALID_HANDLE: Final = 0xC0000008
 STATUS_INVALID_PARAMETER: Final = 0xC000000D
 STATUS_ACCESS_DENIED: Final = 0xC0000022
 _ACCESS: Final = {int(one): one for one in (Access.RECEIVE, Access.PEEK)}
+_ENDED: Final = Status(status=MQ_OK)
 _PEEKS: Final = {
     Action.MQ_ACTION_PEEK_CURRENT,
     Action.MQ_ACTION_PEEK_NEXT,
@@ -72,6 +73,11 @@ class RemoteReadInterface:
                 remoteread.START_TRANSACTIONAL_RECEIVE: self.start_transactional_receive,
                 remoteread.SET_USER_ACKNOWLEDGEMENT_CLASS: self.set_user_acknowledgement_class,
                 remoteread.END_TRANSACTIONAL_RECEIVE: self.end_receive,
+            },
+            at_once={
+                remoteread.START_RECEIVE: self.receive_at_once,
+                remoteread.END_RECEIVE: self.end_at_once,
+                remoteread.END_TRANSACTIONAL_RECEIVE: self.end_at_once,
             },
         )
 
@@ -196,6 +202,27 @@ class RemoteReadInterface:
             self._expect_end(context, read.entry)
         return _answer(queue, read, request.max_body_size)
 
+    def receive_at_once(self, caller: Caller, request: remoteread.StartReceiveRequest) -> Answer | None:
+        """Answer R_StartReceive, 3.1.4.7, if it receives the first message, and there is one."""
+        if request.action != Action.MQ_ACTION_RECEIVE or request.cursor or request.lookup_id:
+            return None
+        context = _context_of(caller, request.context)
+        if context is None:
+            return None
+        queue, number = context.queue, request.request_id
+        if number in queue.reads or number in context.pending:
+            return None
+        try:
+            found = self._reads.read_at_once(caller, queue, number)
+        except MessageQueuingError as error:
+            return Answer(_not_read(error), None, _not_read)
+        if found is None:
+            return None
+        read, write = found
+        if read.entry is not None:
+            self._expect_end(context, read.entry)
+        return Answer(_answer(queue, read, request.max_body_size), write, _not_read)
+
     async def start_transactional_receive(
         self, caller: Caller, request: remoteread.StartTransactionalReceiveRequest
     ) -> StartReceiveResponse:
@@ -232,17 +259,27 @@ class RemoteReadInterface:
                      queue=context.queue.descriptor.queue.pathname)  # fmt: skip
 
     async def end_receive(self, caller: Caller, request: remoteread.EndReceiveRequest) -> Status:
+        """Answer R_EndReceive when the client has read other answers."""
+        status = await self.end_at_once(caller, request).result()
+        assert isinstance(status, Status)
+        return status
+
+    def end_at_once(self, caller: Caller, request: remoteread.EndReceiveRequest) -> Answer:
         """Answer R_EndReceive, 3.1.4.9, and R_EndTransactionalReceive, 3.1.4.15: delete or unlock the message.
 
         The latter ends reads that R_StartTransactionalReceive began, all of them outside transactions.
         """
         context = _context_of(caller, request.context)
         if context is None or not context.pending:
-            return Status(status=ErrorCode.MQ_ERROR_INVALID_HANDLE)
+            return Answer(Status(status=ErrorCode.MQ_ERROR_INVALID_HANDLE), None, _not_ended)
         entry = context.pending.pop(request.request_id, None)
         if entry is None:
-            return Status(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER)
-        return Status(status=await self._reads.end(entry, delete=request.ack == RemoteReadAck.RR_ACK))
+            return Answer(Status(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER), None, _not_ended)
+        try:
+            write = self._reads.begin_end(entry, delete=request.ack == RemoteReadAck.RR_ACK)
+        except MessageQueuingError as error:
+            return Answer(_not_ended(error), None, _not_ended)
+        return Answer(_ENDED, write, _not_ended)
 
     async def cancel_receive(self, caller: Caller, request: remoteread.CancelReceiveRequest) -> Status:
         """Answer R_CancelReceive, 3.1.4.8: end a waiting read."""
@@ -294,6 +331,18 @@ class RemoteReadInterface:
         if request.lookup_id not in queue.locked and queue.value_of(request.lookup_id) is None:
             return Status(status=ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND)
         return Status(status=ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
+
+
+def _not_read(error: Exception) -> StartReceiveResponse:
+    return StartReceiveResponse(status=_code_of(error))
+
+
+def _not_ended(error: Exception) -> Status:
+    return Status(status=_code_of(error))
+
+
+def _code_of(error: Exception) -> int:
+    return int(error.code if isinstance(error, MessageQueuingError) else ErrorCode.MQ_ERROR)
 
 
 def _context_of(caller: Caller, handle: bytes) -> QueueContext | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from qmnode.dcerpc.interface import Method
-from qmnode.dcerpc.ndr import Parameters
+from qmnode.dcerpc.client import Calls
 from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import received_message
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import value_of_message_packet
 from qmnode.remote_read.qm2qm import Action, RemoteReadAck
-from qmnode.remote_read.read_session import Reading, ReadSession, lookup_identifier
+from qmnode.remote_read.read_session import Call, Reading, ReadSession, lookup_identifier
 from qmnode.remote_read.reads import locks
 from qmnode.remote_read.remote_errors import check_status
 from qmnode.remote_read.remoteread import REMOTE_READ, SectionType
@@ -30,22 +30,27 @@ class RemoteReadSession(ReadSession):
         self._context = context
         self.move_context = move_context
 
-    def _begin(self, method: Method, request: Parameters) -> asyncio.Future[Any]:
-        return self._node.reader.begin(REMOTE_READ, method, request)
+    def begin(self, call: Call) -> asyncio.Future[Any]:
+        """Begin a call."""
+        return self._node.reader.begin(REMOTE_READ, *call)
 
-    def start(self, request_id: int, action: Action, milliseconds: int, cursor: int) -> asyncio.Future[Any]:
-        """Begin R_StartReceive at the front of the queue or at a cursor."""
+    def begin_all(self, calls: Sequence[Call]) -> Calls:
+        """Begin calls that are waited for together."""
+        return self._node.reader.begin_all(REMOTE_READ, calls)
+
+    def start(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> Call:
+        """R_StartReceive at the front of the queue or at a cursor."""
         request = remoteread.StartReceiveRequest(
             context=self._context, cursor=cursor, action=action, timeout=milliseconds, request_id=request_id
         )
-        return self._begin(remoteread.START_RECEIVE, request)
+        return remoteread.START_RECEIVE, request
 
-    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> asyncio.Future[Any]:
-        """Begin R_StartReceive with a LookupId."""
+    def start_by_lookup_id(self, request_id: int, action: Action, lookup_id: int) -> Call:
+        """R_StartReceive with a LookupId."""
         request = remoteread.StartReceiveRequest(
             context=self._context, lookup_id=lookup_id, action=action, request_id=request_id
         )
-        return self._begin(remoteread.START_RECEIVE, request)
+        return remoteread.START_RECEIVE, request
 
     def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
         """The message of a successful response. This side asks for whole bodies, so it comes in one section."""
@@ -62,16 +67,16 @@ class RemoteReadSession(ReadSession):
         """The request identifier of a receive that succeeded."""
         return request_id if not response.status and locks(action) else None
 
-    def end(self, key: int, *, delete: bool) -> asyncio.Future[Any]:
-        """Begin R_EndReceive for one read."""
+    def end(self, key: int, *, delete: bool) -> Call:
+        """R_EndReceive for one read."""
         ack = RemoteReadAck.RR_ACK if delete else RemoteReadAck.RR_NACK
         request = remoteread.EndReceiveRequest(context=self._context, ack=ack, request_id=key)
-        return self._begin(remoteread.END_RECEIVE, request)
+        return remoteread.END_RECEIVE, request
 
     def cancel(self, request_id: int) -> asyncio.Future[Any]:
         """Begin R_CancelReceive for one read."""
         request = remoteread.CancelReceiveRequest(context=self._context, request_id=request_id)
-        return self._begin(remoteread.CANCEL_RECEIVE, request)
+        return self.begin((remoteread.CANCEL_RECEIVE, request))
 
     async def create_cursor(self) -> int:
         """Create a cursor: R_CreateCursor, 3.2.4.8."""

@@ -44,7 +44,7 @@ async def main(address: str, mapper: int, step: Step) -> None:
     if step is Step.OPENED:
         _stop("at")
     request_id = node.next_request_id()
-    started = queue.session.start(request_id, Action.MQ_ACTION_RECEIVE, INFINITE, 0)
+    started = queue.session.begin(queue.session.start(request_id, Action.MQ_ACTION_RECEIVE, INFINITE))
     await asyncio.sleep(0)  # what was begun in a pass of the loop leaves at its end
     if step in (Step.WAITING, Step.STARTED):
         await asyncio.sleep(0.01)
@@ -53,7 +53,7 @@ async def main(address: str, mapper: int, step: Step) -> None:
     reading = queue.session.reading_of(request_id, Action.MQ_ACTION_RECEIVE, response)
     if step is Step.LOCKED:
         _stop("at")
-    ended = queue.session.end(reading.key, delete=step is not Step.RETURNED)
+    ended = queue.session.begin(queue.session.end(reading.key, delete=step is not Step.RETURNED))
     await asyncio.sleep(0.01)
     if step is not Step.ENDED:
         _stop("at")

@@ -170,7 +170,7 @@ async def test_a_received_message_of_a_cursor_goes_back_when_it_is_refused(remot
         await cursor.peek(0)
         await cursor.peek_next(0)
         read = await queue._start(Action.MQ_ACTION_RECEIVE, 0, await cursor._opened())
-        assert (await queue.session.end(read.key, delete=False)).status == 0
+        assert (await queue.session.begin(queue.session.end(read.key, delete=False))).status == 0
     assert await remote.bodies() == [b"one", b"two"]
 
 

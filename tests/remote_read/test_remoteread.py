@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qmnode import Access, Message
 from qmnode.dcerpc.errors import RpcFault
 from qmnode.dcerpc.ndr import NDR, NDR64, NULL_CONTEXT_HANDLE
+from qmnode.errors import MessageQueuingError
 from qmnode.model.packet import message_from_packet
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.qm2qm import Action
@@ -298,3 +299,63 @@ async def test_messages_return_one_after_the_other_when_their_reads_are_not_ende
             for request_id in (1, 2):
                 assert await client.end(request_id) == ErrorCode.MQ_ERROR_INVALID_HANDLE
             assert await remote.bodies() == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("delete", [True, False], ids=["taken", "returned"])
+async def test_a_read_and_its_end_are_refused_when_the_disk_refuses_them(remote: Remote, delete: bool) -> None:
+    await remote.send(b"one", b"two")
+    async with RawRemoteRead(remote) as client:
+        await client.start(1)
+        store: Any = remote.manager.context.store
+        store.fail(OSError("no space left"))
+        assert await client.end(1, delete=delete) == ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED
+        assert (await client.start(2)).status == ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED
+
+
+class Write(asyncio.Future[None]):
+    """A write of the store, which its waiters cannot cancel."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
+async def test_the_end_of_a_read_is_answered_when_it_is_on_disk(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await remote.send(b"one")
+    async with RawRemoteRead(remote) as client:
+        await client.start()
+        write = Write()
+        with monkeypatch.context() as patch:
+            patch.setattr(remote.manager.context.store, "durable", lambda: write)
+            ending = asyncio.ensure_future(client.end())
+            assert (await client.call(remoteread.GET_SERVER_PORT)).status, "a later call need not wait"
+        assert not ending.done()
+        write.set_exception(MessageQueuingError(ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED, "the write failed"))
+        assert await ending == ErrorCode.MQ_ERROR_MESSAGE_STORAGE_FAILED
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["answered", "lost"])
+async def test_many_reads_wait_for_the_disk(remote: Remote, monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+    """Some of them with their answers, those beyond the limit without."""
+    bodies = [bytes([number]) * 60_000 for number in range(12)]
+    await remote.send(*bodies)
+    write = Write()
+    async with remote.open() as queue:
+        (there,) = remote.server.queues._by_number.values()
+        with monkeypatch.context() as patch:
+            patch.setattr(remote.manager.context.store, "pending", lambda: write)
+            reading = asyncio.ensure_future(queue.begin_many(len(bodies)))
+            await eventually(lambda: len(there.begun) + len(there.reads) == len(bodies), "all have begun")
+        assert there.begun and there.reads and not reading.done()
+        if lost:
+            queue.node.abort()
+            with pytest.raises(MessageQueuingError, match="cannot be read from"):
+                await reading
+            await eventually(lambda: not remote.server.queues, "the connection has ended there")
+        write.set_result(None)
+        if not lost:
+            assert [message.body for message in await reading] == bodies
+            (end, *_) = await queue.end_many([one.lookup_identifier for one in await reading], delete=True)
+            assert end is None
+    assert await remote.bodies() == (bodies if lost else [])

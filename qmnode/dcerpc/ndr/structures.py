@@ -94,6 +94,30 @@ class _Run:
         self._has_several = len(members) > 1
         self._is_plain = not self._checks and not self._pointers
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether nothing in it is deferred."""
+        return not self._pointers
+
+    def pack(self, value: Any) -> bytes:
+        """The members of a flat run that begins the stub data."""
+        got: Any = self._get(value)
+        if not self._has_several:
+            got = (got,)
+        for place, one in self._checks:
+            _check(one, got[place])
+        return self._form.pack(*got)
+
+    def unpack(self, data: bytes, target: Any) -> None:
+        """Read a flat run that begins the stub data."""
+        form = self._form
+        if form.size > len(data):
+            raise NdrError(f"{form.size} bytes at 0, but the stub data ends at {len(data)}")
+        values = form.unpack_from(data)
+        for place, one in self._checks:
+            _check(one, values[place])
+        target.__dict__.update(zip(self._names, values, strict=True))
+
     def write(self, writer: NdrWriter, value: Any) -> None:
         got: Any = self._get(value)
         if self._is_plain:
@@ -252,10 +276,12 @@ class _StructureCodec(Codec):
 class _ParametersCodec(Codec):
     """Parameters one after the other; a pointer's referent follows at once, not after the last parameter."""
 
-    __slots__ = ("_kind", "_steps")
+    __slots__ = ("_kind", "_steps", "flat")
 
     def __init__(self, kind: type[NdrStructure], representation: Representation) -> None:
         super().__init__(8)
+        self.flat: _Run | None = None
+        """All parameters, if they are packed in one step: most requests are."""
         self._kind = kind
         self._steps: list[_Run | _Alone] = []
         members = kind.MEMBERS
@@ -266,6 +292,8 @@ class _ParametersCodec(Codec):
                 align = 8 if begin == 0 else 1
                 self._steps += _steps(members[begin : place + 1], representation, align, _Counters(members))
                 begin = place + 1
+        if len(self._steps) == 1 and isinstance(self._steps[0], _Run) and self._steps[0].is_flat:
+            self.flat = self._steps[0]
 
     def write(self, writer: NdrWriter, value: Any) -> None:
         for step in self._steps:
@@ -339,9 +367,13 @@ class Parameters(NdrStructure):
 
     def encode(self, representation: Representation) -> bytes:
         """Encode the stub data. Raises RangeError if a member is not in its range."""
-        writer = NdrWriter(representation.word)
+        codec: Any = self.codec(representation)
         try:
-            self.codec(representation).write(writer, self)
+            if codec.flat is not None:
+                packed: bytes = codec.flat.pack(self)
+                return packed
+            writer = NdrWriter(representation.word)
+            codec.write(writer, self)
         except struct.error as error:
             raise NdrError(f"{type(self).__qualname__}: {error}") from None
         return bytes(writer.data)
@@ -349,6 +381,10 @@ class Parameters(NdrStructure):
     @classmethod
     def decode(cls, data: bytes, representation: Representation) -> Self:
         """Decode the parameters in stub data, ignoring data after them (C706 14.1). Raises NdrError if invalid."""
-        reader = NdrReader(data, representation.word)
-        value: Self = cls.codec(representation).read(reader)
+        codec: Any = cls.codec(representation)
+        if codec.flat is not None:
+            flat = cls.__new__(cls)
+            codec.flat.unpack(data, flat)
+            return flat
+        value: Self = codec.read(NdrReader(data, representation.word))
         return value
