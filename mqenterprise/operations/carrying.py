@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqenterprise.operations.errors import NodeError, OperationsError
 from qmnode.administration.carries import key_of
@@ -131,9 +131,10 @@ class Carrier:
                         return
                     raise
                 peek = cursor.peek_next
-                self._check(message, begun)
+                value = stored_value(message)
+                self._check(value, begun)
                 self.summary.messages += 1
-                self.summary.bytes += len(stored_value(message)) - PREFIX_SIZE
+                self.summary.bytes += len(value) - PREFIX_SIZE
                 self.report(self.summary.messages)
 
     def _no_room(self, size: int, begun: BegunCarry) -> str:
@@ -222,14 +223,13 @@ class Carrier:
                 )
             queue = await node.open_queue(parse_single_format_name(self._name), Access.PEEK)
             with suppress(_EmptyError):
-                message = await _first(queue)
-                self._check(message, begun)
-                size = len(stored_value(message)) - PREFIX_SIZE
+                value = stored_value(await _first(queue))
+                self._check(value, begun)
+                size = len(value) - PREFIX_SIZE
                 if size > begun.room:
                     raise OperationsError(self._no_room(size, begun))
 
-    def _check(self, message: Message, begun: BegunCarry) -> None:
-        value = stored_value(message)
+    def _check(self, value: bytes, begun: BegunCarry) -> None:
         ahead = arrival(value) - time.time()
         if ahead > _AHEAD:
             raise OperationsError(
@@ -274,7 +274,8 @@ class Carrier:
             return False
         for start in range(0, len(left), _SETTLED):
             some = [one.key for one in left[start : start + _SETTLED]]
-            _, failure = await self._end(queue, [message for key in some if (message := there.get(key)) is not None])
+            found_there = [message for key in some if (message := there.get(key)) is not None]
+            _, failure = await self._end(queue, [message.lookup_identifier for message in found_there])
             if failure is not None:
                 raise failure
             await self._exchange(begun, confirm=some)
@@ -317,8 +318,8 @@ class Carrier:
     async def _hold_on(self, begun: BegunCarry, read: _Batches, held: _HeldBatches) -> None:
         """Hold batches at the node. After an empty one everything is confirmed."""
         while (batch := await read.get()) is not None:
-            for message in batch:
-                self._check(message, begun)
+            for one in batch:
+                self._check(one.value, begun)
             if batch:
                 await held.put((batch, await self._confirm_ended(begun, batch)))
             else:
@@ -328,7 +329,7 @@ class Carrier:
             read.task_done()
         await held.put(None)
 
-    async def _confirm_ended(self, begun: BegunCarry, hold: Sequence[Message] = ()) -> list[str]:
+    async def _confirm_ended(self, begun: BegunCarry, hold: Sequence[_Begun] = ()) -> list[str]:
         """Confirm what has ended, and hold a batch; return its states. Keys are kept until it succeeded."""
         count = len(self._ended)
         states = await self._exchange(begun, confirm=self._ended[:count], hold=hold)
@@ -347,47 +348,47 @@ class Carrier:
                 raise
             held.task_done()
 
-    async def _end_held(self, queue: RemoteReadQueue, batch: Sequence[Message], states: Sequence[str]) -> None:
+    async def _end_held(self, queue: RemoteReadQueue, batch: Sequence[_Begun], states: Sequence[str]) -> None:
         """End the reads of held messages. Raises MessageQueuingError if not all have ended."""
-        ended, failure = await self._end(queue, batch)
+        ended, failure = await self._end(queue, [one.lookup for one in batch])
         # One that was carried before, and is at the source again, is ended there, and not carried again.
-        keys = [_key(one) for one, state in zip(batch[:ended], states, strict=False) if state != "carried"]
+        keys = [one.key for one, state in zip(batch[:ended], states, strict=False) if state != "carried"]
         self.summary.known += ended - len(keys)
         self._ended += keys
         if failure is not None:
             raise failure
 
-    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> list[Message]:
+    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> list[_Begun]:
         """Begin to receive the next messages, without ending their reads; none if the queue is empty."""
         try:
-            found = await queue.begin_many(self._wave)
+            found = _begun(await queue.begin_many(self._wave))
         except MessageQueuingError as error:
             if error.code is not ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
                 raise
             await read.put([])  # the source holds only so many bytes for one reader
             await read.join()
             self._wave = 1
-            found = await queue.begin_many(1)
+            found = _begun(await queue.begin_many(1))
         if found:
-            size = sum(len(stored_value(message)) for message in found)
+            size = sum(len(one.value) for one in found)
             most = max(1, min(_BATCH, int(self._options.rate or _BATCH)))
             self._wave = min(most, max(1, _BATCH_BYTES * len(found) // size), 4 * self._wave)
         return found
 
-    async def _read_later(self, queue: RemoteReadQueue) -> list[Message]:
+    async def _read_later(self, queue: RemoteReadQueue) -> list[_Begun]:
         """Wait for the next message; none if none comes in the time to follow."""
         if not self._options.follow:
             return []
         try:
-            return [await queue.receive_begin(self._options.follow)]
+            return _begun([await queue.receive_begin(self._options.follow)])
         except MessageQueuingError as error:
             if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
                 return []
             raise
 
-    async def _end(self, queue: RemoteReadQueue, batch: Sequence[Message]) -> tuple[int, MessageQueuingError | None]:
+    async def _end(self, queue: RemoteReadQueue, batch: Sequence[int]) -> tuple[int, MessageQueuingError | None]:
         """End the reads; how many of the first have ended, and why the next one has not."""
-        outcomes = await queue.end_many([message.lookup_identifier for message in batch], delete=True)
+        outcomes = await queue.end_many(batch, delete=True)
         for index, failure in enumerate(outcomes):
             if failure is not None:
                 return index, failure
@@ -399,13 +400,13 @@ class Carrier:
         *,
         confirm: Sequence[str] = (),
         drop: Sequence[str] = (),
-        hold: Sequence[Message] = (),
+        hold: Sequence[_Begun] = (),
     ) -> list[str]:
         wanted = {
             "epoch": begun.epoch,
             "confirm": list(confirm),
             "drop": list(drop),
-            "hold": [_plain(message) for message in hold],
+            "hold": [one.plain() for one in hold],
         }
         done = await self._ask(self._client.carry_messages(begun.carry, wanted))
         self._moved += len(confirm) + len(drop)
@@ -448,8 +449,30 @@ class Carrier:
         return OperationsError(f"{name} at {host}: {why} ({error.code.name})")
 
 
-_Batches = asyncio.Queue["list[Message] | None"]
-_HeldBatches = asyncio.Queue["tuple[list[Message], list[str]] | None"]
+class _Begun(NamedTuple):
+    """A message of which the read at the source has begun."""
+
+    lookup: int
+    """Its lookup identifier there."""
+    value: bytes
+    """As nodes store it."""
+    key: str
+    """In the ledger."""
+
+    def plain(self) -> dict[str, Any]:
+        """The message as JSON."""
+        value = self.value
+        return {
+            "lookup": lookup_text(self.lookup),
+            "packet": base64.b64encode(value[PREFIX_SIZE:]).decode(),
+            "arrival": int(arrival(value)),
+            "aborts": value[ABORTS],
+            "moves": value[MOVES],
+        }
+
+
+_Batches = asyncio.Queue["list[_Begun] | None"]
+_HeldBatches = asyncio.Queue["tuple[list[_Begun], list[str]] | None"]
 
 
 class _UnavailableError(OperationsError):
@@ -469,8 +492,12 @@ async def _first(queue: RemoteReadQueue) -> Message:
         raise
 
 
-def _key(message: Message) -> str:
-    return key_of(message.lookup_identifier, stored_value(message)[PREFIX_SIZE:])
+def _begun(messages: Sequence[Message]) -> list[_Begun]:
+    found = []
+    for message in messages:
+        lookup, value = message.lookup_identifier, stored_value(message)
+        found.append(_Begun(lookup, value, key_of(lookup, value[PREFIX_SIZE:])))
+    return found
 
 
 def _is(held: Unconfirmed, message: Message | None) -> bool:
@@ -487,14 +514,3 @@ def _lookup(held: Unconfirmed) -> int:
 
 def _digest(packet: bytes) -> str:
     return hashlib.sha256(packet).hexdigest()
-
-
-def _plain(message: Message) -> dict[str, Any]:
-    value = stored_value(message)
-    return {
-        "lookup": lookup_text(message.lookup_identifier),
-        "packet": base64.b64encode(value[PREFIX_SIZE:]).decode(),
-        "arrival": int(arrival(value)),
-        "aborts": value[ABORTS],
-        "moves": value[MOVES],
-    }

@@ -55,6 +55,8 @@ _PLACES: Final = 1 << 32
 _ENTRY: Final = struct.Struct(">B32sIQQ")
 """State, digest, size of the packet, lookup identifier here, milliseconds since 1970."""
 _PAGE: Final = 1000
+_RECENT: Final = 4 * 1024 * 1024
+"""Bytes of messages that are kept in memory until they are confirmed."""
 _STEP: Final = 32
 """Messages after which others have a turn of the loop."""
 HELD, CARRIED, DROPPED = 0, 1, 2
@@ -83,6 +85,8 @@ class Carry:
     """Sequential identifiers that have been used."""
     held: dict[str, int] = field(default_factory=dict)
     """Bytes of the messages that wait to be confirmed, by key; not in its record."""
+    recent: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Values and ledger's entries of those that were held last: the next call mostly confirms them."""
 
     def write(self) -> bytes:
         """The stored form: the record without the messages."""
@@ -94,7 +98,7 @@ class Carry:
         return {"carry": self.number} | {name: getattr(self, name) for name in names} | {"held": len(self.held)}
 
 
-_RECORDED: Final = tuple(one.name for one in fields(Carry) if one.name != "held")
+_RECORDED: Final = tuple(one.name for one in fields(Carry) if one.name not in ("held", "recent"))
 
 
 class _New(NamedTuple):
@@ -185,6 +189,7 @@ class Carries:
             found.queue_id = queue.queue_id
             queue.reserved_bytes += sum(found.held.values())
         found.epoch += 1
+        found.recent.clear()
         self._put(found)
         await self._store.durable()
         return found.describe() | facts | {"unconfirmed": await self._unconfirmed(found)}
@@ -237,6 +242,10 @@ class Carries:
                 if key in carry.held:
                     self._settle(carry, queue, key, state)
             self._put(carry)  # with the places that are used by now
+        if size + sum(len(value) for value, _ in carry.recent.values()) > _RECENT:
+            carry.recent.clear()
+        if size <= _RECENT:
+            carry.recent.update((one.key, (one.value, one.entry)) for one in new)
         for one in new:
             self._store.put_meta(f"{_HELD}{carry.number:010}/{one.key}", one.value)
             self._store.put_meta(f"{_LEDGER}{carry.number:010}/{one.key}", one.entry)
@@ -360,7 +369,7 @@ class Carries:
 
     def _settle(self, carry: Carry, queue: Queue, key: str, state: int) -> None:
         """Put a held message into the queue, or drop it: all of it is in one batch."""
-        value, entry = self._held_value(carry, key)
+        value, entry = carry.recent.pop(key) if key in carry.recent else self._held_value(carry, key)
         _, digest, size, _, _ = _ENTRY.unpack(entry)
         lookup = 0
         if state == CARRIED:
