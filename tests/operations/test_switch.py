@@ -125,14 +125,19 @@ async def test_queues_are_switched_and_taken_back_while_a_sender_goes_on(enterpr
 
 
 async def test_messages_go_to_the_new_owner_when_the_old_machine_is_switched_off(enterprise: Enterprise) -> None:
-    """The sender has looked the owner up a moment ago, and connects anew when the old machine is gone."""
+    """The sender has looked the owner up a moment ago, and connects anew when the old machine is gone; also if it is
+    killed with messages that it accepted meanwhile, before it has connected.
+    """
     name = await enterprise.publish("orders", transactional=True)
     await send(enterprise, name, range(10))
     await holds(lambda: has(enterprise, "old", name, 10), 120, "the old machine has the messages")
     await holds(lambda: is_acknowledged(enterprise), 120, "the sender knows that, or it would send them again")
     await asyncio.to_thread(enterprise.switch, r"SWOLD\orders", "--sole-reader", "--until", "redirect")
     enterprise.old.kill()
-    await send(enterprise, name, range(10, 30))
+    await send(enterprise, name, range(10, 20))
+    enterprise.sender.kill()
+    await asyncio.to_thread(enterprise.sender.start)
+    await send(enterprise, name, range(20, 30))
     await holds(lambda: has(enterprise, "new", name, 30), 60, "the new owner has the messages")
     assert outcome(await bodies(enterprise.new, name), 30) == (0, 0, 0)
 
