@@ -457,7 +457,7 @@ class _Begun(NamedTuple):
     value: bytes
     """As nodes store it."""
     key: str
-    """In the ledger."""
+    """Its key in the ledger of the node."""
 
     def plain(self) -> dict[str, Any]:
         """The message as JSON."""

@@ -33,7 +33,7 @@ class Calls:
         self._left = 0
 
     def expect(self, call_id: int) -> None:
-        """Add a call."""
+        """Wait for the answer of one call more."""
         self.answers[call_id] = None
         self._left += 1
 

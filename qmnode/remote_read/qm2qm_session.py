@@ -38,7 +38,7 @@ class Qm2qmSession(ReadSession):
         return self._node.takes_lookup_ids
 
     def begin(self, call: Call) -> asyncio.Future[Any]:
-        """Begin a call."""
+        """Begin a call of this queue, and return the future of its response."""
         return self._node.reader.begin(QM2QM, *call)
 
     def begin_all(self, calls: Sequence[Call]) -> Calls:

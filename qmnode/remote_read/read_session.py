@@ -47,7 +47,7 @@ class ReadSession(ABC):
 
     @abstractmethod
     def begin(self, call: Call) -> asyncio.Future[Any]:
-        """Begin a call."""
+        """Begin a call of this queue, and return the future of its response."""
 
     @abstractmethod
     def begin_all(self, calls: Sequence[Call]) -> Calls:

@@ -31,7 +31,7 @@ class RemoteReadSession(ReadSession):
         self.move_context = move_context
 
     def begin(self, call: Call) -> asyncio.Future[Any]:
-        """Begin a call."""
+        """Begin a call of this queue, and return the future of its response."""
         return self._node.reader.begin(REMOTE_READ, *call)
 
     def begin_all(self, calls: Sequence[Call]) -> Calls:

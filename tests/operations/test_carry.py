@@ -141,7 +141,7 @@ def test_more_held_messages_are_settled_than_a_source_takes_calls_at_a_time(esta
 
 def hold(estate: Estate, name: str, count: int) -> None:
     """Leave the first messages as a carrier does that dies before it ends their reads."""
-    from mqenterprise.operations.carrying import _plain
+    from mqenterprise.operations.carrying import _begun
     from mqenterprise.operations.nodes import chosen_nodes, connected
     from mqenterprise.operations.settings import load_settings
 
@@ -154,7 +154,7 @@ def hold(estate: Estate, name: str, count: int) -> None:
         async with connected(settings, nodes) as (client,):
             begun = await client.begin_carry(source, name)
             for start in range(0, count, 500):
-                held = [_plain(message) for message in found[start : min(start + 500, count)]]
+                held = [one.plain() for one in _begun(found[start : min(start + 500, count)])]
                 await client.carry_messages(begun.carry, {"epoch": begun.epoch, "hold": held})
 
     at(work())

@@ -204,7 +204,8 @@ async def test_the_first_and_the_last_are_received_in_two_steps(
     """3.1.4.11 would remove it at once: it is locked, and back in its place when it is not acknowledged."""
     await remote.send(b"one", b"two", b"three")
     async with remote.open() as queue:
-        read = await queue._read(queue.session.start_by_lookup_id(1, action, lookup), 1, action)
+        call = queue.session.begin(queue.session.start_by_lookup_id(1, action, lookup))
+        read = await queue._read(call, 1, action)
         assert read.message.body == taken
         async with remote.open() as other:
             assert len(await other.receive_many(5, 0)) == 2
