@@ -31,7 +31,7 @@ class Step:
     """Identifier of the message, as far as the node says it."""
     label: str = ""
     reason: str = ""
-    """The reason why it waits there; empty if nothing keeps it."""
+    """The reason why it waits there, or why it is a dead letter; empty if nothing keeps it."""
 
 
 @dataclass(slots=True)
@@ -87,8 +87,7 @@ def _add(found: Way, machine: str, answer: TraceDocument, message: str) -> None:
         text = f"sent to {report.next_hop} after {report.hops} hops" if report.next_hop else "arrived"
         found.steps.append(Step(report.time, report.machine, f"reported: {text}", report.message))
     for place in answer.places:
-        reason = place.waiting.reason.value if place.waiting else ""
-        found.steps.append(Step(place.arrived, machine, place.text(), place.identifier, place.label, reason))
+        found.steps.append(Step(place.arrived, machine, place.text(), place.identifier, place.label, place.reason))
     if not answer.places and answer.began:
         found.steps.append(Step(None, machine, "sent it; no copy is kept", message))
     elif not answer.places and answer.passed:

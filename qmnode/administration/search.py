@@ -6,6 +6,7 @@ of one page in memory, and goes on where its cursor points to. A caller that ask
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import translate
 from time import monotonic
@@ -239,7 +240,8 @@ def chunks(
     last = _END if criteria.last is None else criteria.last
     if queues:
         # Once: to write for each read what others have in the batch of the pass would cost them their shared writes.
-        queues[0].store.make_visible()
+        with suppress(MessageQueuingError):  # a store that has failed still shows what it had
+            queues[0].store.make_visible()
     for queue in reversed(queues) if place.backwards else ():
         if queue.queue_id > place.queue:
             continue

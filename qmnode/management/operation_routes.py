@@ -35,7 +35,7 @@ from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.management.tokens import Caller
 from qmnode.model.packet import received_message
-from qmnode.model.waiting import Waiting
+from qmnode.model.waiting import REFUSED, Waiting
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter(route_class=InSteps)
@@ -85,6 +85,7 @@ _ROLES: Final = {
     "journal": "copied to",
     "dead_letter": "dead (%) in",
 }
+_REFUSED: Final = {message_class.name: reason for message_class, (reason, _) in REFUSED.items()}
 
 
 class TracePlaceDocument(Document):
@@ -105,9 +106,19 @@ class TracePlaceDocument(Document):
     message_class: str = Field(description="Of a dead letter, the reason why it is one")
     waiting: WaitingDocument | None = Field(description="Why it is still here; null: nothing keeps it, or it is a copy")
 
+    @property
+    def reason(self) -> str:
+        """The reason why it is still there, or why it is a dead letter; empty if nothing keeps it."""
+        if self.waiting is not None:
+            return self.waiting.reason.value
+        refused = _REFUSED.get(self.message_class) if self.role == "dead_letter" else None
+        return refused.value if refused is not None else ""
+
     def text(self) -> str:
-        """The place in words, with the reason why the message is still there."""
-        waits = f"; waits ({self.waiting.reason}): {self.waiting.sentence}; {self.waiting.step}" if self.waiting else ""
+        """The place in words, with the reason why the message is still there, or why it is a dead letter."""
+        waits = f" ({self.reason})" if self.reason else ""
+        if self.waiting is not None:
+            waits = f"; waits{waits}: {self.waiting.sentence}; {self.waiting.step}"
         return f"{_ROLES[self.role]} {self.queue}{waits}".replace("%", self.message_class)
 
 

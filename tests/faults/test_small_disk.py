@@ -14,6 +14,7 @@ from qmnode import Access, Message, MessageQueuingError
 from qmnode.model.quotas import Quotas
 from qmnode.settings.node import QuotaSettings
 from qmnode.structures.error_codes import ErrorCode
+from tests.lab.disks import small_disk
 from tests.lab.nodes import NodeProcess, running_node
 from tests.lab.waiting import holds
 
@@ -35,11 +36,8 @@ def test_the_disk_limits_what_is_taken_and_the_quota_still_does() -> None:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 24 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk(tmp_path / "disk", 24) as place:
+        yield place
 
 
 def body(number: int) -> bytes:
