@@ -176,7 +176,7 @@ class Opening:
         assert isinstance(manager.store, Store)
         join_others(manager, manager.store, self._directory, self._path)
         await manager.start()
-        manager.operations.start()
+        manager.operations.start(None if manager.telemetry is None else manager.telemetry.job)
 
     def _telemetry(self, computer_name: str) -> "Telemetry | None":
         if not self._settings.telemetry.endpoint:

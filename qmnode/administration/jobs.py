@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._turns = Turns(_AT_ONCE)
+        self.when_ended: Callable[[Job], None] | None = None
 
     @property
     def _origin(self) -> str:
@@ -349,6 +350,8 @@ class Jobs:
         job.state, job.reason, job.ended = state, reason, self._manager.clock.time()
         self._records.put(job)
         log.info("a job ended", job=job.number, kind=job.kind, state=state.value, done=job.done, failed=job.failed)
+        if self.when_ended is not None:
+            self.when_ended(job)
 
     def _forget_old(self) -> None:
         undone = {job.undoes for job in self._jobs.values() if job.state not in ENDED}

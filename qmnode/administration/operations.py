@@ -1,7 +1,7 @@
 """Operations on messages as the faces call them: every argument and every answer is plain, so that it can travel."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from qmnode.administration.asker import Asker
@@ -12,6 +12,7 @@ from qmnode.administration.editing import edit
 from qmnode.administration.failures import groups
 from qmnode.administration.history import STEP, History
 from qmnode.administration.imports import AT_ONCE, Imports
+from qmnode.administration.job_records import Job
 from qmnode.administration.jobs import MOST_LOOKUPS, Jobs
 from qmnode.administration.local_settings import LocalSettings
 from qmnode.administration.machine_documents import MachineDocuments
@@ -41,8 +42,11 @@ class Operations:
         self._history = History(manager, store.path / HISTORY_FILE)
         self._sampling: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Go on with the jobs of the time before this start, and begin the history of counters."""
+    def start(self, job_ended: Callable[[Job], None] | None = None) -> None:
+        """Go on with the jobs of the time before this start, and begin the history of counters. ``job_ended`` is called
+        at the end of each job.
+        """
+        self._jobs.when_ended = job_ended
         self._jobs.start()
         self._carries.start()
         self._history.load()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from prometheus_client.core import Metric
 
+    from qmnode.administration.job_records import Job
     from qmnode.export.spans import Span
 
 log = structlog.get_logger(__name__)
@@ -56,9 +57,9 @@ class Telemetry:
     def __init__(self, settings: TelemetrySettings, computer_name: str) -> None:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it repeats itself with each batch
         self._settings = settings
@@ -72,19 +73,14 @@ class Telemetry:
             }
         )
         address = settings.endpoint.rstrip("/")
-        self._given = _given_identifiers()
-        self._provider = TracerProvider(
-            sampler=ALWAYS_ON, resource=self._resource, id_generator=self._given, shutdown_on_exit=False
+        self._identifiers = RandomIdGenerator()
+        self._scope = InstrumentationScope(_SCOPE, program_version())
+        self._spans = BatchSpanProcessor(
+            self._span_exporter(f"{address}/v1/traces"),
+            max_queue_size=_WAITING,
+            schedule_delay_millis=_DELAY,
+            max_export_batch_size=_AT_ONCE,
         )
-        self._provider.add_span_processor(
-            BatchSpanProcessor(
-                self._span_exporter(f"{address}/v1/traces"),
-                max_queue_size=_WAITING,
-                schedule_delay_millis=_DELAY,
-                max_export_batch_size=_AT_ONCE,
-            )
-        )
-        self._tracer = self._provider.get_tracer(_SCOPE, program_version())
         self._metrics = OTLPMetricExporter(f"{address}/v1/metrics", timeout=_ANSWER)
         self._task: asyncio.Task[None] | None = None
         self._started = time.time_ns()
@@ -112,24 +108,30 @@ class Telemetry:
 
     def export(self, span: "Span") -> None:
         """Export a span soon; it is dropped if too many wait."""
+        # The tracer of the SDK makes the same of it, for several times the processor: it counts on spans that change.
         from opentelemetry import trace
+        from opentelemetry.sdk.trace import ReadableSpan
 
-        parent = trace.SpanContext(
-            span.trace_id, span.parent_id, is_remote=True, trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED)
-        )
-        context = trace.set_span_in_context(trace.NonRecordingSpan(parent), _nothing())
-        self._given.trace_id, self._given.span_id = span.trace_id, span.span_id
-        made = self._tracer.start_span(
-            span.name,
-            context if span.parent_id else _nothing(),
-            kind=trace.SpanKind[span.kind],
-            attributes=dict(span.attributes),
-            start_time=span.begin,
-        )
+        sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+        attributes, status = span.attributes, trace.Status()
         if span.error:
-            made.set_attribute("error.type", span.error)
-            made.set_status(trace.Status(trace.StatusCode.ERROR, span.error))
-        made.end(span.end)
+            attributes = {**attributes, "error.type": span.error}
+            status = trace.Status(trace.StatusCode.ERROR, span.error)
+        parent = trace.SpanContext(span.trace_id, span.parent_id, is_remote=True, trace_flags=sampled)
+        self._spans.on_end(
+            ReadableSpan(
+                span.name,
+                trace.SpanContext(span.trace_id, span.span_id, is_remote=False, trace_flags=sampled),
+                parent if span.parent_id else None,
+                self._resource,
+                attributes,
+                kind=trace.SpanKind[span.kind],
+                status=status,
+                start_time=span.begin,
+                end_time=span.end,
+                instrumentation_scope=self._scope,
+            )
+        )
 
     def operation(self, entry: Mapping[str, Any], began: float = 0.0, traceparent: str = "") -> None:
         """Export a span about a change that the audit log has, as a child of its caller's span."""
@@ -151,13 +153,30 @@ class Telemetry:
         if parent is not None and not parent.is_sampled:
             return
         error = "" if entry.get("outcome") == "done" else str(entry.get("outcome"))
-        trace_id = parent.trace_id if parent else self._given.another_trace()
+        trace_id = parent.trace_id if parent else self._identifiers.generate_trace_id()
         self.export(
             Span(
-                str(entry.get("action") or "operation")[:200], trace_id, self._given.another_span(),
+                str(entry.get("action") or "operation")[:200], trace_id, self._identifiers.generate_span_id(),
                 parent.span_id if parent else 0, "SERVER", begin, now, attributes, error,
             )
         )  # fmt: skip
+
+    def job(self, job: "Job") -> None:
+        """Export a span from the beginning to the end of a job, which its operation only began."""
+        from qmnode.export.spans import Span
+
+        attributes = {
+            "messaging.system": "msmq",
+            "qmnode.operation.channel": job.channel,
+            "qmnode.operation.outcome": job.state.value,
+            "qmnode.job.number": job.number,
+            "qmnode.job.done": job.done,
+            "qmnode.job.failed": job.failed,
+        }
+        begin, end = (int(at * 1e6) * 1000 for at in (job.created, job.ended))
+        error = "" if job.state == "done" and not job.failed else job.reason or f"{job.failed} messages failed"
+        trace_id, span_id = self._identifiers.generate_trace_id(), self._identifiers.generate_span_id()
+        self.export(Span(f"job {job.kind}", trace_id, span_id, 0, "INTERNAL", begin, end, attributes, error))
 
     # Metrics
 
@@ -173,9 +192,8 @@ class Telemetry:
 
     async def _export_metrics(self, families: Iterable["Metric"]) -> None:
         from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-        scope = ScopeMetrics(InstrumentationScope(_SCOPE, program_version()), list(self._converted(families)), "")
+        scope = ScopeMetrics(self._scope, list(self._converted(families)), "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
         result = await asyncio.to_thread(self._metrics.export, data)
         self._note("metrics", result is MetricExportResult.SUCCESS)
@@ -206,31 +224,5 @@ class Telemetry:
                 await self._task
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER):
-                await asyncio.to_thread(self._provider.shutdown)
+                await asyncio.to_thread(self._spans.shutdown)
                 await asyncio.to_thread(self._metrics.shutdown)
-
-
-def _nothing() -> Any:
-    from opentelemetry.context import Context
-
-    return Context()
-
-
-def _given_identifiers() -> Any:
-    """Return a generator of identifiers that are set before each span is made."""
-    from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-
-    class Given(IdGenerator):  # type: ignore[misc]
-        trace_id = 0
-        span_id = 0
-
-        def generate_trace_id(self) -> int:
-            return self.trace_id
-
-        def generate_span_id(self) -> int:
-            return self.span_id
-
-        another_trace = staticmethod(RandomIdGenerator().generate_trace_id)
-        another_span = staticmethod(RandomIdGenerator().generate_span_id)
-
-    return Given()

@@ -38,6 +38,7 @@ from qmnode.model.record import (
     arrival,
     read_arrival,
 )
+from qmnode.model.traffic import RECEIVED
 from qmnode.settings.node import ReadAheadSettings
 from qmnode.structures.envelope import Packet
 
@@ -483,8 +484,12 @@ def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:
     locked = queue.hidden
     parts = _take_first(queue, limit, size, lambda lane, *left: lane.take_some(locked, *left))
     taken = [entry for _, entries in parts for entry in entries]
-    if len(taken) > 1 and queue.recorder is None and not queue.journaling:
-        remove_received(queue, [entry for entry in taken if not entry[1][FLAGS] & REPORT])
+    if len(taken) > 1 and not queue.journaling:
+        plain = [entry for entry in taken if not entry[1][FLAGS] & REPORT]
+        remove_received(queue, plain)
+        if queue.recorder is not None:
+            for _, value in plain:
+                queue.recorder.deleted(queue, value, RECEIVED)
         reported = [entry for entry in taken if entry[1][FLAGS] & REPORT]
     else:
         reported = taken

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qmnode.administration.asker import Asker
 from qmnode.bodies import trace_context
 from qmnode.errors import ConfigurationError
 from qmnode.export import telemetry
@@ -16,7 +17,9 @@ from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.node import QueueManager
 from qmnode.settings.node import Settings, TelemetrySettings, TransportSettings
+from tests.export.collector import collector
 from tests.lab.nodes import PROJECT
+from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,3 +144,18 @@ def test_a_node_that_exports_nothing_loads_nothing_of_it() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PROJECT, check=True)
 
     assert done.stdout == "[]\n"
+
+
+async def test_the_end_of_a_job_is_a_span_that_lasts_as_long_as_the_job(tmp_path: Path) -> None:
+    with collector() as found:
+        settings = HERE.model_copy(update={"telemetry": TelemetrySettings(endpoint=found.url, sampling=0)})
+        async with QueueManager.open(tmp_path, settings) as manager:
+            await manager.create_queue(r"NODE1\private$\orders")
+            async with await manager.open_queue(NAME, Access.SEND) as queue:
+                await queue.send_many([Message(b"x") for _ in range(3)])
+            job = await manager.operations.start_job(Asker("ann", "test", None, True), "delete", [r".\private$\orders"])
+            await eventually(lambda: not manager.names.find(r".\private$\orders").message_count, "an empty queue")
+        (span,) = found.spans
+    assert (span.name, span.kind, span.failed, span.parent_id) == ("job delete", "INTERNAL", False, "")
+    assert (span.attributes["qmnode.job.number"], span.attributes["qmnode.job.done"]) == (job["job"], 3)
+    assert span.attributes["qmnode.operation.outcome"] == "done" and span.end > span.begin
