@@ -116,6 +116,15 @@ def read_promise(path: Path, lease: float) -> Promise:
     return Promise(until, boot, tuple(others))
 
 
+def _lines(path: Path | None) -> tuple[str, ...]:
+    """The lines about the standbys that an operator's checks left; none if nobody has checked them since the start."""
+    try:
+        with (path or Path("/dev/null")).open(encoding="utf-8", errors="replace") as file:
+            return tuple(file.read(_LONGEST).splitlines())
+    except OSError:
+        return ()
+
+
 def boot_identifier() -> str:
     """The identifier of this boot; empty where the service's sandbox hides it."""
     try:
@@ -209,7 +218,10 @@ class Lease:
     def _ask(self) -> Promise:
         lease, path = self._settings.lease, self._settings.lease_file
         # The moment before the question, so that a pause behind it makes the lease shorter.
-        return Promise(boot_time() + lease, "", ()) if path is None else read_promise(path, lease)
+        if path is not None:
+            return read_promise(path, lease)
+        until = boot_time() + lease
+        return Promise(until, "", _lines(self._settings.standbys))
 
     def _turn(self) -> None:
         self._turned = boot_time()

@@ -413,13 +413,15 @@ class FailoverSettings(_Settings):
     """
     device: Path | None = None
     """Block device of the store, which ``qmnode run --check`` reads as root on a host that stands by."""
+    standbys: Path | None = None
+    """File with a line about each host that stands by, which its last check left. A ``lease_file`` has its own."""
 
     @model_validator(mode="after")
     def _has_hosts(self) -> Self:
         names = [host.partition(".")[0].casefold() for host in self.hosts]
         if len(set(names)) < len(names):
             raise ValueError("failover.hosts has one host twice")
-        paths = ("lease_file", "ledger", "device")
+        paths = ("lease_file", "ledger", "device", "standbys")
         if not self.hosts and any(getattr(self, name) for name in paths):
             raise ValueError(f"failover has {' or '.join(paths)} and no hosts: name the hosts that may run the node")
         for name in paths:

@@ -175,8 +175,27 @@ def test_a_standby_whose_device_has_another_file_system_is_unfit(tmp_path: Path)
     assert found == {"fit": False, "said": f"{tmp_path / 'gone'} has xfs, and ext4 is declared"}
     cluster.command("blkid", "echo ext4")
     assert json.loads(cluster.do("fit").stdout) == {"fit": True, "said": "qmnode 1, clock synchronised"}
+    cluster.machine["command"] = str(tmp_path / "not-installed")
+    assert json.loads(cluster.do("fit").stdout)["said"] == f"there is no {tmp_path / 'not-installed'}: run rollout.yml"
+    cluster.machine["command"] = str(tmp_path / "qmnode")
     cluster.command("qmnode", "echo unfit: its certificate ends; exit 1")
     assert json.loads(cluster.do("fit").stdout) == {"fit": False, "said": "its certificate ends"}
+
+
+def test_what_a_check_said_replaces_what_an_earlier_one_said_of_the_same_host(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, cib())
+    program = (COLLECTION / "roles/queue_manager/files/cluster.py").read_text()
+    notes = tmp_path / "run/standbys"
+    (tmp_path / "cluster.py").write_text(program.replace("/run/qmnode-cluster/standbys", str(notes)))
+    for host, said in (("cor-b", "fit: qmnode 1"), ("cor-bb", "fit: qmnode 1"), ("cor-b", "unfit: no device\n")):
+        given = json.dumps(cluster.machine | {"standby": host, "said": said.strip()})
+        command = [sys.executable, tmp_path / "cluster.py", "note"]
+        subprocess.run(command, input=given, text=True, check=True, capture_output=True)
+
+    first, second = notes.read_text().splitlines()
+    assert first.startswith("cor-bb fit: qmnode 1 (checked 2")
+    assert second.startswith("cor-b unfit: no device (checked 2")
+    assert notes.stat().st_mode & 0o777 == 0o644
 
 
 def test_hosts_of_one_machine_are_worked_on_one_by_one_and_the_active_one_last(tmp_path: Path) -> None:

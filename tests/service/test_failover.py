@@ -25,6 +25,7 @@ from qmnode.storage.store import Store
 from qmnode.storage.takeovers import KEPT, note_in_ledger, take_over, tokens, violations
 from qmnode.version import program_version
 from tests.lab.nodes import COMMAND, NodeError, NodeProcess
+from tests.lab.waiting import wait_until
 from tests.security.certificates import certificate
 
 if TYPE_CHECKING:
@@ -105,6 +106,21 @@ def test_a_node_whose_event_loop_hangs_ends_though_the_cluster_renews_its_lease(
         node.send_signal(signal.SIGUSR2)
         assert node.process.wait(120) == LOST
     assert "the event loop has made no turn for" in node.said()
+
+
+def test_what_an_operators_check_of_a_standby_said_is_shown(tmp_path: Path) -> None:
+    settings = {"hosts": HOSTS, "lease": 3, "standbys": str(tmp_path / "standbys")}
+    node = NodeProcess(tmp_path, computer_name="ALPHA", failover=settings)
+    node.start()
+
+    def said() -> list[str]:
+        status = json.loads(node.command("status", "--json").stdout)
+        assert (f"failover: {STANDBY}" in status["warnings"]) == bool(status["failover"]["standbys"])
+        return list(status["failover"]["standbys"])
+
+    assert said() == []
+    (tmp_path / "standbys").write_text(f"{STANDBY}\n")
+    wait_until(lambda: said() == [STANDBY], 60, "the node shows it")
 
 
 def test_status_says_who_is_active_since_when(tmp_path: Path) -> None:

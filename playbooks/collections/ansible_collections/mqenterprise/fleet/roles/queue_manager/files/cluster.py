@@ -6,11 +6,13 @@ has the machine as JSON. Exit code 1 with a sentence that says what to do.
 ``running`` says whether this host runs the node, ``fit`` whether it could take over. ``restart``, ``start`` and
 ``stop`` are about this host; ``halt`` stops the node and keeps its store here, until ``resume``. In a Pacemaker cluster
 ``resources`` makes the machine's resources, and ``active`` waits until the node runs. ``move`` has another host run it.
-``out`` and ``back`` take a host out of the cluster's choice, and in again. ``remove`` stops the node for good.
+``out`` and ``back`` take a host out of the cluster's choice, and in again. ``remove`` stops the node for good, and
+``note`` keeps for the node here what ``fit`` has said of another host.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -23,6 +25,8 @@ from pathlib import Path
 UNIT = "qmnode.service"
 SECONDS = 180
 """For a stop and a start."""
+NOTES = Path("/run/qmnode-cluster/standbys")
+"""failover.standbys of the node."""
 NO = ("false", "off", "no", "n", "0")
 
 
@@ -73,7 +77,10 @@ def running(_machine: dict) -> dict:
 def fit(machine: dict) -> dict:
     """Whether this host could take over: the node's own check, its unit, and the way to its store."""
     command = [machine["command"], "run", "--check", "--config", machine["config"]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except FileNotFoundError:
+        return {"fit": False, "said": f"there is no {command[0]}: run rollout.yml"}
     lines = (done.stdout.strip() or done.stderr.strip() or "the check said nothing").splitlines()
     found = [] if done.returncode == 0 else [lines[-1].removeprefix("unfit: ")]
     if not has_unit():
@@ -104,6 +111,24 @@ def store_faults(machine: dict) -> list[str]:
 
 
 # Where an operator decides
+
+
+def note(machine: dict) -> dict:
+    """Keep for the node here what the check of a host that stands by has said, and when."""
+    NOTES.parent.mkdir(mode=0o755, exist_ok=True)
+    folder = os.open(NOTES.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        kept = NOTES.read_text().splitlines() if NOTES.exists() else []
+        kept = [line for line in kept if not line.startswith(f"{machine['standby']} ")]
+        moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+        new = NOTES.with_suffix(".new")
+        new.write_text("\n".join([*kept, f"{machine['standby']} {machine['said'][:300]} (checked {moment} UTC)", ""]))
+        new.chmod(0o644)
+        new.replace(NOTES)
+    finally:
+        os.close(folder)
+    return {"changed": False}
 
 
 def start(machine: dict) -> dict:
@@ -382,7 +407,7 @@ def _has(present: ET.Element, wanted: ET.Element) -> bool:
     return all(len([*present.iter(part)]) == len([*wanted.iter(part)]) for part in parts)
 
 
-HERE = {one.__name__: one for one in (running, fit, start, stop, restart, halt, resume, remove)}
+HERE = {one.__name__: one for one in (running, fit, start, stop, restart, halt, resume, remove, note)}
 """Actions about this host alone."""
 
 
