@@ -46,11 +46,10 @@ def faults(settings: NodeSettings) -> list[str]:
     return found
 
 
-def facts(settings: NodeSettings) -> str:
-    """The version of the program, whether the clock is synchronised, and the device of the store if that is checked."""
+def facts() -> str:
+    """The version of the program, and whether the clock is synchronised."""
     clock = "clock synchronised" if _is_synchronised() else "clock not synchronised"
-    device = settings.failover.device
-    return f"qmnode {program_version()}, {clock}{f', {device} can be read' if device else ''}"
+    return f"qmnode {program_version()}, {clock}"
 
 
 def _device_fault(device: Path) -> str:
@@ -63,7 +62,7 @@ def _device_fault(device: Path) -> str:
         finally:
             os.close(opened)
     except OSError as error:
-        return f"{device}, the device of the store, cannot be read: {reason_of(error)}"
+        return f"{device}, the device of the store, cannot be read: {error.strerror}"
     return ""
 
 

@@ -53,12 +53,11 @@ def check_host(config: Path | None) -> int:
     from qmnode.standby import facts, faults
 
     try:
-        given = read_settings(config)
-        found = faults(given)
+        found = faults(read_settings(config))
     except ConfigurationError as error:
         complain(str(error))
         return 2
-    sys.stdout.write(f"{'unfit' if found else 'fit'}: {'; '.join([*found, facts(given)])}\n")
+    sys.stdout.write(f"{'unfit' if found else 'fit'}: {'; '.join([*found, facts()])}\n")
     return 1 if found else 0
 
 

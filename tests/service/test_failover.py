@@ -343,7 +343,10 @@ def test_a_standby_says_that_it_is_fit(tmp_path: Path, capsys: pytest.CaptureFix
     ("settings", "reason"),
     [
         ({"failover": {"hosts": ["cor-a", "cor-b"]}}, "one of its hosts"),
-        ({"failover": {"hosts": HOSTS, "device": "/dev/not-there"}}, "/dev/not-there, the device of the store"),
+        (
+            {"failover": {"hosts": HOSTS, "device": "/dev/not-there"}},
+            "/dev/not-there, the device of the store, cannot be read: No such file or directory; ",
+        ),
         ({"data": "/var/lib/not-there"}, "no directory /var/lib/not-there"),
         ({"tls": "ended"}, "ends on"),
         ({"tls": "none"}, "cannot be read: No such file"),
