@@ -67,6 +67,11 @@ class Sessions:
         if session is not None:
             await session.view.close()
 
+    async def end_of(self, name: str) -> None:
+        """End all sessions of a person, in whatever browser."""
+        for cookie in [cookie for cookie, session in self._sessions.items() if session.name == name]:
+            await self.end(cookie)
+
     async def close(self) -> None:
         """End all sessions at once."""
         for cookie in list(self._sessions):

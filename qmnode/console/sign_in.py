@@ -224,8 +224,10 @@ class SignIn:
         cookie = await self._sessions.begin(session)
         response.set_cookie(self.cookie, cookie, path=self._path, secure=self._tls, httponly=True, samesite="strict")
 
-    async def sign_out(self, request: Request, _: Session) -> Response:
-        """End the session of a request, and take its cookie back."""
+    async def sign_out(self, request: Request, session: Session) -> Response:
+        """End the session of a request, or with ``everywhere=true`` all of its person, and take the cookie back."""
+        if request.query_params.get("everywhere") == "true":
+            await self._sessions.end_of(session.name)
         await self._sessions.end(request.cookies.get(self.cookie, ""))
         response = Response(status_code=204)
         response.delete_cookie(self.cookie, path=self._path, secure=self._tls, httponly=True, samesite="strict")

@@ -119,7 +119,7 @@ def test_nobody_comes_in_without_a_token_and_a_deep_link_waits_for_it(filled: Co
         someone.page.keyboard.press("Enter")
         expect(someone.page.get_by_role("heading", level=1)).to_have_text("Failures")
         someone.click("Signed in as operate")
-        someone.page.get_by_role("menuitem", name="Sign out").click()
+        someone.page.get_by_role("menuitem", name="Sign out", exact=True).click()
         expect(someone.page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 

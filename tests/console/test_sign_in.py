@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ import pytest
 from playwright.sync_api import expect
 
 import qmnode
+from mqenterprise.directory.connection import LdapConnection
+from mqenterprise.directory.entries import Change, ChangeKind
 from tests.amqp.foreign import installed
 from tests.console.browser import PATIENCE, browser, done, person
 from tests.console.conftest import CLIENT_SECRET, PASSWORD, PEOPLE
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+    from mqenterprise.directory.embedded import EmbeddedDirectory
     from tests.console.conftest import ConsoleLab
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
@@ -159,3 +162,50 @@ def test_an_answer_that_this_browser_did_not_ask_for_begins_no_session(lab: Cons
         forged = client.get("oidc/callback", params={"code": "forged", "state": state})
         assert "refused" in forged.headers["location"]
         assert client.get("session").json()["signed_in"] is False
+
+
+def sign_in_by_name(page: Page, name: str) -> None:
+    page.get_by_text("Directory", exact=True).click()
+    page.get_by_label("User name").fill(name)
+    page.get_by_role("textbox", name="Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+
+
+def set_operators(slapd: EmbeddedDirectory, name: str) -> None:
+    """Have this person alone in the group of operators."""
+    with closing(LdapConnection(slapd.client_settings())) as connection:
+        member = f"uid={name},ou=people,{connection.root}".encode()
+        change = Change(ChangeKind.REPLACE, "member", (member,))
+        connection.modify(f"cn=Queue operators,ou=teams,{connection.root}", [change])
+
+
+@pytest.mark.soak
+def test_a_person_of_the_directory_signs_in_out_everywhere_and_has_the_groups_of_now(
+    lab: ConsoleLab, window: Browser, slapd: EmbeddedDirectory
+) -> None:
+    done(lambda: lab.fill("grouped", qmnode.Message(b"x", label="one", recoverable=True)))
+    with person(lab, window, None) as here, person(lab, window, None) as there, person(lab, window, None) as bob:
+        for someone, name in ((here, "alice"), (there, "alice"), (bob, "bob")):
+            someone.go("queues")
+            sign_in_by_name(someone.page, name)
+            expect(someone.page.get_by_role("button", name=f"Signed in as console:{name}")).to_be_visible()
+            assert someone.serious() == []
+        expect(here.button("New queue")).to_be_visible()
+        expect(bob.button("New queue")).to_have_count(0)
+
+        here.page.get_by_role("button", name="Signed in as console:alice").click()
+        here.page.get_by_role("menuitem", name="Sign out in all browsers").click()
+        expect(here.page.get_by_role("heading", name="Sign in")).to_be_visible()
+        expect(there.page.get_by_role("heading", name="Sign in")).to_be_visible()
+        bob.page.reload()
+        expect(bob.page.get_by_role("heading", level=1)).to_have_text("Queues")
+
+        done(lambda: set_operators(slapd, "carol"))
+        try:
+            sign_in_by_name(here.page, "alice")
+            expect(here.page.get_by_role("button", name="Signed in as console:alice")).to_be_visible()
+            here.go("queues")
+            expect(here.page.get_by_role("link", name="grouped").first).to_be_visible()
+            expect(here.button("New queue")).to_have_count(0)
+        finally:
+            done(lambda: set_operators(slapd, "alice"))

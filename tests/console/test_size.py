@@ -21,6 +21,7 @@ from qmnode.directory.port import QueueManager, Site
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import browser, done, person
 from tests.console.conftest import TOKENS, ConsoleLab
+from tests.console.drawn import overview
 from tests.directory.test_commands import written_settings
 from tests.lab.addresses import HOST, free_port
 from tests.lab.directory_objects import create
@@ -38,6 +39,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.slow]
 NODES, QUEUES = 20, 1000
 FIRST_SCREEN = 2.0
 """Seconds from the address to the rows of queues, in the browser."""
+FIRST_PAINT = 1.5
+"""Seconds from the address to the first text or picture of the map."""
 CONSOLE_COST, NODE_COST = 0.2, 0.005
 """Seconds of processor for a refresh."""
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -182,6 +185,34 @@ def test_the_first_screen_of_20000_queues_is_there_at_once(large: ConsoleLab) ->
             someone.page.goto("about:blank")
         print(f"first screen after {min(times):.2f} s")
         assert min(times) < FIRST_SCREEN, times
+
+
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
+DRAWN = """
+() => {
+  if (!document.querySelector(".map .dot, .map .group")) return false;
+  window.drawn ??= performance.now() / 1000;
+  return window.drawn;
+}
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timed
+@pytest.mark.parametrize("sites", [60, 300])
+def test_the_first_paint_of_many_sites_comes_soon_and_axe_finds_nothing_serious(lab: ConsoleLab, sites: int) -> None:
+    """With nothing in the browser's cache, each time."""
+    document, paints, drawings = overview(sites), [], []
+    with browser() as window:
+        for _ in range(3):
+            with person(lab, window, "read") as someone:
+                someone.page.route("**/api/overview", lambda route: route.fulfill(json=document))
+                someone.go()
+                drawings.append(someone.page.wait_for_function(DRAWN, polling="raf").json_value())
+                paints.append(someone.page.evaluate(PAINT))
+                assert someone.serious() == []
+    print(f"{sites} sites: first paint after {min(paints):.2f} s, the map is drawn after {min(drawings):.2f} s")
+    assert min(paints) < FIRST_PAINT, paints
 
 
 @pytest.mark.soak

@@ -55,6 +55,7 @@ export const strings = {
     menu: (name: string) => `Signed in as ${name}`,
     role: (roles: string) => `Roles: ${roles}`,
     signOut: "Sign out",
+    signOutEverywhere: "Sign out in all browsers",
   },
   signIn: {
     title: "Sign in",

@@ -43,10 +43,10 @@ export function useSignIn() {
   });
 }
 
-export function useSignOut(): () => void {
+export function useSignOut(): (everywhere: boolean) => void {
   const queries = useQueryClient();
-  return () => {
-    void remove("session").finally(() => {
+  return (everywhere) => {
+    void remove("session", everywhere ? { everywhere } : {}).finally(() => {
       // Nothing of one person is left for the next.
       queries.removeQueries({ predicate: (query) => query.queryKey[0] !== "session" });
       void queries.invalidateQueries({ queryKey: ["session"] });

@@ -5,7 +5,7 @@ import { count, rate } from "../parts/format";
 import { beginning, visible } from "../parts/text";
 import { Icon } from "../shell/icons";
 import { strings } from "../strings";
-import { CARD_WIDTH, type Drawing, type Group, grouped, layout, named, type Point } from "./layout";
+import { CARD_WIDTH, CROSS, type Drawing, type Group, grouped, layout, named, type Point } from "./layout";
 import { byTrouble, type MapLink, type MapNode, type MapSite, type State, worst } from "./model";
 import { usePanZoom } from "./usePanZoom";
 
@@ -78,17 +78,21 @@ export function EnterpriseMap({ sites, links, selected, onSelect, way, label }: 
       (degrees.get(group.id) ?? 0)
     );
   };
-  const withNames = named(
-    groups,
-    view.scale,
-    inOrder,
-    (group) => Math.min(known.get(group.id)?.name.length ?? 0, LETTERS - 6) + (group.sites.length > 1 ? 2 : 0),
-    (group) => radiusOf(group, known.get(group.id)),
-  );
   const shownLinks = near ? joined(links, groupOf) : links;
   const points = near
     ? new Map([...drawing.points].map(([id, at]) => [id, groupOf.get(id)?.at ?? at] as const))
     : drawing.points;
+  const withNames = named(
+    groups,
+    view.scale,
+    inOrder,
+    (group) => nameOf(group, known).length,
+    (group) => radiusOf(group, known.get(group.id)),
+    shownLinks.flatMap((link) => {
+      const [from, to] = [points.get(link.first), points.get(link.second)];
+      return link.state === "down" && from && to ? [between(from, to)] : [];
+    }),
+  );
   return (
     <div className="map" ref={place}>
       <svg ref={frame} role="group" aria-label={label} tabIndex={0} {...handlers}>
@@ -171,7 +175,7 @@ function LinkLine({
   // From nothing to thousands of messages a second, in a few widths.
   const thick = 2 + Math.min(Math.log10(1 + (link.rate ?? 0)) * 2.2, 8);
   const width = drawing.cards ? thick : (0.5 * thick) / scale;
-  const middle = { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
+  const middle = between(from, to);
   const words = [
     strings.map.cost(link.cost),
     ...(link.rate ? [strings.map.perSecond(rate(link.rate))] : []),
@@ -202,7 +206,7 @@ function LinkLine({
           transform={`translate(${middle.x} ${middle.y + (drawing.cards ? 22 : 0)}) scale(${drawing.cards ? 1 : 1 / scale})`}
           className="cross"
         >
-          <circle r={9} />
+          <circle r={CROSS} />
           <path d="M-4 -4L4 4M4 -4L-4 4" />
         </g>
       )}
@@ -283,6 +287,17 @@ function Sign({ state }: { state: State }): ReactNode {
   return <path className="sign" d="M-3 0L-1 2.5L3.5 -2.5" />;
 }
 
+const between = (from: Point, to: Point): Point => ({ x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 });
+
+/** What stands below the symbol of a site or of several: the name, and how many of them are down. */
+function nameOf(group: Group, known: ReadonlyMap<string, MapSite>): string {
+  const name = visible(known.get(group.id)?.name ?? "");
+  const down = group.sites.filter((id) => known.get(id)?.state === "down").length;
+  return group.sites.length > 1 && down
+    ? strings.map.groupDown(beginning(name, 12), down)
+    : beginning(name, LETTERS - 6);
+}
+
 const ofSite = (site: MapSite | undefined) => 6 + Math.min(Math.sqrt(site?.nodes.length ?? 0) * 1.5, 7);
 
 function radiusOf(group: Group, site: MapSite | undefined): number {
@@ -320,7 +335,7 @@ function SiteDot({
       )}
       {named && (
         <text className="site-name" textAnchor="middle" y={radius + 13} fontSize={12}>
-          {beginning(name, LETTERS - 6)}
+          {nameOf({ id: site.id, sites: [site.id], at }, new Map([[site.id, site]]))}
         </text>
       )}
     </g>
@@ -358,7 +373,7 @@ function GroupDot({
       </text>
       {named && (
         <text className="site-name" textAnchor="middle" y={radius + 13} fontSize={12}>
-          {down ? strings.map.groupDown(beginning(name, 12), down) : beginning(name, LETTERS - 6)}
+          {nameOf(group, new Map(sites.map((site) => [site.id, site])))}
         </text>
       )}
     </g>

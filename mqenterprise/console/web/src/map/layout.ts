@@ -141,16 +141,23 @@ export function grouped(drawing: Drawing, degrees: ReadonlyMap<string, number>, 
   return groups;
 }
 
-const LETTER = 6.6;
-const LINE = 14;
+/** Pixels of a letter and of a line of the names in a drawing, with some room. */
+const LETTER = 7;
+const LINE = 15;
+/** The radius of the cross on a link that is down. */
+export const CROSS = 9;
 
-/** The groups whose names have room on the screen, the most important ones first. `radius` is of their symbols. */
+/**
+ * The groups whose names have room on the screen, the most important ones first. `radius` is of their symbols, and no
+ * name hides one of these or of the crosses.
+ */
 export function named(
   groups: readonly Group[],
   scale: number,
   importance: (group: Group) => number,
   letters: (group: Group) => number,
   radius: (group: Group) => number,
+  crosses: readonly Point[],
 ): ReadonlySet<string> {
   type Box = readonly [left: number, top: number, right: number, bottom: number];
   const meet = (one: Box, other: Box) =>
@@ -159,7 +166,10 @@ export function named(
     const [x, y, r] = [group.at.x * scale, group.at.y * scale, radius(group)];
     return [x - r, y - r, x + r, y + r];
   });
-  const taken: Box[] = [];
+  const taken = crosses.map(({ x, y }): Box => {
+    const [across, down] = [x * scale, y * scale];
+    return [across - CROSS, down - CROSS, across + CROSS, down + CROSS];
+  });
   const found = new Set<string>();
   for (const group of [...groups].sort((one, other) => importance(other) - importance(one))) {
     const half = (letters(group) * LETTER) / 2;

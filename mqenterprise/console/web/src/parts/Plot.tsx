@@ -94,7 +94,7 @@ export function Plot({ title, times, lines, format = count }: PlotProps): ReactN
               <g key={value}>
                 <line className="grid" x1={LEFT} x2={width} y1={y(value)} y2={y(value)} />
                 <text x={LEFT - 8} y={y(value) + 4} textAnchor="end">
-                  {format(value)}
+                  {format(value).replace(/\.0(?!\d)/, "")}
                 </text>
               </g>
             ))}

@@ -173,7 +173,8 @@ function Top({ onMenu }: { onMenu: () => void }): ReactNode {
             <br />
             {strings.person.role(session.roles.join(", "))}
           </Menu.Label>
-          <Menu.Item onClick={() => signOut()}>{strings.person.signOut}</Menu.Item>
+          <Menu.Item onClick={() => signOut(false)}>{strings.person.signOut}</Menu.Item>
+          <Menu.Item onClick={() => signOut(true)}>{strings.person.signOutEverywhere}</Menu.Item>
         </Menu.Dropdown>
       </Menu>
     </header>

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-ZARK24XE.js";import"./chunk-PMF6E7VN.js";import"./chunk-YDPO2DZS.js";import"./chunk-I4Q5E7LI.js";import"./chunk-H3DJTKO3.js";import"./chunk-GC6J5VHE.js";export{a as JobTitle,b as JobsScreen};
