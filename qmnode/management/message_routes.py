@@ -17,6 +17,7 @@ from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.message import Message
+from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter(route_class=InSteps)
@@ -175,9 +176,14 @@ async def peek_message(
     "/v1/queues/{name}/messages/{lookup}", status_code=204, **about("messages", "Delete one message", 404, 409)
 )
 async def delete_message(name: QueueName, lookup: Lookup, node: Node) -> None:
-    """As if it were received: a copy goes to the journal, and who asked for it gets an acknowledgment."""
+    """As if it were received, also from a paused queue: a copy goes to the journal, and who asked for it gets an
+    acknowledgment.
+    """
     async with await node.open(name, Access.RECEIVE) as queue:
-        await queue.receive_by_lookup_id(lookup_of(lookup))
+        if isinstance(queue, OpenQueueDescriptor):
+            await queue.receive_by_lookup_id(lookup_of(lookup), held=True)
+        else:
+            await queue.receive_by_lookup_id(lookup_of(lookup))
 
 
 @router.post(

@@ -182,11 +182,11 @@ async def test_a_paused_queue_shows_that_it_is_everywhere_and_gives_no_message(
     client: httpx.AsyncClient, managed: Managed
 ) -> None:
     await managed.manager.create_queue(NAME)
-    await managed.fill(b"a")
+    await managed.fill(b"a", b"b")
     assert (await client.post("/v1/queues/orders/pause")).status_code == 204
     name = r"ALPHA\private$\orders"
     queue = (await client.get("/v1/queues/orders")).json()
-    assert (queue["state"], queue["waiting"]["reason"], queue["waiting"]["messages"]) == ("on hold", "paused", 1)
+    assert (queue["state"], queue["waiting"]["reason"], queue["waiting"]["messages"]) == ("on hold", "paused", 2)
     (row,) = (await client.get("/v1/waiting")).json()["waiting"]
     assert (row["queue"], row["reason"]) == (name, "paused")
     short = (await client.get("/v1/queue-summary")).json()
@@ -196,9 +196,8 @@ async def test_a_paused_queue_shows_that_it_is_everywhere_and_gives_no_message(
     )
     assert metric in (await client.get("/metrics")).text
     assert (await client.post("/v1/queues/orders/receive", json={})).json()["messages"] == []
-    (message,) = (await client.get("/v1/queues/orders/messages?body=text")).json()["messages"]
-    refused = await client.delete(f"/v1/queues/orders/messages/{message['lookup_identifier']}")
-    assert (refused.status_code, "paused" in refused.json()["detail"]) == (404, True)
+    message, _ = (await client.get("/v1/queues/orders/messages?body=text")).json()["messages"]
+    assert (await client.delete(f"/v1/queues/orders/messages/{message['lookup_identifier']}")).status_code == 204
     assert (await client.post("/v1/queues/orders/resume")).status_code == 204
     assert (await client.get("/v1/queues/orders")).json()["state"] is None
     assert metric not in (await client.get("/metrics")).text
