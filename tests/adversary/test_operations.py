@@ -54,13 +54,14 @@ async def test_cursors_and_patterns_lead_into_no_other_queue(qm: qmnode.QueueMan
     own = await qm.operations.find(stranger(), [NAME], {})
     cursors = [one["after"] for one in everything["found"]]
     forged = [f"{hidden.queue_id:x}.0", f"{hidden.queue_id:x}.1", "0.0", "ffffffff.ffffffffffffffff"]
+    forged += ["-", f"-{hidden.queue_id:x}.ffffffffffffffff", "-0.0", "-ffffffff.0"]
 
     for cursor in ["", *cursors, *forged]:
         for names in (["*"], ["*secret*", NAME]):
             page = await qm.operations.find(stranger(), names, {}, cursor)
             assert {one["queue"] for one in page["found"]} <= {own["found"][0]["queue"]}, cursor
             assert page["total"] == own["total"] == 3
-    for cursor in ("-1.0", "0.-1", "1.2.3", "g.0", "1" * 40, "0.0\n", "٣.٣", "../.."):
+    for cursor in ("--1.0", "0.-1", "1.2.3", "g.0", "1" * 40, "0.0\n", "٣.٣", "../.."):
         with pytest.raises(qmnode.MessageQueuingError):
             await qm.operations.find(stranger(), [NAME], {}, cursor)
     with pytest.raises(qmnode.MessageQueuingError):
