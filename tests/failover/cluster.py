@@ -320,6 +320,9 @@ class Cluster:
                 finally:
                     os.close(place)
         host.power_off()
+        # Its network namespace stays: the address that moves would be found there by the next boot, and answer before.
+        taken = ("addr", "del", f"{self.address}/27", "dev", "eth0")
+        run("ip", "netns", "exec", self.network.namespace(name), "ip", *taken, check=False)
         loop = Path(self._loops[name]).name
         wait_until(lambda: not self._is_mounted(loop), 60, f"{name} has let go of the device", pause=0.01)
 
