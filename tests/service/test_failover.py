@@ -118,9 +118,12 @@ def test_what_an_operators_check_of_a_standby_said_is_shown(tmp_path: Path) -> N
         assert (f"failover: {STANDBY}" in status["warnings"]) == bool(status["failover"]["standbys"])
         return list(status["failover"]["standbys"])
 
-    assert said() == []
-    (tmp_path / "standbys").write_text(f"{STANDBY}\n")
-    wait_until(lambda: said() == [STANDBY], 60, "the node shows it")
+    try:
+        assert said() == []
+        (tmp_path / "standbys").write_text(f"{STANDBY}\n")
+        wait_until(lambda: said() == [STANDBY], 60, "the node shows it")
+    finally:
+        node.stop()
 
 
 def test_status_says_who_is_active_since_when(tmp_path: Path) -> None:
