@@ -1,8 +1,8 @@
 """Heartbeats through applications: each probe sends a marked message to a queue, and says whether it came through.
 
-The acknowledgments of the message, or the answer to it, come to a temporary queue of the probe, whose address has been
-in its messages only. A message that goes over
-declared routing links is traced, and the reports on it name the machines that it passed (MS-MQQB 3.1.5.8.9).
+The acknowledgments of the message, or the answer to it, come to a temporary queue of the probe, whose address is in its
+messages alone. A message that goes over declared routing links is traced, and the reports on it name the machines that
+it passed (MS-MQQB 3.1.5.8.9).
 """
 
 from __future__ import annotations
