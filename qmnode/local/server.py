@@ -425,6 +425,8 @@ class LocalServer:
         """Note the connection of a program, and return the one before if it has not ended."""
         if (forgetting := self._forgetting.pop(program, None)) is not None:
             forgetting.cancel()
+        if self.marks is not None:
+            self.marks.belong(program, connection.methods.user_id)
         before = self._programs.get(program)
         self._programs[program] = connection
         return before

@@ -6,6 +6,7 @@ batch, and replaces the mark of the call that had the slot before: marks do not 
 """
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -22,7 +23,11 @@ PROGRAM_SIZE: Final = 16
 MOST_OF_PROGRAM: Final = 16 * 1024 * 1024
 """Bytes of one program's marks. Over half of them none is kept with messages; over all of them it may not send."""
 MOST_OF_ALL: Final = 64 * 1024 * 1024
-"""Bytes of all marks over which none is kept with messages."""
+"""Bytes of all marks over which none is kept with messages. One account gets no more of them than it leaves to others:
+half if it is the only one.
+"""
+NOBODY: Final = -1
+"""The account of programs that have not come back since the start."""
 WHOLE: Final = 0
 """The part of a call that is done as one; its messages that are sent each for itself count from 1."""
 
@@ -30,9 +35,10 @@ WHOLE: Final = 0
 class _Held:
     """The marks of one program: of each slot the number of its call, their bytes, and their last part."""
 
-    __slots__ = ("size", "slots")
+    __slots__ = ("account", "size", "slots")
 
-    def __init__(self) -> None:
+    def __init__(self, account: int = NOBODY) -> None:
+        self.account = account
         self.size = 0
         self.slots: dict[int, tuple[int, int, int]] = {}
 
@@ -44,6 +50,7 @@ class Marks:
         self._store = store
         self._size = 0
         self._held: dict[bytes, _Held] = {}
+        self._of_accounts: Counter[int] = Counter()
         for key, value in store.scan(_META, _PREFIX, _PREFIX[:-1] + b"\1"):
             _, program, slot, part = _KEY.unpack(key)
             self._count(program, slot, _NUMBER.unpack_from(value)[0], part, len(key) + len(value))
@@ -51,18 +58,29 @@ class Marks:
     def _count(self, program: bytes, slot: int, number: int, part: int, size: int) -> int:
         """Count a mark; return the last part of the call that had the slot before, which counts no more, or -1."""
         held = self._held.get(program) or self._held.setdefault(program, _Held())
-        before, last = held.slots.get(slot), -1
+        before, last, grows = held.slots.get(slot), -1, size
         if before is None:
             held.slots[slot] = number, size, part
         elif before[0] == number and part:
             held.slots[slot] = number, before[1] + size, max(part, before[2])
         else:
             held.slots[slot], last = (number, size, part), before[2]
-            held.size -= before[1]
-            self._size -= before[1]
+            grows -= before[1]
+        self._grow(held, grows)
+        return last
+
+    def _grow(self, held: _Held, size: int) -> None:
         held.size += size
         self._size += size
-        return last
+        self._of_accounts[held.account] += size
+
+    def belong(self, program: bytes, account: int) -> None:
+        """Count the marks of a program, which has come, for the account that it runs as."""
+        held = self._held.get(program) or self._held.setdefault(program, _Held())
+        size = held.size
+        self._grow(held, -size)
+        held.account = account
+        self._grow(held, size)
 
     def has_room(self, program: bytes, slot: int, size: int, most: int | None = None) -> bool:
         """Whether a mark of that size may be kept. One in the place of another that is as large always may."""
@@ -75,7 +93,11 @@ class Marks:
 
     def has_room_for_messages(self, program: bytes, slot: int, size: int) -> bool:
         """The same for the messages of a receive, which leave room for the identifiers of sends."""
-        return self._size + size <= MOST_OF_ALL and self.has_room(program, slot, size, MOST_OF_PROGRAM // 2)
+        held = self._held.get(program)
+        account = self._of_accounts[NOBODY if held is None else held.account]
+        if account + size > MOST_OF_ALL - self._size:
+            return False
+        return self.has_room(program, slot, size, MOST_OF_PROGRAM // 2)
 
     def put(self, program: bytes, slot: int, number: int, answer: Iterable[Packet], part: int = WHOLE) -> None:
         """Write the mark of a call, with its answer in parts, in the current batch."""
@@ -102,6 +124,8 @@ class Marks:
     def forget(self, program: bytes) -> None:
         """Delete the marks of a program with the next batch."""
         if (held := self._held.pop(program, None)) is not None:
-            self._size -= held.size
+            self._grow(held, -held.size)
+            if not self._of_accounts[held.account]:
+                del self._of_accounts[held.account]
         first, end = _KEY.pack(_PREFIX, program, 0, 0), _KEY.pack(_PREFIX, program, 0xFFFFFFFF, 0xFFFFFFFF)
         self._store.delete_range(_META, first, end + b"\0")

@@ -357,6 +357,28 @@ async def test_marks_take_no_more_than_their_bytes(
     assert Marks(store).programs() == {program.line._program}
 
 
+async def test_programs_of_another_account_leave_room_for_messages(
+    service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.storage.marks.MOST_OF_ALL", 40_000)
+    marks, greedy = service.server.marks, [bytes([number]) * 16 for number in range(9)]
+    assert marks is not None
+    for one in greedy:
+        marks.belong(one, 4711)
+    for number in range(90):
+        if marks.has_room_for_messages(greedy[number % 9], number, 1_000):
+            marks.put(greedy[number % 9], number, 1, [bytes(950)])
+    assert 15_000 < kept(service) <= 20_000, "half of all"
+    before = kept(service)
+    sender, receiver = await both(program)
+    await sender.send(Message(bytes(2_000)))
+    await taken_with(program, monkeypatch, receiver, 1)
+    assert kept(service) > before + 2_000, "the message is kept, in case that its receiver asks again"
+    for one in greedy:
+        marks.forget(one)
+    assert kept(service) < before
+
+
 async def taken_with(
     program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch, receiver: RemoteQueue, slot: int
 ) -> Message:
