@@ -138,8 +138,8 @@ class NodeProcess:
         self.wait_for("ready")
         self.turns.ready = time.monotonic()
 
-    def wait_for(self, event: str, limit: float = START) -> dict[str, Any]:
-        """The next line of the log that says so. NodeError if the node ends without one."""
+    def wait_for(self, event: str, limit: float = START, has: str = "event") -> dict[str, Any]:
+        """The next line of the log that says so, and has that field. NodeError if the node ends without one."""
 
         def found() -> dict[str, Any] | None:
             ended = not self.running
@@ -150,7 +150,7 @@ class NodeProcess:
                         break
                     self._looked_at += len(line)
                     entry = json.loads(line) if line.startswith(b"{") else {}
-                    if entry.get("event") == event:
+                    if entry.get("event") == event and has in entry:
                         return dict(entry)
             if ended:
                 raise NodeError(

@@ -36,8 +36,7 @@ def managed_node(folder: Path, name: str, down: Collection[str] = ()) -> Iterato
     node = NodeProcess(folder / "node", computer_name=name, management=management)
     node.launch()
     try:
-        while "port" not in (listening := node.wait_for("management API")):
-            pass
+        listening = node.wait_for("management API", has="port")
         node.wait_for("ready")
         addresses = {name: f"127.0.0.1:{listening['port']}", **dict.fromkeys(down, "127.0.0.1:9")}
         machines = {machine: {"address": address} for machine, address in addresses.items()}

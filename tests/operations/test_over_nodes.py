@@ -84,8 +84,7 @@ def enterprise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enterprise]
                 },
             )
             node.launch()
-            while "port" not in (listening := node.wait_for("management API")):
-                pass
+            listening = node.wait_for("management API", has="port")
             machines[name] = {"address": f"127.0.0.1:{listening['port']}"}
             node.wait_for("ready")
         (folder / "my.token").write_text(f"{OPERATOR}\n")

@@ -71,8 +71,7 @@ class Twenty:
                 },
             )  # fmt: skip
             node.launch()
-            while "port" not in (listening := node.wait_for("management API")):
-                pass
+            listening = node.wait_for("management API", has="port")
             machines[name] = {"address": f"127.0.0.1:{listening['port']}"}
             node.wait_for("ready")
         settings = {"authority": "certificate.pem", "token_file": "my.token", "machines": machines}
