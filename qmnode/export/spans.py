@@ -5,19 +5,18 @@ the message and its hop count. The same computation gives the parent of a span, 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
 from qmnode.bodies import trace_context
-from qmnode.bodies.trace_context import TraceContext
 from qmnode.export.decoding import message_row
 from qmnode.model.api import QueueType
 from qmnode.model.packet import BROKEN, value_of_packet
 from qmnode.model.record import IDENTIFIER, MOVES, SOURCE, read_arrival, read_properties_place
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import contents_of, read_properties
+from qmnode.structures.packet_view import contents_of, read_extension_size
 
 if TYPE_CHECKING:
     from qmnode.export.recorder import EventRecorder
@@ -37,8 +36,6 @@ _NORMAL: Final = MessageClass.MQMSG_CLASS_NORMAL.value
 _RECEIVED: Final = MessageClass.MQMSG_CLASS_ACK_RECEIVE.value
 _OUTGOING: Final = QueueType.OUTGOING
 _CRC: Final = 1 << 32
-_EXTENSION_SIZE: Final = 11
-"""The place of ExtensionSize among the numbers of the MessagePropertiesHeader."""
 MOST_A_SECOND: Final = 500
 """Spans of messages in a second: the sender of a message decides whether it is sampled, and this bounds its cost."""
 
@@ -109,6 +106,7 @@ class SpanRecorder:
         self._events: Recorder | None = events
         self._sink = sink
         self._limit = round(sampling * _CRC)
+        self._may_have_spans = _first_look(self._limit)
         self._second = 0
         self._left = 0
         self.dropped = 0
@@ -120,6 +118,8 @@ class SpanRecorder:
         """A message arrived in a queue."""
         if self._events is not None:
             self._events.inserted(queue, value)
+        if not self._may_have_spans(value):
+            return
         message = self._sampled(value, queue)
         if message is None or queue.is_dead_letter or queue.is_journal or value[MOVES] or queue.parent is not None:
             return
@@ -137,6 +137,8 @@ class SpanRecorder:
         """A message left its queue."""
         if self._events is not None:
             self._events.deleted(queue, value, reason)
+        if not self._may_have_spans(value):
+            return
         message = self._sampled(value, queue)
         if message is None or queue.is_dead_letter or queue.is_journal:
             return
@@ -154,6 +156,8 @@ class SpanRecorder:
         """The next hop has a message: the span covers its wait for that."""
         if self._events is not None:
             self._events.transferred(queue, value)
+        if not self._may_have_spans(value):
+            return
         message = self._sampled(value, queue)
         if message is not None:
             peer = {"server.address": queue.peer.partition(" ")[0]}  # type: ignore[attr-defined]
@@ -165,7 +169,8 @@ class SpanRecorder:
         """A packet that arrived was refused."""
         if self._events is not None:
             self._events.refused(packet, reason)
-        message = self._sampled(value_of_packet(packet, 0.0), None)
+        value = value_of_packet(packet, 0.0)
+        message = self._sampled(value, None) if self._may_have_spans(value) else None
         if message is not None:
             now = self._now()
             self._export(ARRIVE, message, message.entry, message.before, "SERVER", now, now, None, {}, _name_of(reason))
@@ -189,17 +194,10 @@ class SpanRecorder:
 
     def _sampled(self, value: bytes, queue: "Queue | None") -> _Message | None:
         """The message, if its spans are exported: the program decides that in its context, else every node alike."""
-        # Runs for each event of each message: only the necessary work here.
-        context: TraceContext | None = None
         try:
-            place = read_properties_place(value)[0]
-            if read_properties(value, place)[_EXTENSION_SIZE]:
-                begin, end, _ = contents_of(value, place)
-                context = trace_context.find(value[begin:end])
-            if context is None:
-                if crc32(value[IDENTIFIER], crc32(value[SOURCE])) >= self._limit:
-                    return None
-            elif not context.is_sampled:
+            begin, end, _ = contents_of(value, read_properties_place(value)[0])
+            context = trace_context.find(value[begin:end]) if end > begin else None
+            if not (crc32(value[IDENTIFIER]) < self._limit if context is None else context.is_sampled):
                 return None
             row = message_row(value, labels=False)
         except BROKEN:
@@ -266,6 +264,22 @@ class SpanRecorder:
         self._sink.export(
             Span(f"{step} {destination}", message.trace_id, own, parent, kind, begin, end, attributes, error)
         )
+
+
+def _first_look(limit: int) -> Callable[[bytes], bool]:
+    """A function that runs for each event of each message, and says of nearly all of them that they have no spans.
+
+    True for messages that every node alike samples, and for those whose Extension may have the context of a program.
+    """
+
+    def look(value: bytes) -> bool:
+        try:
+            return crc32(value[IDENTIFIER]) < limit or read_extension_size(value, read_place(value)[0])[0] > 0
+        except BROKEN:
+            return False
+
+    read_place = read_properties_place
+    return look
 
 
 def _name_of(reason: int) -> str:

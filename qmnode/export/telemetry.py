@@ -1,16 +1,26 @@
 """OpenTelemetry over OTLP: spans of messages and of operations, and the node's metrics, with the extra ``otel``.
 
-Only a node with ``telemetry.endpoint`` loads this module, and the SDK with it. Exports are made by threads of the SDK
-and never hold the event loop; what a collector does not take in time is dropped.
+Only a node with ``telemetry.endpoint`` loads this module, and the SDK with it. Exports are made by threads and never
+hold the event loop; what a collector does not take in time is dropped.
+
+Spans become OTLP here. The tracer and the exporter of the SDK need ten times the processor for the same bytes, because
+they expect spans that change, and attributes of any type.
 """
 
 import asyncio
 import contextlib
+import gzip
+import http.client
 import importlib.util
 import logging
+import os
+import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.request import Request, urlopen
 
 import structlog
 
@@ -20,8 +30,6 @@ from qmnode.version import program_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExporter
     from prometheus_client.core import Metric
 
     from qmnode.administration.job_records import Job
@@ -32,8 +40,8 @@ log = structlog.get_logger(__name__)
 _WAITING: Final = 4096
 """Spans in memory, beyond which more are dropped."""
 _AT_ONCE: Final = 512
-_DELAY: Final = 1000.0
-"""Milliseconds for which spans are collected before they are exported."""
+_DELAY: Final = 1.0
+"""Seconds for which spans are collected before they are exported."""
 _ANSWER: Final = 5.0
 """Seconds for which an answer of the collector is awaited, and the last exports when the node stops."""
 _SCOPE: Final = "qmnode"
@@ -57,9 +65,7 @@ class Telemetry:
     def __init__(self, settings: TelemetrySettings, computer_name: str) -> None:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it repeats itself with each batch
         self._settings = settings
@@ -74,30 +80,13 @@ class Telemetry:
         )
         address = settings.endpoint.rstrip("/")
         self._identifiers = RandomIdGenerator()
-        self._scope = InstrumentationScope(_SCOPE, program_version())
-        self._spans = BatchSpanProcessor(
-            self._span_exporter(f"{address}/v1/traces"),
-            max_queue_size=_WAITING,
-            schedule_delay_millis=_DELAY,
-            max_export_batch_size=_AT_ONCE,
-        )
+        self._post = _posts(f"{address}/v1/traces")
+        self._waiting: deque[Span] = deque(maxlen=_WAITING)
+        self._ending = asyncio.Event()
+        self._sending = asyncio.get_running_loop().create_task(self._send(), name="spans")
         self._metrics = OTLPMetricExporter(f"{address}/v1/metrics", timeout=_ANSWER)
         self._task: asyncio.Task[None] | None = None
         self._started = time.time_ns()
-
-    def _span_exporter(self, address: str) -> "SpanExporter":
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.trace.export import SpanExportResult
-
-        note = self._note
-
-        class Noted(OTLPSpanExporter):  # type: ignore[misc]
-            def export(self, spans: "Sequence[ReadableSpan]") -> SpanExportResult:
-                result = super().export(spans)
-                note("spans", result is SpanExportResult.SUCCESS)
-                return result
-
-        return Noted(address, timeout=_ANSWER)
 
     def _note(self, what: str, succeeded: bool) -> None:
         """Log that exports fail, or succeed again: once, and not for each."""
@@ -107,31 +96,27 @@ class Telemetry:
             report(f"{what} are exported again" if succeeded else f"{what} are not exported: see telemetry.endpoint")
 
     def export(self, span: "Span") -> None:
-        """Export a span soon; it is dropped if too many wait."""
-        # The tracer of the SDK makes the same of it, for several times the processor: it counts on spans that change.
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import ReadableSpan
+        """Export a span soon; the oldest is dropped if too many wait."""
+        self._waiting.append(span)
 
-        sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
-        attributes, status = span.attributes, trace.Status()
-        if span.error:
-            attributes = {**attributes, "error.type": span.error}
-            status = trace.Status(trace.StatusCode.ERROR, span.error)
-        parent = trace.SpanContext(span.trace_id, span.parent_id, is_remote=True, trace_flags=sampled)
-        self._spans.on_end(
-            ReadableSpan(
-                span.name,
-                trace.SpanContext(span.trace_id, span.span_id, is_remote=False, trace_flags=sampled),
-                parent if span.parent_id else None,
-                self._resource,
-                attributes,
-                kind=trace.SpanKind[span.kind],
-                status=status,
-                start_time=span.begin,
-                end_time=span.end,
-                instrumentation_scope=self._scope,
-            )
-        )
+    async def _send(self) -> None:
+        """Export spans until the node stops, and the rest then."""
+        ended = False
+        while not ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DELAY):
+                    await self._ending.wait()
+            ended = self._ending.is_set()
+            if self._waiting:
+                await asyncio.to_thread(self.send_spans)
+
+    def send_spans(self) -> None:
+        """Export the waiting spans, in this thread; those that the collector does not take are dropped."""
+        succeeded = True
+        while succeeded and self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _AT_ONCE))]
+            succeeded = self._post(_as_otlp(batch, self._resource.attributes))
+            self._note("spans", succeeded)
 
     def operation(self, entry: Mapping[str, Any], began: float = 0.0, traceparent: str = "") -> None:
         """Export a span about a change that the audit log has, as a child of its caller's span."""
@@ -192,8 +177,9 @@ class Telemetry:
 
     async def _export_metrics(self, families: Iterable["Metric"]) -> None:
         from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-        scope = ScopeMetrics(self._scope, list(self._converted(families)), "")
+        scope = ScopeMetrics(InstrumentationScope(_SCOPE, program_version()), list(self._converted(families)), "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
         result = await asyncio.to_thread(self._metrics.export, data)
         self._note("metrics", result is MetricExportResult.SUCCESS)
@@ -224,5 +210,83 @@ class Telemetry:
                 await self._task
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER):
-                await asyncio.to_thread(self._spans.shutdown)
+                self._ending.set()
+                await self._sending
                 await asyncio.to_thread(self._metrics.shutdown)
+
+
+def _as_otlp(spans: Iterable["Span"], resource: Mapping[str, Any]) -> bytes:
+    """Encode spans of the node with these attributes as the request of a client of OTLP."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags, Status
+
+    known = int(SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
+    remote = known | int(SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
+    request = ExportTraceServiceRequest()
+    resources = request.resource_spans.add()
+    _set(resources.resource.attributes, resource)
+    scope = resources.scope_spans.add()
+    scope.scope.name, scope.scope.version = _SCOPE, program_version()
+    for span in spans:
+        parent = span.parent_id
+        one = scope.spans.add(
+            name=_text(span.name), kind=f"SPAN_KIND_{span.kind}", trace_id=span.trace_id.to_bytes(16, "big"),
+            span_id=span.span_id.to_bytes(8, "big"), parent_span_id=parent.to_bytes(8, "big") if parent else b"",
+            start_time_unix_nano=span.begin, end_time_unix_nano=span.end, flags=remote if parent else known,
+        )  # fmt: skip
+        _set(one.attributes, span.attributes)
+        if span.error:
+            _set(one.attributes, {"error.type": span.error})
+            one.status.code, one.status.message = Status.STATUS_CODE_ERROR, _text(span.error)
+    return bytes(request.SerializeToString())
+
+
+def _set(attributes: Any, values: Mapping[str, Any]) -> None:
+    """Add texts and numbers to the attributes of a message of OTLP."""
+    for key, value in values.items():
+        field = attributes.add(key=key).value
+        if isinstance(value, str):
+            field.string_value = _text(value)
+        elif isinstance(value, float):
+            field.double_value = value
+        else:
+            field.int_value = value
+
+
+def _text(text: str) -> str:
+    """The text without halves of surrogate pairs, which names of queues may have and OTLP cannot."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _posts(address: str) -> Callable[[bytes], bool]:
+    """Return what sends a request to this address, and says whether the collector took it.
+
+    Obeys the variables of OpenTelemetry for headers, certificates and compression.
+    """
+    from opentelemetry.util.re import parse_env_headers
+
+    def asked(name: str) -> str:
+        variables = f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+        return next((found for variable in variables if (found := os.environ.get(variable))), "")
+
+    headers = {"Content-Type": "application/x-protobuf", **parse_env_headers(asked("HEADERS"), liberal=True)}
+    coding = asked("COMPRESSION").strip().lower()
+    compress = {"gzip": gzip.compress, "deflate": zlib.compress}.get(coding)
+    if compress is not None:
+        headers["Content-Encoding"] = coding
+    context = None
+    if address.startswith("https://"):
+        context = ssl.create_default_context(cafile=asked("CERTIFICATE") or None)
+        if certificate := asked("CLIENT_CERTIFICATE"):
+            context.load_cert_chain(certificate, asked("CLIENT_KEY") or None)
+
+    def post(content: bytes) -> bool:
+        request = Request(address, compress(content) if compress else content, headers)  # noqa: S310 (it is checked)
+        try:
+            with urlopen(request, timeout=_ANSWER, context=context) as answer:  # noqa: S310
+                answer.read()
+        except (OSError, ValueError, http.client.HTTPException):  # HTTPError, for a refusal, is an OSError
+            return False
+        return True
+
+    return post

@@ -188,6 +188,7 @@ def label_length(buffer: Buffer, properties: int) -> int:
 
 
 read_message_class: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "message_class")).unpack_from
+read_extension_size: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "extension_size")).unpack_from
 _read_privacy: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "privacy_level")).unpack_from
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
 REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")

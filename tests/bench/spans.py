@@ -1,16 +1,17 @@
-"""The processor time of a message at a node that exports the spans of one message in a hundred, against none.
+"""The processor time of a message where nodes export the spans of one message in a hundred, against none.
 
-Both nodes are in this process and take turns; the collector is in another one. What the threads of the exporter do for
-a turn is in its time.
+Of real traffic, it is that of all parties: two nodes, an application that sends and one that receives (``way.py``).
+The cheapest message that there is, sent to and received from a queue of the process itself, shows best what spans add;
+both nodes of that are in this process. The collector is in another one, and what the exporters do is in the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import statistics
 import tempfile
-from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Final
@@ -20,13 +21,17 @@ from qmnode.settings.node import TelemetrySettings
 from tests.bench import Comparison, bench
 from tests.bench.local import opened
 from tests.bench.node import SETTINGS, outstanding
+from tests.bench.transport import folder
+from tests.bench.way import COUNT, PROCESSOR_ROUNDS, Way, compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-ROUNDS: Final = 15
-CALLS: Final = 6400
+ROUNDS: Final = 7
+CALLS: Final = 32_000
+"""Turns of about a second, which is the pause between two exports."""
+WAYS: Final = (("singly", "varied"), ("batches", "varied"))
 BAR: Final = 1.02
 
 
@@ -40,7 +45,7 @@ def collect(ends: Connection) -> None:
         ends.send(len(found.spans))
 
 
-@contextmanager
+@contextlib.contextmanager
 def collecting() -> Iterator[tuple[str, Connection]]:
     """The address of a collector in another process."""
     context = multiprocessing.get_context("spawn")
@@ -56,7 +61,7 @@ async def measure(directory: Path, endpoint: str) -> tuple[list[float], list[flo
     telemetry = TelemetrySettings(endpoint=endpoint, sampling=0.01, metrics_seconds=0)
     kinds = (SETTINGS, SETTINGS.model_copy(update={"telemetry": telemetry}))
     taken: tuple[list[float], list[float]] = ([], [])
-    async with AsyncExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         managers = [
             await stack.enter_async_context(QueueManager.open(directory / str(number), settings=one))
             for number, one in enumerate(kinds)
@@ -69,19 +74,33 @@ async def measure(directory: Path, endpoint: str) -> tuple[list[float], list[flo
                 await outstanding(node.send, 64, CALLS)
                 await outstanding(node.receive, 64, CALLS)
                 if exporter is not None:
-                    await asyncio.to_thread(exporter._spans.force_flush)
+                    await asyncio.to_thread(exporter.send_spans)
                 if turn:
                     taken[place].append((process_time() - began) / CALLS)
     return taken
+
+
+def traffic(endpoint: str) -> list[Comparison]:
+    """What spans cost all parties of messages that go from one node to another."""
+
+    def run(one: Way) -> None:
+        for how, kind in WAYS:
+            one.run(how, kind)
+
+    with folder() as place, contextlib.ExitStack() as stack:
+        tree = Path(__file__).parents[2]
+        both = [Way(tree, place / (one and "spans"), stack, collector=one) for one in (endpoint, "")]
+        return compared("between nodes, sampling 1 %", both, run, COUNT * len(WAYS), PROCESSOR_ROUNDS, "no spans", BAR)
 
 
 @bench("spans")
 def spans() -> list[Comparison]:
     """What one message in a hundred with spans costs all of them."""
     with collecting() as (endpoint, ends), tempfile.TemporaryDirectory() as directory:
+        lines = traffic(endpoint)
         without, with_spans = asyncio.run(measure(Path(directory), endpoint))
         ends.send(None)
         print(f"{ends.recv():,} spans exported")
-    ratios = [one / other for one, other in zip(with_spans, without, strict=True)]
+    ratio = statistics.median(one / other for one, other in zip(with_spans, without, strict=True))
     base = statistics.median(without)
-    return [Comparison("send and receive, sampling 1 %", base * statistics.median(ratios), "no spans", base, BAR)]
+    return [*lines, Comparison("within a process, sampling 1 %", base * ratio, "no spans", base)]

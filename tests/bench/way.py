@@ -130,6 +130,7 @@ class Way:
         *,
         tls: bool = False,
         copied: bool = False,
+        collector: str = "",
         environment: Callable[[str], dict[str, str]] = lambda _: {},
     ) -> None:
         def party(name: str, *arguments: str) -> Party:
@@ -144,12 +145,12 @@ class Way:
             (place / name).mkdir(parents=True)
             if tls:
                 tls_of(place, there, number=number)
-            options = [str(place / f"tls-{there}") if tls else ""]
+            options = [str(place / f"tls-{there}") if tls else "", "", collector]
             if copied:
                 key = place / name / "copy.key"
                 key.touch(mode=0o600)
                 key.write_text("the passphrase of the copy")
-                options.append(str(key.with_name("copy")))
+                options[1] = str(key.with_name("copy"))
             nodes.append(party(role, "node", str(place / name), name.upper(), there, *options))
         self._sender = party(
             PARTIES[0], "sender", str(place / "here" / "node.sock"), rf"DIRECT=TCP:{there}\private$\way"
@@ -318,35 +319,47 @@ def way() -> list[Comparison]:
     return lines
 
 
-@bench("way-copy")
-def way_with_copies() -> list[Comparison]:
-    """The same with a copy of both stores elsewhere, against without. What a turn costs is counted until the next one:
-    shipping is behind the messages.
+def compared(
+    name: str, both: list[Way], run: Callable[[Way], object], count: int, rounds: int, without: str, bar: float
+) -> list[Comparison]:
+    """The processor of a message over the first of two ways, at all parties and at each, in that over the second.
+
+    Both take turns of so many messages. What a turn costs is counted until the next one, because nodes do some work
+    behind the messages.
     """
     sums: list[tuple[list[float], list[float]]] = []
-    with folder() as place, contextlib.ExitStack() as stack:
-        tree = Path(__file__).parents[2]
-        both = [Way(tree, place / str(number), stack, copied=not number) for number in range(2)]
-        for number in range(COPY_ROUNDS + 2):
-            sums.append((both[0].processor(), both[1].processor()))
-            if number > COPY_ROUNDS:
-                break
+    for number in range(rounds + 2):
+        sums.append((both[0].processor(), both[1].processor()))
+        if number <= rounds:
             for one in both if number % 2 else both[::-1]:
-                for how, kind in MIXED:
-                    one.run(how, kind)
-                one.run("large", str(LARGE["64 KiB"]), COUNT // 50)
-                one.run("large", str(LARGE["1 MB"]), COUNT // 800)
-    count = COUNT * len(MIXED) + COUNT // 50 + COUNT // 800
+                run(one)
     turns = [
         [[(b - a) / count for a, b in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)]
         for before, after in itertools.pairwise(sums[1:])  # the first turn only warms up, and makes the base
     ]
-    lines = []
-    for at, name in [(slice(None), "all parties"), *((slice(one, one + 1), PARTIES[one]) for one in range(4))]:
-        without = statistics.median(sum(turn[1][at]) for turn in turns)
+    lines: list[Comparison] = []
+    for at, party in [(slice(None), "all parties"), *((slice(one, one + 1), PARTIES[one]) for one in range(4))]:
+        base = statistics.median(sum(turn[1][at]) for turn in turns)
         ratio = statistics.median(sum(turn[0][at]) / sum(turn[1][at]) for turn in turns)
-        lines.append(Comparison(f"mixed, {name}", ratio * without, "without a copy", without, None if lines else COPY))
+        lines.append(Comparison(f"{name}, {party}", ratio * base, without, base, None if lines else bar))
     return lines
+
+
+@bench("way-copy")
+def way_with_copies() -> list[Comparison]:
+    """The same with a copy of both stores elsewhere, against without."""
+
+    def run(one: Way) -> None:
+        for how, kind in MIXED:
+            one.run(how, kind)
+        one.run("large", str(LARGE["64 KiB"]), COUNT // 50)
+        one.run("large", str(LARGE["1 MB"]), COUNT // 800)
+
+    count = COUNT * len(MIXED) + COUNT // 50 + COUNT // 800
+    with folder() as place, contextlib.ExitStack() as stack:
+        tree = Path(__file__).parents[2]
+        both = [Way(tree, place / str(number), stack, copied=not number) for number in range(2)]
+        return compared("mixed", both, run, count, COPY_ROUNDS, "without a copy", COPY)
 
 
 @bench("way-tls")

@@ -1,9 +1,9 @@
 """The processes of an end-to-end bench: two nodes, an application that sends and one that receives.
 
-``way_parties.py node FOLDER NAME ADDRESS [TLS [COPY]]``, ``way_parties.py sender SOCKET QUEUE`` and ``way_parties.py
-receiver SOCKET QUEUE`` each print ``ready``. For every line of standard input they do what it asks and print their
-seconds of processor so far. The module imports only the package, so that it can run on another tree of sources. Nodes
-have the event loop that ``qmnode run`` would give them, and applications the same.
+``way_parties.py node FOLDER NAME ADDRESS [TLS [COPY [COLLECTOR]]]``, ``way_parties.py sender SOCKET QUEUE`` and
+``way_parties.py receiver SOCKET QUEUE`` each print ``ready``. For every line of standard input they do what it asks and
+print their seconds of processor so far. The module imports only the package, so that it can run on another tree of
+sources. Nodes have the event loop that ``qmnode run`` would give them, and applications the same.
 """
 
 from __future__ import annotations
@@ -94,7 +94,13 @@ def storage(copy: str) -> dict[str, object]:
     return {"remote_copy": {"to": copy, "key": str(Path(copy).with_name("copy.key"))}} if copy else {}
 
 
-async def node(folder: str, name: str, address: str, tls: str = "", copy: str = "") -> None:
+def telemetry(collector: str) -> dict[str, object]:
+    """With the address of a collector, spans of one message in a hundred."""
+    spans = {"endpoint": collector, "sampling": 0.01, "metrics_seconds": 0}
+    return {"telemetry": spans} if collector else {}  # earlier trees have no such setting
+
+
+async def node(folder: str, name: str, address: str, tls: str = "", copy: str = "", collector: str = "") -> None:
     """A node with a queue, a socket for applications and connections to other nodes."""
     keep_freed_memory()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # answers are on standard output
@@ -106,6 +112,7 @@ async def node(folder: str, name: str, address: str, tls: str = "", copy: str = 
         transfer={"retry_interval": 0.1},  # type: ignore[arg-type]
         security=security(tls),  # type: ignore[arg-type]
         storage=storage(copy),  # type: ignore[arg-type]
+        **telemetry(collector),  # type: ignore[arg-type]
     )
     async with QueueManager.open(place / "store", settings) as manager:
         await manager.create_queue(r".\private$\way")

@@ -47,6 +47,8 @@ class Collector:
     spans: list[Span] = field(default_factory=list)
     metrics: dict[str, list[tuple[str, dict[str, str], float]]] = field(default_factory=dict)
     """By name: node, labels, value."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Of the last request."""
 
     def take_spans(self, content: bytes) -> bytes:
         for resource in ExportTraceServiceRequest.FromString(content).resource_spans:
@@ -85,6 +87,7 @@ def collector() -> Iterator[Collector]:
 
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers["Content-Length"]))
+            taken.headers = dict(self.headers)
             if self.headers.get("Content-Encoding") == "gzip":
                 content = gzip.decompress(content)
             answer = {"/v1/traces": taken.take_spans, "/v1/metrics": taken.take_metrics}[self.path](content)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +24,9 @@ from tests.lab.nodes import PROJECT
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 HERE = Settings(computer_name="NODE1", transport=TransportSettings(enabled=False))
@@ -146,6 +150,61 @@ def test_a_node_that_exports_nothing_loads_nothing_of_it() -> None:
     assert done.stdout == "[]\n"
 
 
+@contextmanager
+def calls_of_exports() -> Iterator[Counter[str]]:
+    """The functions of ``qmnode/export`` that are called, by name."""
+    called: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "/qmnode/export/" in frame.f_code.co_filename:
+            called[frame.f_code.co_name] += 1
+
+    sys.setprofile(note)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
+
+
+async def test_a_node_that_exports_nothing_only_checks_that_there_is_no_recorder(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        await manager.create_queue(r"NODE1\private$\orders")
+        out, queue = await manager.open_queue(NAME, Access.SEND), await manager.open_queue(NAME)
+        assert manager.recorder is None and manager.context.recorder is None
+        assert manager.names.find(NAME.removeprefix("DIRECT=OS:")).recorder is None
+        with calls_of_exports() as called:
+            await out.send_many([Message(b"x", recoverable=True) for _ in range(10)])
+            await queue.receive_many(10)
+    assert not called
+
+
+async def test_a_message_that_is_not_sampled_costs_two_calls_for_each_event(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        recorded(manager, 0.0)
+        await manager.create_queue(r"NODE1\private$\orders")
+        out, queue = await manager.open_queue(NAME, Access.SEND), await manager.open_queue(NAME)
+        with calls_of_exports() as called:
+            await out.send_many([Message(b"x", recoverable=True) for _ in range(10)])
+            await queue.receive_many(10)
+    assert called == {"inserted": 10, "deleted": 10, "look": 20}
+
+
+async def test_a_span_is_exported_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Bearer%20token")
+    span = Span("send \ud800", 1, 2, 3, "PRODUCER", 4, 5, {"queue": "\ud800é", "n": 7, "t": 0.5}, "why \udfff")
+    with collector() as found:
+        settings = HERE.model_copy(update={"telemetry": TelemetrySettings(endpoint=found.url, sampling=0)})
+        async with QueueManager.open(tmp_path, settings) as manager:
+            assert manager.telemetry is not None
+            manager.telemetry.export(span)
+        (exported,) = found.spans
+    assert (exported.name, exported.kind, exported.begin, exported.end) == ("send ?", "PRODUCER", 4, 5)
+    assert (exported.trace_id, exported.span_id, exported.parent_id) == (f"{1:032x}", f"{2:016x}", f"{3:016x}")
+    assert exported.attributes == {"queue": "?é", "n": 7, "t": 0.5, "error.type": "why ?"}
+    assert exported.failed and found.headers["Authorization"] == "Bearer token"
+
+
 async def test_the_end_of_a_job_is_a_span_that_lasts_as_long_as_the_job(tmp_path: Path) -> None:
     with collector() as found:
         settings = HERE.model_copy(update={"telemetry": TelemetrySettings(endpoint=found.url, sampling=0)})
@@ -154,7 +213,7 @@ async def test_the_end_of_a_job_is_a_span_that_lasts_as_long_as_the_job(tmp_path
             async with await manager.open_queue(NAME, Access.SEND) as queue:
                 await queue.send_many([Message(b"x") for _ in range(3)])
             job = await manager.operations.start_job(Asker("ann", "test", None, True), "delete", [r".\private$\orders"])
-            await eventually(lambda: not manager.names.find(r".\private$\orders").message_count, "an empty queue")
+            await eventually(lambda: bool(found.spans), "the span of the job")
         (span,) = found.spans
     assert (span.name, span.kind, span.failed, span.parent_id) == ("job delete", "INTERNAL", False, "")
     assert (span.attributes["qmnode.job.number"], span.attributes["qmnode.job.done"]) == (job["job"], 3)
