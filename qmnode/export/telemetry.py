@@ -271,7 +271,8 @@ def _posts(address: str) -> Callable[[bytes], bool]:
 
     headers = {"Content-Type": "application/x-protobuf", **parse_env_headers(asked("HEADERS"), liberal=True)}
     coding = asked("COMPRESSION").strip().lower()
-    compress = {"gzip": gzip.compress, "deflate": zlib.compress}.get(coding)
+    compressions: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+    compress = compressions.get(coding)
     if compress is not None:
         headers["Content-Encoding"] = coding
     context = None
