@@ -105,8 +105,8 @@ def analyze(
     job: Annotated[
         str,
         typer.Argument(
-            help="message-life, routes, service-levels, dead-letters, journals-and-traces, waiting, link-costs, keys, "
-            "capacity; all."
+            help="message-life, routes, service-levels, dead-letters, journals-and-traces, waiting, heartbeats, "
+            "link-costs, keys, capacity; all."
         ),
     ],
     sources: Annotated[

@@ -46,6 +46,7 @@ _MOMENTS: Final = {
     },
     "queue_sizes": {"last": compute.field("last", "time")},
     "queue_states": {"last": compute.field("time")},
+    "heartbeats": {"last": compute.field("time")},
 }
 """The columns of tables that hold times of events."""
 QUARANTINE: Final = "_quarantine"

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from mqenterprise.pipeline.jobs import (
     capacity,
     dead_letters,
+    heartbeats,
     journals,
     keys,
     link_costs,
@@ -123,6 +124,15 @@ GATHERED: Final = (
         _as_they_are,
         journals.within,
     ),
+    Gathered(
+        "heartbeats",
+        heartbeats.KINDS,
+        heartbeats.COLUMNS,
+        heartbeats.heartbeats,
+        journals.join,
+        _as_they_are,
+        journals.within,
+    ),
 )
 DERIVED: Final = (
     Derived("routes", "message_life", ("links",), routes.routes),
@@ -153,6 +163,7 @@ SUMMARIES: Final = (
     Summary("certificates", (), ("certificates",), keys.certificates),
     Summary("capacity", ("queue_sizes",), (), _capacity),
     Summary("waiting", ("queue_states",), (), waiting.waiting),
+    Summary("probes", ("heartbeats",), (), heartbeats.probes),
 )
 
 JOBS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -162,6 +173,7 @@ JOBS: Final[Mapping[str, tuple[str, ...]]] = {
     "dead-letters": ("dead_letters",),
     "journals-and-traces": ("journal", "traces"),
     "waiting": ("waiting",),
+    "heartbeats": ("probes",),
     "link-costs": ("link_costs",),
     "keys": ("keys", "certificates"),
     "capacity": ("capacity",),

@@ -191,20 +191,21 @@ class _Probe:
         settings = self.settings
         await asyncio.sleep(random.uniform(0, min(1.0, settings.period / 10)))  # noqa: S311 (not all at once)
         while True:
-            began = time.monotonic()
+            began, sent, missed = time.monotonic(), self._manager.clock.time(), None
             try:
                 await self._beat(settings)
-            except Missed as missed:
-                self._ended(missed)
+            except Missed as error:
+                missed = error
             except MessageQueuingError as error:
                 denied = error.code is ErrorCode.MQ_ERROR_ACCESS_DENIED
-                reason = WaitReason.ACCESS if denied else WaitReason.REFUSED
-                self._ended(Missed(reason, error.sentence))
-            else:
-                self._ended(None, time.monotonic() - began)
+                missed = Missed(WaitReason.ACCESS if denied else WaitReason.REFUSED, error.sentence)
+            self._ended(missed, time.monotonic() - began)
+            if (recorder := self._manager.recorder) is not None:
+                reason, sentence = (missed.reason, missed.sentence) if missed else ("", "")
+                recorder.heartbeat(self._name, settings.queue, sent, reason, sentence)
             await asyncio.sleep(max(0.0, settings.period - (time.monotonic() - began)))
 
-    def _ended(self, missed: Missed | None, seconds: float = 0.0) -> None:
+    def _ended(self, missed: Missed | None, seconds: float) -> None:
         state, now, trouble = self.state, self._manager.clock.time(), f"probe {self._name}"
         healthy, reason = missed is None, missed.reason if missed is not None else ""
         if (state.healthy, state.reason) != (healthy, reason):

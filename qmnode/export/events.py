@@ -50,6 +50,8 @@ class EventKind(StrEnum):
     STOPPED = "stopped"
     DROPPED = "dropped"
     """A number of earlier events was discarded, because the limit of the disk was reached."""
+    HEARTBEAT = "heartbeat"
+    """A heartbeat of a probe ended: ``label`` is the probe, ``cause`` and ``detail`` say why it was missed."""
 
 
 COLUMNS: Final[dict[str, str]] = {

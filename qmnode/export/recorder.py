@@ -135,6 +135,13 @@ class EventRecorder:
         why = {"cause": cause or None, "detail": detail[:_LONGEST] or None}
         self.node_event(EventKind.QUEUE_STATE, queue=queue.pathname, peer=peer, state=state, **why)
 
+    def heartbeat(self, probe: str, queue: str, sent: float, reason: str, sentence: str) -> None:
+        """A heartbeat came through, or was missed for a reason."""
+        self.node_event(
+            EventKind.HEARTBEAT, queue=queue, label=probe, sent_time=int(sent * 1e6), cause=reason or None,
+            detail=sentence[:_LONGEST] or None,
+        )  # fmt: skip
+
     def node_event(self, kind: EventKind, queue: str = "", peer: str = "", **facts: Any) -> None:
         """Record an event that is not about a message."""
         self._events.append((PLACES[kind], queue, peer, 0, self._time(), json.dumps(facts).encode()))

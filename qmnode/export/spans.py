@@ -190,6 +190,11 @@ class SpanRecorder:
         if self._events is not None:
             self._events.queue_state(queue, state, peer, cause, detail)
 
+    def heartbeat(self, probe: str, queue: str, sent: float, reason: str, sentence: str) -> None:
+        """A heartbeat came through, or was missed for a reason."""
+        if self._events is not None:
+            self._events.heartbeat(probe, queue, sent, reason, sentence)
+
     # Sampling
 
     def _sampled(self, value: bytes, queue: "Queue | None") -> _Message | None:

@@ -246,6 +246,9 @@ class Recorder(Protocol):
     def queue_state(self, queue: "Queue", state: str, peer: str, cause: str = "", detail: str = "") -> None:
         """The state of an outgoing queue changed; ``cause`` and ``detail`` say why it has no session."""
 
+    def heartbeat(self, probe: str, queue: str, sent: float, reason: str, sentence: str) -> None:
+        """A heartbeat that a probe sent to a queue came through, or was missed for a reason."""
+
 
 class AccessPolicy(Protocol):
     """The access check on open (MS-MQDMPR 3.1.7.1.5, rights of MS-MQMQ 2.2.24)."""

@@ -16,11 +16,12 @@ from qmnode.management.server import ManagementServer
 from qmnode.model.api import QueueType
 from qmnode.model.waiting import WaitReason
 from qmnode.security.principals import Principals, unix_user
-from qmnode.settings.node import ManagementSettings, NodeSettings, Settings
+from qmnode.settings.node import ExportSettings, ManagementSettings, NodeSettings, Settings, TransportSettings
 from qmnode.settings.probes import ProbeSettings
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.security_descriptor import SecurityDescriptor
+from tests.export.test_export import rows
 from tests.lab.waiting import eventually
 from tests.transport.tls_nodes import Nodes
 
@@ -95,6 +96,32 @@ async def test_a_heartbeat_is_missed_while_nobody_receives_and_comes_through_whe
             assert found["qmnode_probe_up"] == [({"probe": "orders"}, 1)]
             assert found["qmnode_probe_failing_since_timestamp_seconds"] == []
             assert found["qmnode_probe_last_success_timestamp_seconds"]
+
+
+async def test_each_heartbeat_is_an_exported_event(tmp_path: Path) -> None:
+    export = ExportSettings(target=str(tmp_path / "out"), roll_seconds=1)
+    settings = Settings(computer_name="ALPHA", export=export, transport=TransportSettings(enabled=False))
+
+    def exported(*, missed: bool) -> list[dict[str, Any]]:
+        beats = [row for row in rows(tmp_path / "out") if row["kind"] == "heartbeat"]
+        return [row for row in beats if ("cause" in row) == missed]
+
+    async with QueueManager.open(tmp_path / "store", settings) as node:
+        await node.create_queue(r".\private$\orders")
+        async with probing(node, orders={"queue": LOCAL, "period": 1, "deadline": 1}):
+            await eventually(lambda: bool(exported(missed=True)), "a heartbeat that was missed")
+        async with (
+            probing(node, orders={"queue": LOCAL, "period": 3600, "deadline": 600}),
+            await node.open_queue(LOCAL, Access.RECEIVE) as queue,
+        ):
+            while not result(node)["healthy"]:
+                await queue.receive(60)
+                await eventually(lambda: node.probes()[0]["healthy"] or queue_has_one(node), "a result")
+            await eventually(lambda: bool(exported(missed=False)), "a heartbeat that came through")
+    missed, (came,) = exported(missed=True), exported(missed=False)
+    assert {(row["label"], row["queue"], row["cause"]) for row in missed} == {("orders", LOCAL, "receiver")}
+    assert all("nobody received it from" in row["detail"] and row["time"] > row["sent_time"] for row in missed)
+    assert (came["label"], came["queue"], came.get("detail")) == ("orders", LOCAL, None)
 
 
 async def test_an_answer_has_to_come_where_one_is_expected(tmp_path: Path) -> None:

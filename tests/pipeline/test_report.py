@@ -373,6 +373,24 @@ def test_certificates_that_end_soon_stand_out() -> None:
     assert '<span class="good">300 days</span>' in text
 
 
+def probe(name: str, *, missing: timedelta | None, last: timedelta) -> dict[str, Any]:
+    """A row of ``probes``: since how long it misses its deadline, and the age of its last heartbeat."""
+    return {
+        "node": "ALPHA", "probe": name, "queue": "shop\\orders", "reason": None if missing is None else "receiver",
+        "detail": None if missing is None else "no receiver", "last": NOW - last, "sent": 9, "missed": 2,
+        "missing_since": None if missing is None else NOW - missing, "last_success": NOW - timedelta(days=1),
+        "mean_us": 1_500_000.0, "worst_us": 2_000_000,
+    }  # fmt: skip
+
+
+MINUTE = timedelta(minutes=1)
+PROBES = [
+    probe("fine", missing=None, last=MINUTE),
+    probe(f"orders{EVIL}", missing=30 * MINUTE, last=MINUTE),
+    probe("removed", missing=timedelta(days=2), last=timedelta(days=2)),
+]
+
+
 def needed(text: str) -> list[tuple[str, str]]:
     """The links of "What needs you": the section and the sentence."""
     (found,) = re.findall(r'<ul class="needs">(.*?)</ul>', text, re.S)
@@ -399,6 +417,7 @@ def test_the_report_begins_with_what_needs_somebody_each_with_a_link_to_its_sect
             latencies=LATENCIES,
             link_use=USE,
             dead_letters=dead,
+            probes=PROBES,
             certificates=users,
             capacity=sizes,
             link_costs=costs,
@@ -406,6 +425,7 @@ def test_the_report_begins_with_what_needs_somebody_each_with_a_link_to_its_sect
     )
 
     assert needed(text) == [
+        ("probes", f"1 probe misses its deadline: orders{escape(EVIL)} of ALPHA since 2026-03-01 11:30."),
         ("keys", f"1 certificate has expired: gone{escape(EVIL)}."),
         ("keys", "1 certificate expires within 30 days: soon on 2026-03-13."),
         ("capacity", "1 queue is full: over."),
@@ -421,6 +441,17 @@ def test_the_report_begins_with_what_needs_somebody_each_with_a_link_to_its_sect
     ]  # fmt: skip
     assert all(f'<section id="{name}">' in text for name, _ in needed(text))
     assert text.index("What needs you") < text.index("messages sent")
+
+
+def test_a_probe_has_the_result_of_its_last_heartbeat() -> None:
+    text = page(figures(probes=PROBES))
+
+    (rows,) = re.findall(r'<table class="data" data-few="12" aria-label="probes">.*?<tbody>(.*?)</tbody>', text, re.S)
+    found = [re.sub(r"<[^>]*>", "|", row) for row in rows.strip().split("\n")]
+    assert [("receiver" in row, "came through" in row, "2026-03-01 11:30" in row) for row in found] == [
+        (True, False, False), (True, False, True), (False, True, False),
+    ]  # fmt: skip
+    assert "no receiver" in found[0] and "1.5 s" in found[2]
 
 
 def test_a_report_of_an_enterprise_in_order_says_that_nothing_needs_anybody() -> None:

@@ -75,7 +75,7 @@ LIFE: Final = (
 """The columns that show the life of an example."""
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p95": 0.95}
 MOST_EXAMPLES: Final = 300
-WHOLE: Final = ("link_costs", "keys", "certificates", "capacity", "waiting")
+WHOLE: Final = ("link_costs", "keys", "certificates", "capacity", "waiting", "probes")
 MOST_REASONS: Final = 9
 OTHERS: Final = "other reasons"
 STOPPED_AFTER: Final = pd.Timedelta(hours=1)

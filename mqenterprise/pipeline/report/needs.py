@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SOON: Final = 30
 """Days: somebody is needed now for what ends or is full within them."""
+_RUNS: Final = pd.Timedelta(days=1)
+"""A probe without a heartbeat for this long, the longest period, does not run any more."""
 _NAMED: Final = 3
 """The number of things that a sentence names; it counts the others."""
 
@@ -28,6 +30,19 @@ def needs(figures: Figures) -> list[Element]:
     links = [element("li", element("a", sentence, href=f"#{name}")) for name, sentence in found]
     explanation = f"As of {figures.as_of:%Y-%m-%d}, the most urgent first. Each leads to its section."
     return section("needs", "What needs you", explanation, element("ul", *links, class_="needs"))
+
+
+def _probes(figures: Figures) -> Iterator[str]:
+    known = figures["probes"]
+    if known.empty:
+        return
+    running = pd.Timestamp(figures.as_of) - pd.to_datetime(known["last"], utc=True) < _RUNS
+    late = known[known["missing_since"].notna() & running].sort_values("missing_since")
+    if len(late):
+        names = _list(
+            f"{row.probe} of {row.node} since {row.missing_since:%Y-%m-%d %H:%M}" for row in late.itertuples()
+        )
+        yield f"{_many(len(late), 'probe misses its deadline', 'probes miss their deadlines')}: {names}."
 
 
 def _certificates(figures: Figures) -> Iterator[str]:
@@ -90,6 +105,7 @@ def _slowest(figures: Figures) -> Iterator[str]:
 
 
 _NEEDS: Final[tuple[tuple[str, Callable[[Figures], Iterator[str]]], ...]] = (
+    ("probes", _probes),
     ("keys", _certificates),
     ("capacity", _full),
     ("dead-letters", _deaths),

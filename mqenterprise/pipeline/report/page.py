@@ -285,6 +285,48 @@ def _waiting(figures: Figures) -> list[Element]:
     )
 
 
+def _probes(figures: Figures) -> list[Element]:
+    probes = figures["probes"]
+    if probes.empty:
+        return []
+    order = probes.sort_values(["missing_since", "node", "probe"])
+    rows = [
+        [
+            text(row["probe"]),
+            text(row["node"]),
+            text(row["queue"]),
+            text("came through", "good") if pd.isna(row["missing_since"]) else text(row["reason"], "alarm"),
+            moment(row["missing_since"]),
+            moment(row["last_success"]),
+            number(int(row["sent"])),
+            number(int(row["missed"]), css="alarm" if row["missed"] else ""),
+            time(None if pd.isna(row["mean_us"]) else row["mean_us"] / 1e6),
+            time(None if pd.isna(row["worst_us"]) else row["worst_us"] / 1e6),
+            text(row["detail"]),
+        ]
+        for row in order.head(MOST_ROWS).to_dict("records")
+    ]
+    columns = (
+        Column("Probe"),
+        Column("Machine"),
+        Column("Queue"),
+        Column("Last heartbeat"),
+        Column("Missing since"),
+        Column("Last success"),
+        Column("Sent"),
+        Column("Missed"),
+        Column("Mean", "Until it was received or answered"),
+        Column("Slowest"),
+        Column("Last said"),
+    )
+    return section(
+        "probes",
+        "Heartbeats",
+        "Whether the marked messages of declared probes were received, or answered, in time.",
+        *table(columns, rows, "probes", len(probes)),
+    )
+
+
 def _consumers(figures: Figures) -> list[Element]:
     stopped = figures.stopped_consumers()
     if stopped.empty:
@@ -457,6 +499,7 @@ _SECTIONS: Final[tuple[tuple[str, str, Callable[[Figures], list[Element]]], ...]
     ("dead-letters", "Dead letters", _deaths),
     ("hops", "Hops", _hops),
     ("waiting", "Waiting", _waiting),
+    ("probes", "Heartbeats", _probes),
     ("consumers", "Consumers", _consumers),
     ("queues", "Queues", _queues),
     ("capacity", "Capacity", _capacity),

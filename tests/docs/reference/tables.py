@@ -14,6 +14,8 @@ MEANINGS: Final = {
     "traces": "One row for each trace report: who sent or took the message, and the next hop.",
     "queue_states": "Changes of the state of outgoing queues, with the cause.",
     "waiting": "One row for each interval in which an outgoing queue had no session, with the reason.",
+    "heartbeats": "One row for each heartbeat that a probe sent, with the reason if it was missed.",
+    "probes": "One row for each probe: its last result and since when, heartbeats sent and missed, and their times.",
     "queue_sizes": "Samples of the size of each queue and node.",
     "link_costs": "One row for each routing link: delay, loss, cost and the cost that these suggest.",
     "keys": "One row for each encryption key: age, state, and the senders that still use an old one.",
