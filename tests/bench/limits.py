@@ -30,14 +30,14 @@ def memory_of(session: int) -> int:
     return held
 
 
-def measured(module: str, *arguments: str) -> dict[str, float]:
+def measured(module: str, *arguments: str, most: int = MEMORY) -> dict[str, float]:
     """What ``python -m module arguments`` prints in its last line, with its ``memory``. RuntimeError when it takes more
     than the limits, or fails.
     """
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
     command = ["taskset", "-c", cores, sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(_PROJECT)}
-    most = 0
+    held = 0
     with (
         tempfile.TemporaryFile("w+") as log,
         subprocess.Popen(
@@ -51,10 +51,10 @@ def measured(module: str, *arguments: str) -> dict[str, float]:
         ) as process,
     ):
         while process.poll() is None:
-            most = max(most, memory_of(process.pid))
-            if most > MEMORY:
+            held = max(held, memory_of(process.pid))
+            if held > most:
                 os.killpg(process.pid, signal.SIGKILL)
-                raise RuntimeError(f"it took {most} bytes")
+                raise RuntimeError(f"it took {held} bytes")
             time.sleep(0.2)
         assert process.stdout is not None
         answer = process.stdout.read()
@@ -62,4 +62,4 @@ def measured(module: str, *arguments: str) -> dict[str, float]:
             log.seek(0)
             raise RuntimeError(log.read()[-2000:])
     found: dict[str, float] = json.loads(answer.splitlines()[-1])
-    return found | {"memory": most}
+    return found | {"memory": held}
