@@ -62,12 +62,13 @@ class Enterprise(DirectoryObject):
     """The enterprise's settings (MS-MQDMPR 3.1.1.6, MS-MQDSSM 3.1.6.11.3)."""
 
     name: str | None = None
+    # properties: enterprise, in the directory
     weakened_security: bool = False
     non_ldap_capable_queue_manager_notification: bool = True
-    default_time_to_live: int = 345_600
-    """Seconds that a message has to reach its queue (MS-MQDSSM appendix A <13>)."""
+    default_time_to_live: int = 345600
     old_directory: bool = False
     security: bytes | None = None
+    # end of properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +76,13 @@ class Site(DirectoryObject):
     """A site, possibly a foreign one (MS-MQDMPR 3.1.1.7, MS-MQDSSM 3.1.6.11.4)."""
 
     name: str
+    # properties: site, in the directory
     intra_site_replication_interval: int = 2
     inter_site_replication_interval: int = 10
     foreign_site: bool = False
     migrated_from_msmq10: bool = False
     security: bytes | None = None
+    # end of properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +102,12 @@ class QueueManager(DirectoryObject):
 
     computer_name: str
     """The NetBIOS name of the computer."""
-    qualified_computer_name: str | None = None
-    queue_manager_version: str = ""
     operating_system_version: str | None = None
-    operating_system_type: OperatingSystemType = OperatingSystemType.OTHER
     create_time: int | None = None
     """Seconds since 1970, set by the directory; so is :attr:`modify_time`."""
     modify_time: int | None = None
-    queue_manager_quota: int = 0x0010_0000
+    # properties: machine, in the directory
+    queue_manager_quota: int = 1048576
     journal_quota: int = NO_QUOTA
     foreign_system: bool = False
     site_identifier_list: tuple[Guid, ...] = ()
@@ -115,6 +116,10 @@ class QueueManager(DirectoryObject):
     routing_server: bool = False
     directory_server: bool = False
     supporting_server: bool = False
+    operating_system_type: OperatingSystemType = OperatingSystemType.OTHER
+    queue_manager_version: str = ""
+    qualified_computer_name: str | None = None
+    # end of properties
     public_encryption_key_list: bytes | None = None
     """The keys that encrypt messages to this queue manager: MQDSPUBLICKEYS (MS-MQMQ 2.2.2)."""
     public_signing_key_list: bytes | None = None
@@ -130,9 +135,10 @@ class Queue(DirectoryObject):
 
     pathname: str
     r"""``computer\queue``, in lower case when it was read (MS-MQDSSM 3.1.6.11.2.1)."""
-    label: str = ""
     create_time: int | None = None
     modify_time: int | None = None
+    # properties: queue, in the directory
+    label: str = ""
     type: Guid | None = None
     journaling: bool = False
     quota: int = NO_QUOTA
@@ -143,6 +149,7 @@ class Queue(DirectoryObject):
     multicast_address: str = ""
     base_priority: int = 0
     security: bytes | None = None
+    # end of properties
 
     @property
     def computer(self) -> str:

@@ -21,16 +21,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag, StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeVar, Unpack
+from typing import Literal, NamedTuple, Self, TypedDict, Unpack
 
 from qmnode.model.administration import AdministrationApi
-from qmnode.model.message import INFINITE, Message
+from qmnode.model.message import Message
 from qmnode.model.waiting import Waiting
-from qmnode.objects.table import AddedAttributes, AddedProperties
+from qmnode.objects.rows import NO_QUOTA
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
-
-_Kind = TypeVar("_Kind")
 
 
 class Access(IntFlag):
@@ -65,9 +63,10 @@ class QueueType(StrEnum):
     OUTGOING = "outgoing"
 
 
-class QueueProperties(AddedProperties, total=False):
+class QueueProperties(TypedDict, total=False):
     """Properties that can be set on a queue: MS-MQDMPR 3.1.7.1.3. Quotas are in KB, 0xFFFFFFFF means none."""
 
+    # properties: queue, types
     label: str
     type: Guid
     journaling: bool
@@ -79,6 +78,13 @@ class QueueProperties(AddedProperties, total=False):
     multicast_address: str
     security: bytes
     base_priority: int
+    duplicate_window: int
+    declared: bool
+    max_deliveries: int
+    retry_pause: int
+    retry_factor: int
+    retry_longest_pause: int
+    # end of properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +98,10 @@ class DirectoryLogin:
     password: str = field(repr=False)
 
 
-class QueueAttributes(AddedAttributes):
+class QueueAttributes:
     """The same properties as attributes."""
 
+    # properties: queue, types
     label: str
     type: Guid
     journaling: bool
@@ -106,19 +113,17 @@ class QueueAttributes(AddedAttributes):
     multicast_address: str
     security: bytes
     base_priority: int
-
-
-def _with_added(kind: type[_Kind]) -> type[_Kind]:
-    """Give a class of fields those that came after the first release, at its end."""
-    kind.__annotations__ = kind.__annotations__ | AddedAttributes.__annotations__
-    for name in AddedAttributes.__annotations__:
-        setattr(kind, name, getattr(AddedAttributes, name))
-    return kind
+    duplicate_window: int
+    declared: bool
+    max_deliveries: int
+    retry_pause: int
+    retry_factor: int
+    retry_longest_pause: int
+    # end of properties
 
 
 @dataclass(frozen=True, slots=True)
-@_with_added
-class QueueInformation(AddedAttributes):
+class QueueInformation:
     """The current attributes of a queue: MS-MQDMPR 3.1.1.2 and, for outgoing queues, 3.1.1.3."""
 
     pathname: str
@@ -126,16 +131,18 @@ class QueueInformation(AddedAttributes):
     queue_type: QueueType
     identifier: Guid = ZERO_GUID
     private_queue_number: int = 0
+    # properties: queue, of the first release
     label: str = ""
     type: Guid = ZERO_GUID
     journaling: bool = False
-    quota: int = INFINITE
-    journal_quota: int = INFINITE
+    quota: int = NO_QUOTA
+    journal_quota: int = NO_QUOTA
     authentication: bool = False
     privacy_level: int = QueuePrivacyLevel.OPTIONAL
     transactional: bool = False
     multicast_address: str = ""
     base_priority: int = 0
+    # end of properties
     create_time: int = 0
     modify_time: int = 0
     message_count: int = 0
@@ -147,6 +154,14 @@ class QueueInformation(AddedAttributes):
     state: str = ""
     """State of an outgoing queue (3.1.1.3). Of others ``on hold`` if they are paused, else empty."""
     next_hops: tuple[str, ...] = ()
+    # properties: queue, of later releases
+    duplicate_window: int = 0
+    declared: bool = False
+    max_deliveries: int = 0
+    retry_pause: int = 0
+    retry_factor: int = 2
+    retry_longest_pause: int = 3600
+    # end of properties
     reason: str = field(default="", kw_only=True)
     """The sentence of ``waiting``; empty without one."""
     waiting: Waiting | None = field(default=None, kw_only=True)

@@ -49,6 +49,7 @@ class Acknowledgment(IntFlag):
 class MessageProperties(TypedDict, total=False):
     """Properties that a sender may set beside the body. Times are in seconds, format names are text (MS-MQMQ 2.1)."""
 
+    # properties: message, what a sender sets
     label: str
     recoverable: bool
     priority: int
@@ -86,6 +87,7 @@ class MessageProperties(TypedDict, total=False):
     symmetric_key: bytes
     authentication_provider_type: int
     authentication_provider_name: str
+    # end of properties
 
 
 DEFAULTS: Final[dict[str, Any]] = MESSAGE.defaults(Door.NODE)
@@ -115,10 +117,11 @@ _UNCHECKED: Final = ("acknowledgements_requested", "encryption_algorithm", "hash
 class Message:
     """A message. ``Message(b"body", label="order 7", recoverable=True)``.
 
-    The properties are those of MS-MQDMPR 3.1.1.12 in snake_case; `help` has a sentence for each. Those under "assigned"
-    are set by the queue manager and are read on messages that came out of a queue.
+    The properties are those of MS-MQDMPR 3.1.1.12 in snake_case; `help` has a sentence for each. Those that
+    :class:`MessageProperties` lacks are set by the queue manager and are read on messages that came out of a queue.
     """
 
+    # properties: message, types
     body: bytes
     label: str
     recoverable: bool
@@ -154,8 +157,6 @@ class Message:
     symmetric_key: bytes
     authentication_provider_type: int
     authentication_provider_name: str
-
-    # Assigned.
     identifier: bytes
     lookup_identifier: int
     arrival_time: float
@@ -180,10 +181,10 @@ class Message:
     aborted_receives: int
     next_try: int
     move_count: int
-
     claimed_sender: bytes
     packet: bytes
     unreadable: str
+    # end of properties
 
     def __init__(self, body: bytes = b"", **properties: Unpack[MessageProperties]) -> None:
         attributes = self.__dict__

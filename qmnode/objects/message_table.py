@@ -80,42 +80,42 @@ _DELAY: Final = Form(
 TIME: Final = Form("seconds since 1970 (UTC)", lambda value: isinstance(value, int | float), float, unit="seconds")
 
 
-def _asked(name: str, form: Form, default: Any, sentence: str, obeyed_by: str, **more: Any) -> Property:
+def _asked(
+    name: str, form: Form, default: Any, sentence: str, obeyed_by: str = "model.serialization", **more: Any
+) -> Property:
     """A property that the sender sets."""
     fields: dict[str, Any] = {"section": "MS-MQDMPR 3.1.1.12", "doors": Door.NODE}
     return Property(name, form, default, sentence, obeyed_by=f"qmnode.{obeyed_by}", **(fields | more))
 
 
-def _assigned(name: str, form: Form, default: Any, sentence: str, obeyed_by: str, **more: Any) -> Property:
+def _assigned(
+    name: str, form: Form, default: Any, sentence: str, obeyed_by: str = "model.packet", **more: Any
+) -> Property:
     """A property that the queue manager sets: a message loses it when it is sent again."""
     return _asked(name, form, default, sentence, obeyed_by, changes=Changes.NEVER, **more)
 
 
-_WRITER, _READER = "model.serialization", "model.packet"
-
 MESSAGE: Final = Rows(
     Kind.MESSAGE,
     (
-        _asked("body", BYTES, b"", "What the message carries", _WRITER, key="body_size"),
-        _asked("label", LABEL, "", "What it is, for people", _WRITER),
+        _asked("body", BYTES, b"", "What the message carries", key="body_size"),
+        _asked("label", LABEL, "", "What it is, for people"),
         _asked(
-            *("recoverable", FLAG, False),
-            *("DeliveryGuarantee: it survives a restart. Transactional messages always do", _WRITER),
+            "recoverable", FLAG, False, "DeliveryGuarantee: it survives a restart. Transactional messages always do"
         ),
         _asked(
             *("priority", _PRIORITY, 3, "The highest is delivered first. Transactional messages all have 0"),
             "model.positions",
         ),
         _asked("body_type", _BODY_TYPE, 0, "VARENUM constant (MS-MQMQ 2.2.12)", "bodies.choice"),
-        _asked("app_specific", _NUMBER, 0, "Number for applications", _WRITER),
+        _asked("app_specific", _NUMBER, 0, "Number for applications"),
         _asked(
             *("correlation_identifier", octets(20), bytes(20)),
-            *("Identifier of the message that this one answers, or what applications agree on", _WRITER),
+            "Identifier of the message that this one answers, or what applications agree on",
         ),
-        _asked("extension", BYTES, b"", "Bytes beside the body", _WRITER),
+        _asked("extension", BYTES, b"", "Bytes beside the body"),
         _asked(
             *("message_class", _CLASS, MessageClass.MQMSG_CLASS_NORMAL, "MessageClass: its purpose"),
-            *(_WRITER,),
             section="MS-MQMQ 2.2.18.1.6",
         ),
         _asked(
@@ -123,10 +123,11 @@ MESSAGE: Final = Rows(
             *("Bits of Acknowledgment: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt", "model.outcomes"),
         ),
         _asked(
-            *("administration_queue_format_name", TEXT, "", "Queue for acknowledgments", "model.outcomes"),
+            *("administration_queue_format_name", TEXT, "", "Queue for acknowledgments"),
+            "model.outcomes",
             key="administration_queue",
         ),
-        _asked("response_queue_format_name", TEXT, "", "Queue for answers", _WRITER, key="response_queue"),
+        _asked("response_queue_format_name", TEXT, "", "Queue for answers", key="response_queue"),
         _asked(
             *("administration_multi_queue_format_name", NAMES, ""),
             "Several administration queues, separated by commas; each gets every requested acknowledgment, and the "
@@ -135,7 +136,7 @@ MESSAGE: Final = Rows(
             key="administration_queues",
         ),
         _asked(
-            *("response_multi_queue_format_name", NAMES, "", "Several response queues, in the same way", _WRITER),
+            *("response_multi_queue_format_name", NAMES, "", "Several response queues, in the same way"),
             key="response_queues",
         ),
         _asked(
@@ -144,8 +145,8 @@ MESSAGE: Final = Rows(
             key="journal",
         ),
         _asked(
-            *("negative_journaling_requested", FLAG, False),
-            *("It becomes a dead letter if it does not arrive", "model.outcomes"),
+            *("negative_journaling_requested", FLAG, False, "It becomes a dead letter if it does not arrive"),
+            "model.outcomes",
             key="dead_letter",
         ),
         _asked(
@@ -164,18 +165,16 @@ MESSAGE: Final = Rows(
             section="an extension",
         ),
         _asked(
-            *("deliver_in", _DELAY, 0.0),
-            "The same as seconds from the send, in a transaction from the commit",
+            *("deliver_in", _DELAY, 0.0, "The same as seconds from the send, in a transaction from the commit"),
             "model.delayed",
             section="an extension",
         ),
         _asked(
-            *("tracing_requested", FLAG, False, "Nodes on its way report it to the tracing queue", "delivery"),
+            *("tracing_requested", FLAG, False, "Nodes on its way report it to the tracing queue"),
+            "delivery",
             key="tracing",
         ),
-        _asked(
-            *("allow_peek_when_locked", FLAG, False, "It is shown while a transaction has it", "model.queue"),
-        ),
+        _asked("allow_peek_when_locked", FLAG, False, "It is shown while a transaction has it", "model.queue"),
         _asked(
             *("application_dead_letter_queue", TEXT, ""),
             "Path name of a queue on the sending computer that keeps the message if it asks for negative journaling, "
@@ -184,7 +183,7 @@ MESSAGE: Final = Rows(
             key="dead_letter_queue",
         ),
         _asked(
-            *("connector_type_identifier", GUID, ZERO_GUID, "GUID that says how a connector reads it", _WRITER),
+            *("connector_type_identifier", GUID, ZERO_GUID, "GUID that says how a connector reads it"),
             key="connector_type",
         ),
         _asked(
@@ -199,8 +198,8 @@ MESSAGE: Final = Rows(
         ),
         # MS-MQMQ 2.2.19.3: "SHA-512 SHOULD be used"; the ADM's SHA-1 and RC4 are what older systems have.
         _asked(
-            *("hash_algorithm", enumeration(HashAlgorithm), HashAlgorithm.SHA_512),
-            *("What its signature hashes with", "delivery.signing"),
+            *("hash_algorithm", enumeration(HashAlgorithm), HashAlgorithm.SHA_512, "What its signature hashes with"),
+            "delivery.signing",
         ),
         _asked(
             *("encryption_algorithm", enumeration(EncryptionAlgorithm), EncryptionAlgorithm.AES256),
@@ -220,18 +219,17 @@ MESSAGE: Final = Rows(
         ),
         _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.signing"),
         _asked("signature", BYTES, b"", "Signature of its sender", "delivery.signing", key="is_signed"),
-        _asked("symmetric_key", BYTES, b"", "The key of its body, encrypted for its destination", _WRITER),
+        _asked("symmetric_key", BYTES, b"", "The key of its body, encrypted for its destination"),
+        _asked("authentication_provider_type", _NUMBER, 0, "Type of the provider of its signature"),
         _asked(
-            *("authentication_provider_type", _NUMBER, 0, "Type of the provider of its signature", _WRITER),
-        ),
-        _asked(
-            *("authentication_provider_name", TEXT, "", "Name of the provider of its signature", _WRITER),
+            *("authentication_provider_name", TEXT, "", "Name of the provider of its signature"),
             key="authentication_provider",
         ),
-        _asked("soap_header", TEXT, "", "SOAP header", _WRITER, section="MS-MQMQ 2.2.20.7"),
-        _asked("soap_body", TEXT, "", "SOAP body", _WRITER, section="MS-MQMQ 2.2.20.7"),
+        _asked("soap_header", TEXT, "", "SOAP header", section="MS-MQMQ 2.2.20.7"),
+        _asked("soap_body", TEXT, "", "SOAP body", section="MS-MQMQ 2.2.20.7"),
         _asked(
-            *("tracing_queue_identifier", GUID, ZERO_GUID, "GUID of the queue for reports", "delivery"),
+            *("tracing_queue_identifier", GUID, ZERO_GUID, "GUID of the queue for reports"),
+            "delivery",
             key="tracing_queue",
         ),
         _assigned(
@@ -241,14 +239,12 @@ MESSAGE: Final = Rows(
         ),
         _assigned(
             *("lookup_identifier", _COUNT, 0),
-            "64 bits, unique within the queue manager; the order of delivery within a queue",
-            "model.positions",
+            *("64 bits, unique within the queue manager; the order of delivery within a queue", "model.positions"),
         ),
         _assigned(
-            *("arrival_time", TIME, 0.0),
-            *("When it arrived in its queue: seconds since 1970 (UTC), with microseconds", _READER),
+            "arrival_time", TIME, 0.0, "When it arrived in its queue: seconds since 1970 (UTC), with microseconds"
         ),
-        _assigned("sent_time", TIME, 0, "When it was sent: seconds since 1970 (UTC)", _READER),
+        _assigned("sent_time", TIME, 0, "When it was sent: seconds since 1970 (UTC)"),
         _assigned(
             *("delivery_time", TIME, 0.0),
             "When it leaves the queue of delayed messages, where it waits: seconds since 1970 (UTC); 0 elsewhere",
@@ -256,75 +252,64 @@ MESSAGE: Final = Rows(
             section="an extension",
         ),
         _assigned(
-            *("source_machine_identifier", GUID, ZERO_GUID, "Identifier of the node that sent it", _READER),
+            *("source_machine_identifier", GUID, ZERO_GUID, "Identifier of the node that sent it"),
             key="source_queue_manager",
         ),
         _assigned(
             *("destination_queue_manager_identifier", GUID, ZERO_GUID),
-            *("Identifier of the node that it was sent to, if its sender knew it", _READER),
+            "Identifier of the node that it was sent to, if its sender knew it",
             key="destination_queue_manager",
         ),
         _assigned(
-            *("destination_queue_format_name", TEXT, "", "Format name of the queue that it was sent to", _READER),
-            key="destination",
+            "destination_queue_format_name", TEXT, "", "Format name of the queue that it was sent to", key="destination"
         ),
         _assigned(
-            *("destination_multi_queue_format_name", NAMES, ""),
-            *("Format names, if it was sent to several queues", _READER),
+            *("destination_multi_queue_format_name", NAMES, "", "Format names, if it was sent to several queues"),
             key="destinations",
         ),
-        _assigned("transactional", FLAG, False, "It was sent in a transaction", _READER),
-        _assigned("transaction_identifier", _COUNT, 0, "Number of the transaction at its source", _READER),
+        _assigned("transactional", FLAG, False, "It was sent in a transaction"),
+        _assigned("transaction_identifier", _COUNT, 0, "Number of the transaction at its source"),
         _assigned(
-            *("transactional_message_sequence_identifier", BYTES, b""),
-            *("Identifier of its transactional sequence", _READER),
+            *("transactional_message_sequence_identifier", BYTES, b"", "Identifier of its transactional sequence"),
             key="sequence",
         ),
+        _assigned("transaction_sequence_number", _COUNT, 0, "Its number in that sequence", key="sequence_number"),
         _assigned(
-            "transaction_sequence_number", _COUNT, 0, "Its number in that sequence", _READER, key="sequence_number"
-        ),
-        _assigned(
-            *("transaction_previous_sequence_number", _COUNT, 0, "Number of the message before it", _READER),
+            *("transaction_previous_sequence_number", _COUNT, 0, "Number of the message before it"),
             key="previous_sequence_number",
         ),
-        _assigned("first_in_transaction", FLAG, False, "It is the first of its transaction", _READER),
-        _assigned("last_in_transaction", FLAG, False, "It is the last of its transaction", _READER),
+        _assigned("first_in_transaction", FLAG, False, "It is the first of its transaction"),
+        _assigned("last_in_transaction", FLAG, False, "It is the last of its transaction"),
+        _assigned("final_ack_required", FLAG, False, "Its source is told of its receipt", key="final_acknowledgment"),
         _assigned(
-            "final_ack_required", FLAG, False, "Its source is told of its receipt", _READER, key="final_acknowledgment"
-        ),
-        _assigned(
-            *("connector_queue_manager_identifier", GUID, ZERO_GUID, "Identifier of the connector's node", _READER),
+            *("connector_queue_manager_identifier", GUID, ZERO_GUID, "Identifier of the connector's node"),
             key="connector_queue_manager",
         ),
-        _assigned(
-            *("aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.record"),
-        ),
+        _assigned("aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.record"),
         _assigned(
             *("next_try", TIME, 0),
-            *("When a message whose last delivery failed may be received again; 0 if it is not held", _READER),
+            "When a message whose last delivery failed may be received again; 0 if it is not held",
             section="an extension",
         ),
         _assigned(
-            *("move_count", _COUNT, 0),
-            *("Moves between queues of the node since its arrival, without a change", "model.record"),
+            *("move_count", _COUNT, 0, "Moves between queues of the node since its arrival, without a change"),
+            "model.record",
             key="moves",
         ),
         _assigned(
             *("claimed_sender", BYTES, b""),
             "The SID or GUID that a message without proof names as its sender. Any sender can write anything there: "
             "base no decision on it",
-            _READER,
             section="an extension",
         ),
         _assigned(
-            *("packet", BYTES, b"", "The UserMessage packet of a received message, as transmitted", _READER),
+            *("packet", BYTES, b"", "The UserMessage packet of a received message, as transmitted"),
             section="MS-MQMQ 2.2.20",
         ),
         _assigned(
             *("unreadable", TEXT, ""),
             "Why the packet could not be read completely; empty for a sound one. Unreadable properties have their "
             "defaults, and `packet` has all bytes",
-            _READER,
             section="an extension",
         ),
     ),

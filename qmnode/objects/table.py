@@ -5,7 +5,8 @@ Rows of messages are in :mod:`qmnode.objects.message_table`, which clients load 
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, TypedDict
+from functools import partial
+from typing import Any, Final
 
 from qmnode.objects.message_table import MESSAGE
 from qmnode.objects.rows import (
@@ -17,6 +18,7 @@ from qmnode.objects.rows import (
     QUOTA,
     Changes,
     Door,
+    Form,
     Kind,
     Property,
     Rows,
@@ -40,7 +42,8 @@ MOST_DELIVERIES: Final = 255
 """The store counts failed deliveries in one byte."""
 LONGEST_RETRY_PAUSE: Final = 604_800
 """Seven days, in seconds."""
-_ENTERPRISE: Final = Door.DECLARATION | Door.DIRECTORY
+_declared: Final = partial(Property, doors=Door.DECLARATION | Door.DIRECTORY)
+"""A property of the enterprise, which no node has for itself."""
 
 
 class OperatingSystemType(IntEnum):
@@ -54,37 +57,39 @@ class OperatingSystemType(IntEnum):
     WIN_ENTERPRISE = 0x500
 
 
+def _extension(name: str, form: Form, default: Any, sentence: str, obeyed_by: str) -> Property:
+    """A property that no specification has: of queues at their node, since a later release than the first."""
+    return Property(
+        name, form, default, sentence, "an extension", doors=Door.NODE, added=True, obeyed_by=f"qmnode.{obeyed_by}"
+    )
+
+
 ENTERPRISE: Final = Rows(
     Kind.ENTERPRISE,
     (
-        Property(
+        _declared(
             *("weakened_security", FLAG, False, "Queue managers use their own identity for the directory"),
             *("MS-MQDMPR 3.1.1.6", "mSMQNameStyle", "3.1.6.11.3.2"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.model.published",
         ),
-        Property(
+        _declared(
             *("default_time_to_live", seconds(), 345_600, "Seconds that a message has to reach its queue"),
             *("MS-MQMQ 2.3.5.15", "mSMQLongLived", "3.1.6.7.3.2"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.directory.membership",
         ),
-        Property(
+        _declared(
             *("change_notification", FLAG, True, "Queue managers without LDAP are told of changes"),
             *("MS-MQDSSM 3.1.6.7.3.4", "mSMQCSPName", "3.1.6.11.3.3", "non_ldap_capable_queue_manager_notification"),
-            doors=_ENTERPRISE,
             unobeyed="nodes have LDAP, and take notifications either way",
         ),
-        Property(
+        _declared(
             *("old_directory", FLAG, False, "The directory is MSMQ 1.0's"),
             *("MS-MQDSSM 3.1.6.7.3.2", "mSMQVersion", "3.1.6.7.3.2"),
-            doors=_ENTERPRISE,
             unobeyed="nodes use LDAP only, and MSMQ 1.0's directory has none",
         ),
-        Property(
+        _declared(
             *("access", ACCESS, None, "Who may change it and create routing links; left alone when it is not declared"),
             *("MS-MQMQ 2.2.26", "nTSecurityDescriptor", "3.1.6.17", "security"),
-            doors=_ENTERPRISE,
             obeyed_by="mqenterprise.directory.slapd_configuration",
         ),
     ),
@@ -94,34 +99,29 @@ _REPLICATED: Final = "directories replicate by their own settings today"
 SITE: Final = Rows(
     Kind.SITE,
     (
-        Property(
+        _declared(
             *("foreign", FLAG, False, "A network of another message system behind a connector"),
             *("MS-MQDMPR 3.1.1.7", "mSMQSiteForeign", "3.1.6.1.3.2", "foreign_site"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.snapshot",
         ),
-        Property(
+        _declared(
             *("intra_site_replication_interval", seconds(), 2, "Seconds, within the site"),
             *("MS-MQMQ 2.3.3.5", "mSMQInterval1", "3.1.6.1.3.2"),
-            doors=_ENTERPRISE,
             unobeyed=_REPLICATED,
         ),
-        Property(
+        _declared(
             *("inter_site_replication_interval", seconds(), 10, "Seconds, between sites"),
             *("MS-MQMQ 2.3.3.6", "mSMQInterval2", "3.1.6.1.3.2"),
-            doors=_ENTERPRISE,
             unobeyed=_REPLICATED,
         ),
-        Property(
+        _declared(
             *("migrated_from_msmq10", FLAG, False, "The site came from MSMQ 1.0"),
             *("MS-MQMQ 2.3.3.10", "mSMQNt4Stub", "3.1.6.1.3.2"),
-            doors=_ENTERPRISE,
             unobeyed="it matters during a migration from MSMQ 1.0 only",
         ),
-        Property(
+        _declared(
             *("access", ACCESS, None, "Who may change it and add servers to it; left alone when it is not declared"),
             *("MS-MQMQ 2.2.25", "nTSecurityDescriptor", "3.1.6.17", "security"),
-            doors=_ENTERPRISE,
             obeyed_by="mqenterprise.directory.slapd_configuration",
         ),
     ),
@@ -130,23 +130,20 @@ SITE: Final = Rows(
 ROUTING_LINK: Final = Rows(
     Kind.ROUTING_LINK,
     (
-        Property(
+        _declared(
             *("cost", number(1, 999_999), 1, "The lower, the better the link"),
             *("MS-MQDMPR 3.1.1.8", "mSMQCost", "3.1.6.1.4.2", "actual_cost"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
-        Property(
+        _declared(
             *("site_gates", names(Kind.MACHINE), ()),
             *("Routing servers of either site that all messages over the link pass", "MS-MQDMPR 3.1.1.8"),
             *("mSMQSiteGates", "3.1.6.1.4.6", "site_gate_identifier_list"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
-        Property(
+        _declared(
             *("description", text(LONGEST_LABEL), "", "What it is, for people", "MS-MQDMPR 3.1.1.8"),
             *("description", "3.1.6.1.4.2"),
-            doors=_ENTERPRISE,
             obeyed_by="mqenterprise.topology.drawing",
         ),
     ),
@@ -156,77 +153,65 @@ _PASSED: Final = "Routing servers that all its {} messages pass"
 MACHINE: Final = Rows(
     Kind.MACHINE,
     (
-        Property(
+        _declared(
             *("sites", names(Kind.SITE, 64), (), "Sites that it belongs to", "MS-MQDMPR 3.1.1.1"),
             *("mSMQSites", "3.1.6.1.1.2", "site_identifier_list"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.snapshot",
         ),
-        Property(
+        _declared(
             *("routing_server", FLAG, False, "It routes messages of others", "MS-MQDMPR 3.1.1.1"),
             *("mSMQRoutingServices", "3.1.6.1.1.2"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
-        Property(
+        _declared(
             *("supporting_server", FLAG, False, "It serves dependent clients", "MS-MQDMPR 3.1.1.1"),
             *("mSMQDependentClientServices", "3.1.6.1.1.2"),
-            doors=_ENTERPRISE,
             unobeyed="nodes have no dependent clients",
         ),
-        Property(
+        _declared(
             *("directory_server", FLAG, False, "It gives others access to the directory", "MS-MQDMPR 3.1.1.1"),
             *("mSMQDsServices", "3.1.6.1.1.2"),
-            doors=_ENTERPRISE,
             unobeyed="nodes ask the directory itself",
         ),
-        Property(
+        _declared(
             *("out_routing_servers", names(Kind.MACHINE, 3), (), _PASSED.format("outgoing"), "MS-MQDMPR 3.1.1.1"),
             *("mSMQOutRoutingServers", "3.1.6.1.1.6", "out_routing_server_identifier_list"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
-        Property(
+        _declared(
             *("in_routing_servers", names(Kind.MACHINE, 3), (), _PASSED.format("incoming"), "MS-MQDMPR 3.1.1.1"),
             *("mSMQInRoutingServers", "3.1.6.1.1.7", "in_routing_server_identifier_list"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
         # MS-MQDMPR says bytes, but 0x00100000 bytes would hold no backlog, and Windows counts kilobytes as for a queue.
-        Property(
+        _declared(
             *("quota", QUOTA, 0x0010_0000, "Most that all its queues may hold", "MS-MQDMPR 3.1.1.1"),
             *("mSMQQuota", "3.1.6.1.1.2", "queue_manager_quota"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.model.quotas",
         ),
-        Property(
+        _declared(
             *("journal_quota", QUOTA, NO_QUOTA, "Most that all its journals may hold", "MS-MQMQ 2.3.2.14"),
             *("mSMQJournalQuota", "3.1.6.1.1.2"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.model.quotas",
         ),
-        Property(
+        _declared(
             *("foreign", FLAG, False, "Not a queue manager but a foreign system", "MS-MQMQ 2.3.2.18"),
             *("mSMQForeign", "3.1.6.1.1.2", "foreign_system"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.routing.router",
         ),
-        Property(
+        _declared(
             *("operating_system", choice(OperatingSystemType), OperatingSystemType.OTHER, "What it runs on"),
             *("MS-MQDSSM 3.1.6.1.1.4", "mSMQOSType", "3.1.6.1.1.4", "operating_system_type"),
-            doors=_ENTERPRISE,
             unobeyed="it is for people and for Windows' own tools",
         ),
-        Property(
+        _declared(
             *("version", text(LONGEST_LABEL), "", "Version of the queue manager", "MS-MQDSSM 3.1.6.1.1.2"),
             *("mSMQComputerTypeEx", "3.1.6.1.1.2", "queue_manager_version"),
-            doors=_ENTERPRISE,
             obeyed_by="mqenterprise.pipeline.sources.directory_source",
         ),
-        Property(
+        _declared(
             *("dns_name", text(255), None, "Fully qualified name", "MS-MQDSSM 3.1.6.11.1"),
             *("dNSHostName", "3.1.6.11.1", "qualified_computer_name"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.delivery.next_hops",
         ),
     ),
@@ -304,52 +289,34 @@ QUEUE: Final = Rows(
             doors=Door.NODE,
             obeyed_by="qmnode.security",
         ),
-        Property(
+        _extension(
             *("duplicate_window", seconds(LONGEST_DUPLICATE_WINDOW, "none"), 0),
-            *("Seconds within which messages with the same AMQP message id are accepted once; 0 for none",),
-            *("an extension",),
-            doors=Door.NODE,
-            added=True,
-            obeyed_by="qmnode.model.duplicates",
+            "Seconds within which messages with the same AMQP message id are accepted once; 0 for none",
+            "model.duplicates",
         ),
-        Property(
+        _extension(
             *("declared", FLAG, False, "A document of the machine made the queue, and may delete it again"),
-            *("an extension",),
-            doors=Door.NODE,
-            added=True,
-            obeyed_by="qmnode.administration.machine_documents",
+            "administration.machine_documents",
         ),
-        Property(
+        _extension(
             *("max_deliveries", number(0, MOST_DELIVERIES, f"from 0 (no limit) to {MOST_DELIVERIES}"), 0),
-            *("Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit",),
-            *("an extension",),
-            doors=Door.NODE,
-            added=True,
-            obeyed_by="qmnode.model.retries",
+            "Deliveries of a message, the first included, after which it is a dead letter; 0 for no limit",
+            "model.retries",
         ),
-        Property(
+        _extension(
             *("retry_pause", seconds(LONGEST_RETRY_PAUSE, "none"), 0),
-            *("Seconds until the next delivery of a message after the first that failed; 0 for none",),
-            *("an extension",),
-            doors=Door.NODE,
-            added=True,
-            obeyed_by="qmnode.model.retries",
+            "Seconds until the next delivery of a message after the first that failed; 0 for none",
+            "model.retries",
         ),
-        Property(
+        _extension(
             *("retry_factor", number(1, 100), 2),
-            *("What each further failure multiplies the pause by",),
-            *("an extension",),
-            doors=Door.NODE,
-            added=True,
-            obeyed_by="qmnode.model.retries",
+            "What each further failure multiplies the pause by",
+            "model.retries",
         ),
-        Property(
+        _extension(
             *("retry_longest_pause", seconds(LONGEST_RETRY_PAUSE), 3600),
-            *("The longest pause between two deliveries of a message",),
-            *("an extension",),
-            doors=Door.NODE,
-            added=True,
-            obeyed_by="qmnode.model.retries",
+            "The longest pause between two deliveries of a message",
+            "model.retries",
         ),
     ),
 )
@@ -362,36 +329,13 @@ PRIVATE_QUEUE: Final[Mapping[str, Property]] = {
 """The properties that documents of machines have of private queues, beside access list and owner."""
 
 
-class AddedProperties(TypedDict, total=False):
-    """The types of those that came after the first release, for the typed interface (``qmnode.model.api``)."""
-
-    duplicate_window: int
-    declared: bool
-    max_deliveries: int
-    retry_pause: int
-    retry_factor: int
-    retry_longest_pause: int
-
-
-class AddedAttributes:
-    """The same as attributes, with their defaults."""
-
-    duplicate_window: int = 0
-    declared: bool = False
-    max_deliveries: int = 0
-    retry_pause: int = 0
-    retry_factor: int = 2
-    retry_longest_pause: int = 3600
-
-
 USER: Final = Rows(
     Kind.USER,
     (
-        Property(
+        _declared(
             *("certificates", of_list("a list of certificates"), None),
             *("Certificates that sign its messages; left alone when they are not declared", "MS-MQDMPR 3.1.1.15"),
             *("mSMQSignCertificates", "3.1.6.7.6.2"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.security",
         ),
     ),
@@ -400,10 +344,9 @@ USER: Final = Rows(
 QUEUE_ALIAS: Final = Rows(
     Kind.QUEUE_ALIAS,
     (
-        Property(
+        _declared(
             *("format_name", text(255), "", "Format name of the queue that it stands for", "MS-MQDSSM 3.1.6.8"),
             *("msMQ-Recipient-FormatName", "3.1.6.8"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.directory.membership",
         ),
     ),
@@ -412,10 +355,9 @@ QUEUE_ALIAS: Final = Rows(
 DISTRIBUTION_LIST: Final = Rows(
     Kind.DISTRIBUTION_LIST,
     (
-        Property(
+        _declared(
             *("members", recipients(), (), "Public queues, queue aliases and lists that get its messages"),
             *("MS-MQMQ 2.1.5", "member", "3.1.6.9"),
-            doors=_ENTERPRISE,
             obeyed_by="qmnode.directory.membership",
         ),
     ),

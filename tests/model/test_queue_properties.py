@@ -9,7 +9,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueAttributes, QueueInformation, QueueProperties
 from qmnode.model.queue import DEFAULT_PROPERTIES
 from qmnode.model.queue_manager import QueueManager
-from qmnode.objects.table import QUEUE, AddedProperties
+from qmnode.objects.table import QUEUE
 from qmnode.structures.error_codes import ErrorCode
 from tests.model.conftest import Node
 
@@ -19,7 +19,6 @@ PATH = r".\private$\orders"
 def test_the_typed_interface_has_the_properties_of_the_table_with_their_defaults() -> None:
     assert get_type_hints(QueueProperties) == get_type_hints(QueueAttributes)
     assert get_type_hints(QueueProperties).keys() == DEFAULT_PROPERTIES.keys()
-    assert AddedProperties.__annotations__.keys() == {row.name for row in QUEUE.values() if row.added}
     shown = {field.name: field.default for field in fields(QueueInformation)}
     written = {name: QUEUE[name].default for name in DEFAULT_PROPERTIES if QUEUE[name].form.type is not bytes}
     assert {name: shown[name] for name in written} == written

@@ -30,6 +30,7 @@ options:
       type: list
       elements: str
     # end of properties
+  # properties: several
   distribution_lists:
     description:
       - Several lists in one task, which reads the directory once. All are possible, or none is changed.
@@ -47,6 +48,7 @@ options:
         type: str
         choices: [present, absent]
       <<: *properties
+  # end of properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -80,10 +82,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+# properties: answer
 distribution_list:
   description: The list as it is now, or would be; none when it is absent.
   returned: success, without O(distribution_lists)
   type: dict
+# end of properties
   contains:
     name:
       description: The list's name.
@@ -104,11 +108,13 @@ distribution_list:
     name: prices
     identifier: 6a0d4a51-2b1c-4f38-8d52-3d8c7a5b9e10
     members: ['ams-shop\prices', 'bre-shop\prices', partner]
+# properties: answers
 distribution_lists:
   description: The lists as they are now, in the order of the list; each says whether it C(changed).
   returned: success, with O(distribution_lists)
   type: list
   elements: dict
+# end of properties
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule

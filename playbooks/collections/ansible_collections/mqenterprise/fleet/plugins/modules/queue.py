@@ -102,18 +102,15 @@ options:
     retry_longest_pause:
       description: The longest pause between two deliveries of a message; from 0 to 604800.
       type: int
-    # end of properties
     access:
-      description:
-        - The whole access list. When it is not given, the access list is left as it is.
+      description: The whole access list. When it is not given, the access list is left as it is.
       type: list
       elements: dict
       suboptions:
         to:
           description:
-            - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
-              C(S-1-...). For a private queue an account of the machine, such as C(user:alice), in place of the
-              directory's.
+            - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or C(S-1-...).
+              For a private queue an account of the machine, such as C(user:alice), in place of the directory's.
           type: str
           required: true
         allow:
@@ -122,7 +119,6 @@ options:
           elements: str
           default: []
           choices: &rights
-            # rights: names
             - receive
             - receive_journal
             - peek
@@ -136,13 +132,14 @@ options:
             - generic_read
             - generic_write
             - generic_all
-            # end of rights
         deny:
           description: Rights that it is refused.
           type: list
           elements: str
           default: []
           choices: *rights
+    # end of properties
+  # properties: several
   queues:
     description:
       - Several queues in one task, which reads the directory once. All are possible, or none is changed.
@@ -163,6 +160,7 @@ options:
         type: str
         choices: [present, absent]
       <<: *properties
+  # end of properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -222,10 +220,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+# properties: answer
 queue:
   description: The queue as it is now, or would be; none when it is absent.
   returned: success, without O(queues)
   type: dict
+# end of properties
   contains:
     machine:
       description: The computer that holds the queue.
@@ -300,45 +300,29 @@ queue:
       description: The longest pause between two deliveries of a message.
       type: int
       returned: for private queues
-    # end of properties
     access:
-      description: The access list, when it was asked for.
+      description: The access list, when it was given.
       type: list
       elements: dict
       returned: when access was given
+    # end of properties
   sample:
     machine: ams-shop
     name: orders
     identifier: 2f1d2a70-9a2f-4b9c-9d55-0c2f6f1f7a11
     label: Orders of the shop
     transactional: true
+# properties: answers
 queues:
   description: The queues as they are now, in the order of the list; each says whether it C(changed).
   returned: success, with O(queues)
   type: list
   elements: dict
+# end of properties
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule, grouped
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._private import private_queue_changes
-
-RIGHTS = [
-    # rights: texts
-    "receive",
-    "receive_journal",
-    "peek",
-    "send",
-    "set_properties",
-    "get_properties",
-    "delete",
-    "get_permissions",
-    "change_permissions",
-    "take_ownership",
-    "generic_read",
-    "generic_write",
-    "generic_all",
-    # end of rights
-]
 
 
 class QueueModule(ObjectModule):
@@ -391,16 +375,54 @@ class QueueModule(ObjectModule):
         "retry_pause": {"type": "int"},
         "retry_factor": {"type": "int"},
         "retry_longest_pause": {"type": "int"},
-        # end of properties
         "access": {
             "type": "list",
             "elements": "dict",
             "options": {
                 "to": {"type": "str", "required": True},
-                "allow": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
-                "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
+                "allow": {
+                    "type": "list",
+                    "elements": "str",
+                    "default": [],
+                    "choices": [
+                        "receive",
+                        "receive_journal",
+                        "peek",
+                        "send",
+                        "set_properties",
+                        "get_properties",
+                        "delete",
+                        "get_permissions",
+                        "change_permissions",
+                        "take_ownership",
+                        "generic_read",
+                        "generic_write",
+                        "generic_all",
+                    ],
+                },
+                "deny": {
+                    "type": "list",
+                    "elements": "str",
+                    "default": [],
+                    "choices": [
+                        "receive",
+                        "receive_journal",
+                        "peek",
+                        "send",
+                        "set_properties",
+                        "get_properties",
+                        "delete",
+                        "get_permissions",
+                        "change_permissions",
+                        "take_ownership",
+                        "generic_read",
+                        "generic_write",
+                        "generic_all",
+                    ],
+                },
             },
         },
+        # end of properties
     }
     more = {"nodes_file": {"type": "path"}, "with_messages": {"type": "bool", "default": False}}
 

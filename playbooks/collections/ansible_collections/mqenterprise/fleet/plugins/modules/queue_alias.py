@@ -29,6 +29,7 @@ options:
       description: Format name of the queue that it stands for.
       type: str
     # end of properties
+  # properties: several
   queue_aliases:
     description:
       - Several aliases in one task, which reads the directory once. All are possible, or none is changed.
@@ -46,6 +47,7 @@ options:
         type: str
         choices: [present, absent]
       <<: *properties
+  # end of properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -70,10 +72,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+# properties: answer
 queue_alias:
   description: The alias as it is now, or would be; none when it is absent.
   returned: success, without O(queue_aliases)
   type: dict
+# end of properties
   contains:
     name:
       description: The alias's name.
@@ -93,11 +97,13 @@ queue_alias:
     name: partner
     identifier: 0f8fad5b-d9cb-469f-a165-70867728950e
     format_name: DIRECT=OS:partner.example\private$\prices
+# properties: answers
 queue_aliases:
   description: The aliases as they are now, in the order of the list; each says whether it C(changed).
   returned: success, with O(queue_aliases)
   type: list
   elements: dict
+# end of properties
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule

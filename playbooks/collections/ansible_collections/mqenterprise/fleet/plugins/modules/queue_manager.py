@@ -66,6 +66,7 @@ options:
       description: Foreign sites that this connector, or foreign machine, belongs to.
       type: list
       elements: str
+  # properties: several
   queue_managers:
     description:
       - Several queue managers in one task, which reads the directory once. All are possible, or none is changed.
@@ -83,6 +84,7 @@ options:
         type: str
         choices: [present, absent]
       <<: *properties
+  # end of properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -111,10 +113,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+# properties: answer
 queue_manager:
   description: The queue manager as it is now, or would be; none when it is absent.
   returned: success, without O(queue_managers)
   type: dict
+# end of properties
   contains:
     name:
       description: The computer's name.
@@ -182,11 +186,13 @@ queue_manager:
     roles: [client]
     out_routing_servers: [ams-router]
     in_routing_servers: []
+# properties: answers
 queue_managers:
   description: The queue managers as they are now, in the order of the list; each says whether it C(changed).
   returned: success, with O(queue_managers)
   type: list
   elements: dict
+# end of properties
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule

@@ -36,6 +36,7 @@ options:
       description: What it is, for people.
       type: str
     # end of properties
+  # properties: several
   routing_links:
     description:
       - Several links in one task, which reads the directory once. All are possible, or none is changed.
@@ -54,6 +55,7 @@ options:
         type: str
         choices: [present, absent]
       <<: *properties
+  # end of properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -75,10 +77,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+# properties: answer
 routing_link:
   description: The link as it is now, or would be; none when it is absent.
   returned: success, without O(routing_links)
   type: dict
+# end of properties
   contains:
     sites:
       description: The two sites.
@@ -110,11 +114,13 @@ routing_link:
     cost: 1
     site_gates: [ams-router, bre-router]
     description: Leased line
+# properties: answers
 routing_links:
   description: The links as they are now, in the order of the list; each says whether it C(changed).
   returned: success, with O(routing_links)
   type: list
   elements: dict
+# end of properties
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule

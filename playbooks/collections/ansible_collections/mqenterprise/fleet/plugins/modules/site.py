@@ -36,17 +36,14 @@ options:
     migrated_from_msmq10:
       description: The site came from MSMQ 1.0.
       type: bool
-    # end of properties
     access:
-      description:
-        - The whole access list. When it is not given, the access list is left as it is.
+      description: The whole access list. When it is not given, the access list is left as it is.
       type: list
       elements: dict
       suboptions:
         to:
           description:
-            - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or
-              C(S-1-...).
+            - A user or group by its account or its name in the directory, V(Everyone), V(Anonymous), or C(S-1-...).
           type: str
           required: true
         allow:
@@ -55,7 +52,6 @@ options:
           elements: str
           default: []
           choices: &rights
-            # rights: names
             - create_machine
             - set_properties
             - get_properties
@@ -64,13 +60,14 @@ options:
             - change_permissions
             - take_ownership
             - generic_all
-            # end of rights
         deny:
           description: Rights that it is refused.
           type: list
           elements: str
           default: []
           choices: *rights
+    # end of properties
+  # properties: several
   sites:
     description:
       - Several sites in one task, which reads the directory once. All are possible, or none is changed.
@@ -88,6 +85,7 @@ options:
         type: str
         choices: [present, absent]
       <<: *properties
+  # end of properties
 extends_documentation_fragment:
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
@@ -116,10 +114,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+# properties: answer
 site:
   description: The site as it is now, or would be; none when it is absent.
   returned: success, without O(sites)
   type: dict
+# end of properties
   contains:
     name:
       description: The site's name.
@@ -146,12 +146,12 @@ site:
       description: The site came from MSMQ 1.0.
       type: bool
       returned: always
-    # end of properties
     access:
       description: The access list, when it was given.
       type: list
       elements: dict
       returned: when access was given
+    # end of properties
   sample:
     name: Amsterdam
     identifier: 3f0e9a4e-0c55-4a49-a0a1-0fd2a4a8f4b1
@@ -159,27 +159,16 @@ site:
     intra_site_replication_interval: 2
     inter_site_replication_interval: 10
     migrated_from_msmq10: false
+# properties: answers
 sites:
   description: The sites as they are now, in the order of the list; each says whether it C(changed).
   returned: success, with O(sites)
   type: list
   elements: dict
+# end of properties
 """
 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import ObjectModule
-
-RIGHTS = [
-    # rights: texts
-    "create_machine",
-    "set_properties",
-    "get_properties",
-    "delete",
-    "get_permissions",
-    "change_permissions",
-    "take_ownership",
-    "generic_all",
-    # end of rights
-]
 
 
 class SiteModule(ObjectModule):
@@ -192,16 +181,44 @@ class SiteModule(ObjectModule):
         "intra_site_replication_interval": {"type": "int"},
         "inter_site_replication_interval": {"type": "int"},
         "migrated_from_msmq10": {"type": "bool"},
-        # end of properties
         "access": {
             "type": "list",
             "elements": "dict",
             "options": {
                 "to": {"type": "str", "required": True},
-                "allow": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
-                "deny": {"type": "list", "elements": "str", "default": [], "choices": RIGHTS},
+                "allow": {
+                    "type": "list",
+                    "elements": "str",
+                    "default": [],
+                    "choices": [
+                        "create_machine",
+                        "set_properties",
+                        "get_properties",
+                        "delete",
+                        "get_permissions",
+                        "change_permissions",
+                        "take_ownership",
+                        "generic_all",
+                    ],
+                },
+                "deny": {
+                    "type": "list",
+                    "elements": "str",
+                    "default": [],
+                    "choices": [
+                        "create_machine",
+                        "set_properties",
+                        "get_properties",
+                        "delete",
+                        "get_permissions",
+                        "change_permissions",
+                        "take_ownership",
+                        "generic_all",
+                    ],
+                },
             },
         },
+        # end of properties
     }
 
 
