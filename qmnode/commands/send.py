@@ -14,6 +14,7 @@ import typer
 from qmnode.administration.messages import unit_for
 from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.where import seconds_of, time_of
+from qmnode.bodies.activex import BYTE_ARRAY, Vt
 from qmnode.bodies.choice import Encoded
 from qmnode.commands.groups import Commands
 from qmnode.commands.output import print_json, progress, say
@@ -21,7 +22,7 @@ from qmnode.commands.row_options import number_option
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_from_text, identifier_text
-from qmnode.management.message_documents import VT_LPWSTR, is_utf16, named_queues
+from qmnode.management.message_documents import is_utf16, named_queues
 from qmnode.model.api import Access
 from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.permitted import fault
@@ -54,28 +55,7 @@ _HASHES: Final = {
     Hash.SHA1: HashAlgorithm.SHA1,
     Hash.MD5: HashAlgorithm.MD5,
 }
-BODY_TYPES: Final = {
-    "empty": 0,
-    "i2": 2,
-    "i4": 3,
-    "r4": 4,
-    "r8": 5,
-    "cy": 6,
-    "date": 7,
-    "bstr": 8,
-    "bool": 11,
-    "i1": 16,
-    "ui1": 17,
-    "ui2": 18,
-    "ui4": 19,
-    "i8": 20,
-    "ui8": 21,
-    "lpstr": 30,
-    "lpwstr": 31,
-    "streamed_object": 68,
-    "stored_object": 69,
-    "array": 0x2011,
-}
+BODY_TYPES: Final = {kind.name.removeprefix("VT_").lower(): int(kind) for kind in Vt} | {"array": BYTE_ARRAY}
 """The constants of VARENUM that say what a body is (MS-MQMQ 2.2.12); ``array`` is VT_ARRAY of VT_UI1."""
 
 
@@ -292,8 +272,19 @@ def send(
     named = _headers(headers)
     _check_format(body_format, named, plain=not utf16 and body_type is None, extension=extension)
     if body_type is None:
-        body_type = VT_LPWSTR if utf16 else 0
+        body_type = int(Vt.VT_LPWSTR) if utf16 else 0
     as_utf16 = utf16 or is_utf16(body_type)
+
+    chosen = {
+        "extension": extension,
+        "correlation_identifier": correlation,
+        "application_dead_letter_queue": queue_name(dead_letter_queue) if dead_letter_queue else None,
+        "time_to_reach_queue": time_to_reach_queue,
+        "time_to_be_received": time_to_be_received,
+        "deliver_at": deliver_at,
+        "deliver_in": deliver_in,
+    }
+    chosen = {property: value for property, value in chosen.items() if value is not None}
 
     def message(content: bytes) -> Message:
         made = Message(
@@ -316,21 +307,7 @@ def send(
             made.tracing_requested, made.tracing_queue_identifier = True, reports
         if body_format is not None:
             made.body, made.body_type, made.extension = _formatted(content, body_format, named)
-        if extension is not None:
-            made.extension = extension
-        if correlation is not None:
-            made.correlation_identifier = correlation
-        if dead_letter_queue:
-            made.application_dead_letter_queue = queue_name(dead_letter_queue)
-        if time_to_reach_queue is not None:
-            made.time_to_reach_queue = time_to_reach_queue
-        if time_to_be_received is not None:
-            made.time_to_be_received = time_to_be_received
-        if deliver_at is not None:
-            made.deliver_at = deliver_at
-        if deliver_in is not None:
-            made.deliver_in = deliver_in
-        return made
+        return made.copy(**chosen)
 
     given = _given(context)
     contents = _lines(as_utf16) if lines else iter([_content(body, file, as_utf16)])

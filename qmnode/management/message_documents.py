@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.names import queue_name
 from qmnode.administration.pace import Pace
+from qmnode.bodies.activex import Vt
 from qmnode.bodies.choice import decode, encode, read_headers, undecoded
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import plain, plain_body
@@ -32,8 +33,8 @@ from qmnode.management.documents import (
 from qmnode.management.row_fields import described
 from qmnode.model.message import DEFAULTS, INFINITE, Message
 from qmnode.model.permitted import fault
-from qmnode.objects.message_table import MESSAGE, NAMES, SECONDS, TEXT, TIME
-from qmnode.objects.rows import Form
+from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME
+from qmnode.objects.rows import FLAG, Form
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_security import SenderIdentifierType
@@ -57,14 +58,9 @@ class TextEncoding(StrEnum):
     UTF16 = "utf-16-le"
 
 
-VT_BSTR: Final = 8
-VT_LPWSTR: Final = 31
-_UTF16_BODY_TYPES: Final = frozenset({VT_BSTR, VT_LPWSTR})
-
-
 def is_utf16(body_type: int) -> bool:
     """Whether bodies of this type are text in UTF-16."""
-    return body_type in _UTF16_BODY_TYPES
+    return body_type in (Vt.VT_BSTR, Vt.VT_LPWSTR)
 
 
 MAXIMUM_QUEUES: Final = 64
@@ -199,28 +195,25 @@ class NewMessage(Document):
         if self.format is not None:
             value = value_of_json(self.value, self.format)
             message = Message.from_value(value, format=self.format, headers=self.headers)
-        message = message.copy(
-            label=self.label,
-            recoverable=self.recoverable,
-            priority=self.priority,
-            app_specific=self.app_specific,
-            acknowledgements_requested=self.acknowledgements_requested,
-            **named_queues("administration", self.administration_queues or [self.administration_queue or ""]),
-            **named_queues("response", self.response_queues or [self.response_queue or ""]),
-            positive_journaling_requested=self.journal,
-            negative_journaling_requested=self.dead_letter,
-        )
+        given: dict[str, Any] = {row.name: getattr(self, row.key or row.name) for row in _TAKEN}
+        given |= named_queues("administration", self.administration_queues or [self.administration_queue or ""])
+        given |= named_queues("response", self.response_queues or [self.response_queue or ""])
         if self.dead_letter_queue:
-            message.application_dead_letter_queue = queue_name(self.dead_letter_queue)
+            given["application_dead_letter_queue"] = queue_name(self.dead_letter_queue)
         if self.extension:
-            message.extension = base64.b64decode(self.extension)
+            given["extension"] = base64.b64decode(self.extension)
         if self.correlation_identifier:
-            message.correlation_identifier = bytes.fromhex(self.correlation_identifier)
-        if self.time_to_reach_queue is not None:
-            message.time_to_reach_queue = self.time_to_reach_queue
-        if self.time_to_be_received is not None:
-            message.time_to_be_received = self.time_to_be_received
-        return message.copy(**self._delivery())
+            given["correlation_identifier"] = bytes.fromhex(self.correlation_identifier)
+        return message.copy(**{name: value for name, value in given.items() if value is not None}, **self._delivery())
+
+
+_TAKEN: Final = [
+    row
+    for row in MESSAGE.values()
+    if (row.key or row.name) in NewMessage.model_fields and (row.form in (FLAG, LABEL) or row.form.type is int)
+    if row.name != "body_type"
+]
+"""Properties that are taken as they are given."""
 
 
 class MessageDocument(Document):
