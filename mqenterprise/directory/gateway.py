@@ -256,10 +256,6 @@ class Gateway:
         self.writer = Writer(connection)
         self._descriptors = NewDescriptors(connection)
 
-    def fenced(self, token: int) -> FencedWriter:
-        """Return a writer for the apply whose lease has this fencing token."""
-        return FencedWriter(self.connection, token)
-
     def create_site(self, writer: Writer, name: str, attributes: Attributes) -> Entry:
         """Create a site with the containers that it needs."""
         dialect = self.connection.dialect
@@ -343,10 +339,6 @@ class Gateway:
         computer = parent_of(configuration)
         secured = _with_list(named, lambda: self._descriptors.queue(computer))
         return writer.create(child(cn, configuration), ("top", "mSMQQueue"), secured)
-
-    def move_queue(self, dn: str, configuration: str) -> str:
-        """Give a public queue to the queue manager whose mSMQConfiguration object this is; return its new name."""
-        return self.connection.move(dn, configuration)
 
     def create_queue_manager(
         self,

@@ -131,12 +131,12 @@ class ObjectMapping:
         return tuple(dict.fromkeys((*rows, *((*extra, "objectGUID") if not on_computer else ()))))
 
 
-IDENTITY: Final = (Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Changes.NEVER, required=True),)
-SECURITY: Final = Attribute("security", "nTSecurityDescriptor", OCTETS, "3.1.6.17")
+IDENTITY: Final = Attribute("identifier", "objectGUID", GUID, "3.1.6.10", Changes.NEVER, required=True)
 TIMES: Final = (
     Attribute("create_time", "whenCreated", TIME, "3.1.6.10", Changes.NEVER),
     Attribute("modify_time", "whenChanged", TIME, "3.1.6.10", Changes.NEVER),
 )
+NAME: Final = Attribute("name", "cn", TEXT, "3.1.6.10", Changes.NEVER, required=True)
 
 _BY_TYPE: Final = {bool: BOOLEAN, int: UNSIGNED, str: TEXT, tuple: OCTETS}
 _CODECS: Final = {
@@ -173,72 +173,38 @@ def _properties(kind: Kind) -> tuple[Attribute, ...]:
     )
 
 
-ENTERPRISE: Final = ObjectMapping(
-    Enterprise, "mSMQEnterpriseSettings", (*IDENTITY, *_properties(Kind.ENTERPRISE)), context="enterprise"
-)
+def _mapping(
+    kind: Kind, entity: type[DirectoryObject], object_class: str, *own: Attribute, **more: Any
+) -> ObjectMapping:
+    """The GUID of a kind, what no declaration says of it, and its properties."""
+    return ObjectMapping(entity, object_class, (IDENTITY, *own, *_properties(kind)), **more)
 
-SITE: Final = ObjectMapping(
-    Site,
-    "site",
-    (
-        *IDENTITY,
-        Attribute("name", "cn", TEXT, "3.1.6.10.4", Changes.NEVER, required=True),
-        *_properties(Kind.SITE),
-    ),
-    context="sites",
-)
 
-ROUTING_LINK: Final = ObjectMapping(
-    RoutingLink,
-    "mSMQSiteLink",
-    (
-        *IDENTITY,
-        Attribute("site1_identifier", "mSMQSite1", GUID, "3.1.6.1.4.4", required=True, refers=Refers.SITE),
-        Attribute("site2_identifier", "mSMQSite2", GUID, "3.1.6.1.4.5", required=True, refers=Refers.SITE),
-        *_properties(Kind.ROUTING_LINK),
-    ),
+ENTERPRISE: Final = _mapping(Kind.ENTERPRISE, Enterprise, "mSMQEnterpriseSettings", context="enterprise")
+SITE: Final = _mapping(Kind.SITE, Site, "site", NAME, context="sites")
+ROUTING_LINK: Final = _mapping(
+    *(Kind.ROUTING_LINK, RoutingLink, "mSMQSiteLink"),
+    Attribute("site1_identifier", "mSMQSite1", GUID, "3.1.6.1.4.4", required=True, refers=Refers.SITE),
+    Attribute("site2_identifier", "mSMQSite2", GUID, "3.1.6.1.4.5", required=True, refers=Refers.SITE),
     context="enterprise",
 )
-
-QUEUE_MANAGER: Final = ObjectMapping(
-    QueueManager,
-    "mSMQConfiguration",
-    (
-        *IDENTITY,
-        *TIMES,
-        *_properties(Kind.MACHINE),
-        Attribute("public_encryption_key_list", "mSMQEncryptKey", OCTETS, "3.1.6.1.1.2"),
-        Attribute("public_signing_keys", "mSMQSignKey", OCTETS, "3.1.6.1.1.2"),
-        SECURITY,
-        Attribute("operating_system_version", "operatingSystemVersion", TEXT, "3.1.6.11.1", on_computer=True),
-        Attribute("public_signing_key_list", "mSMQSignCertificates", OCTETS, "3.1.6.1.1.9", on_computer=True),
-    ),
+QUEUE_MANAGER: Final = _mapping(
+    *(Kind.MACHINE, QueueManager, "mSMQConfiguration", *TIMES),
+    Attribute("public_encryption_key_list", "mSMQEncryptKey", OCTETS, "3.1.6.1.1.2"),
+    Attribute("public_signing_keys", "mSMQSignKey", OCTETS, "3.1.6.1.1.2"),
+    Attribute("security", "nTSecurityDescriptor", OCTETS, "3.1.6.17"),
+    Attribute("operating_system_version", "operatingSystemVersion", TEXT, "3.1.6.11.1", on_computer=True),
+    Attribute("public_signing_key_list", "mSMQSignCertificates", OCTETS, "3.1.6.1.1.9", on_computer=True),
 )
-
-QUEUE: Final = ObjectMapping(
-    Queue,
-    "mSMQQueue",
-    (*IDENTITY, *TIMES, *_properties(Kind.QUEUE)),
-    computed={"pathname": ("cn", "mSMQQueueNameExt")},
-)
-
-USER: Final = ObjectMapping(
-    User,
-    "user",
-    (
-        *IDENTITY,
-        Attribute("security_identifier", "objectSid", OCTETS, "3.1.6.10.6", Changes.NEVER),
-        Attribute("certificate_digest_list", "mSMQDigests", OCTETS_LIST, "3.1.6.7.6.2"),
-        *_properties(Kind.USER),
-    ),
+QUEUE: Final = _mapping(*(Kind.QUEUE, Queue, "mSMQQueue", *TIMES), computed={"pathname": ("cn", "mSMQQueueNameExt")})
+USER: Final = _mapping(
+    *(Kind.USER, User, "user"),
+    Attribute("security_identifier", "objectSid", OCTETS, "3.1.6.10.6", Changes.NEVER),
+    Attribute("certificate_digest_list", "mSMQDigests", OCTETS_LIST, "3.1.6.7.6.2"),
     computed={"name": ("sAMAccountName", "cn")},
 )
-
-_NAMED: Final = (*IDENTITY, Attribute("name", "cn", TEXT, "3.1.6.10", Changes.NEVER, required=True))
-
-QUEUE_ALIAS: Final = ObjectMapping(QueueAlias, "msMQ-Custom-Recipient", (*_NAMED, *_properties(Kind.QUEUE_ALIAS)))
-
-DISTRIBUTION_LIST: Final = ObjectMapping(DistributionList, "group", (*_NAMED, *_properties(Kind.DISTRIBUTION_LIST)))
+QUEUE_ALIAS: Final = _mapping(Kind.QUEUE_ALIAS, QueueAlias, "msMQ-Custom-Recipient", NAME)
+DISTRIBUTION_LIST: Final = _mapping(Kind.DISTRIBUTION_LIST, DistributionList, "group", NAME)
 
 MAPPINGS: Final = {
     Kind.ENTERPRISE: ENTERPRISE,

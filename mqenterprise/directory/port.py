@@ -509,7 +509,9 @@ class LdapPort:
         return created
 
     def _delete(self, service: EnterpriseDirectory, unwanted: DirectoryObject) -> None:
-        self._written(type(unwanted), service).delete(unwanted)
+        if not isinstance(unwanted, Queue):
+            raise ConstraintViolated(f"a node deletes queues; take a {type(unwanted).__name__} out of the declaration")
+        service.queues.delete(unwanted)
         if unwanted.identifier is not None:
             self._cache.forget(type(unwanted), unwanted.identifier)
 

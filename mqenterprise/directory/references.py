@@ -1,21 +1,19 @@
-"""Distinguished names and GUIDs of sites and queue managers, each way, remembered for a while."""
+"""GUIDs of sites and queue managers by distinguished name, remembered for a while."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.mapping import Refers
-from mqenterprise.directory.names import escape_filter, normalized
-from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes, guid_to_text
+from mqenterprise.directory.names import normalized
+from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
-
-Key = TypeVar("Key")
 
 REMEMBERED: Final = 300.0
 """The seconds for which a GUID is remembered. An object that is made anew under its old name has another GUID."""
@@ -31,32 +29,21 @@ class References:
         self._clock = clock
         self._lock = threading.Lock()
         self._by_dn: dict[str, tuple[Guid, float]] = {}
-        self._by_guid: dict[Guid, tuple[str, float]] = {}
         self._single: dict[Refers, int] = {}
         self._read_all_at: dict[Refers, float] = {}
 
     def note(self, dn: str, guid: Guid) -> None:
         """Remember a pair that was seen."""
-        now = self._clock()
         with self._lock:
-            self._by_dn[normalized(dn)] = (guid, now)
-            self._by_guid[guid] = (dn, now)
-
-    def forget(self, dn: str) -> None:
-        """Forget an object that was deleted or replaced, and those beneath it."""
-        key = normalized(dn)
-        with self._lock:
-            for known in [k for k in self._by_dn if k == key or k.endswith("," + key)]:
-                guid, _ = self._by_dn.pop(known)
-                self._by_guid.pop(guid, None)
+            self._by_dn[normalized(dn)] = (guid, self._clock())
 
     def guid_of(self, dn: str, kind: Refers) -> Guid:
         """The GUID of the object of that name. Raises ``ObjectNotFound``."""
         key = normalized(dn)
-        known = self._fresh(self._by_dn.get(key))
+        known = self._fresh(key)
         if known is None and self._should_read_all(kind):
             self._read_all(kind)
-            known = self._fresh(self._by_dn.get(key))
+            known = self._fresh(key)
         if known is None:
             value = self._connection.read(dn, ("objectGUID",)).first("objectGUID")
             if value is None or len(value) != GUID_SIZE:
@@ -65,25 +52,9 @@ class References:
             self.note(dn, known)
         return known
 
-    def dn_of(self, guid: Guid, kind: Refers) -> str:
-        """The distinguished name of the object of that GUID. Raises ``ObjectNotFound``."""
-        known = self._fresh(self._by_guid.get(guid))
-        if known is None and self._should_read_all(kind):
-            self._read_all(kind)
-            known = self._fresh(self._by_guid.get(guid))
-        if known is None:
-            filter = f"(&(objectClass={kind.value})(objectGUID={escape_filter(bytes(guid))}))"
-            for entry in self._connection.search(self._base(kind), filter, ("1.1",)):
-                self.note(entry.dn, guid)
-                return entry.dn
-            what = "site" if kind is Refers.SITE else "queue manager"
-            raise ObjectNotFound(f"there is no {what} with the GUID {guid_to_text(guid)}")
-        return known
-
-    def _fresh(self, known: tuple[Key, float] | None) -> Key | None:
-        if known is None or self._clock() - known[1] > REMEMBERED:
-            return None
-        return known[0]
+    def _fresh(self, key: str) -> Guid | None:
+        guid, since = self._by_dn.get(key, (None, 0.0))
+        return None if self._clock() - since > REMEMBERED else guid
 
     def _should_read_all(self, kind: Refers) -> bool:
         with self._lock:

@@ -14,7 +14,7 @@ from mqenterprise.directory.certificates import digests_of
 from mqenterprise.directory.change_notices import NOTIFIED_FIELDS
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
-from mqenterprise.directory.gateway import CONFIGURATION, MARK, ROUTING, SECURITY, Gateway
+from mqenterprise.directory.gateway import CONFIGURATION, ROUTING, SECURITY, Gateway
 from mqenterprise.directory.mapping import (
     ENTERPRISE,
     QUEUE,
@@ -197,12 +197,6 @@ class Repository(Generic[Entity]):
                     raise HalfWritten(f"{row.name} of {dn} names {named!r}, which does not exist") from None
         return found[0] if row.required else tuple(found)
 
-    def delete(self, entity: Entity) -> None:
-        """Delete it and what lies beneath it. Raises ``ObjectNotFound``."""
-        dn = self._located(entity)
-        self._gateway.writer.remove(dn, tree=True)
-        self._references.forget(dn)
-
 
 class WrittenRepository(Repository[Entity]):
     """A kind that nodes and administrators write one by one. Declarations write the others through the gateway."""
@@ -247,13 +241,10 @@ class WrittenRepository(Repository[Entity]):
 
     def _encoded(self, row: Attribute, entity: Entity) -> Values:
         value = getattr(entity, row.field)
+        if row.refers is not None and value:
+            raise ConstraintViolated(f"{row.field} is written by declarations alone")
         try:
-            if row.refers is not None:
-                guids: tuple[Guid, ...] = (guid_from_bytes(value),) if isinstance(value, bytes) else value
-                return tuple(self._references.dn_of(guid, row.refers).encode() for guid in guids)
             return row.codec.encode(value)
-        except ObjectNotFound as error:
-            raise ConstraintViolated(f"{row.field} cannot be written: {error.sentence}") from error
         except (ValueError, OverflowError, TypeError, AttributeError) as error:
             kind = self.mapping.entity.__name__
             raise ConstraintViolated(f"{value!r} is no {row.field} of a {kind}: {error}") from error
@@ -299,15 +290,9 @@ class SiteRepository(Repository[Site]):
 
 
 class RoutingLinkRepository(Repository[RoutingLink]):
-    """Routing links, under the Enterprise object. The name of one is ``site|site``."""
+    """Routing links, under the Enterprise object."""
 
     mapping = ROUTING_LINK
-
-    def _by_name(self, name: str) -> Iterator[Entry]:
-        sites = self._connection.dialect.contexts.sites
-        one, two = (escape_filter(child(end, sites)) for end in name.partition("|")[::2])
-        either = f"(|(&(mSMQSite1={one})(mSMQSite2={two}))(&(mSMQSite1={two})(mSMQSite2={one})))"
-        return self._connection.search(self._base(), f"(&(objectClass=mSMQSiteLink){either})", self.mapping.names(None))
 
 
 class QueueRepository(WrittenRepository[Queue]):
@@ -331,8 +316,10 @@ class QueueRepository(WrittenRepository[Queue]):
         self._notify(ChangeEvent.QUEUE_CHANGED, entity)
 
     def delete(self, entity: Queue) -> None:
-        known = self.at(self._located(entity), ("identifier",)) if self._gateway.notices.wanted else entity
-        super().delete(entity)
+        """Delete it. Raises ``ObjectNotFound``."""
+        dn = self._located(entity)
+        known = self.at(dn, ("identifier",)) if self._gateway.notices.wanted else entity
+        self._gateway.writer.remove(dn, tree=True)
         self._notify(ChangeEvent.QUEUE_DELETED, known)
 
     def move(self, entity: Queue, computer: str) -> Queue:
@@ -340,7 +327,7 @@ class QueueRepository(WrittenRepository[Queue]):
 
         Raises ``ObjectNotFound`` if there is none, ``ObjectAlreadyExists`` if it has a queue of that name.
         """
-        moved = self.at(self._gateway.move_queue(self._located(entity), self._configuration_dn(computer)))
+        moved = self.at(self._connection.move(self._located(entity), self._configuration_dn(computer)))
         self._notify(ChangeEvent.QUEUE_CREATED, moved)
         return moved
 
@@ -499,15 +486,6 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
             identifier = self._references.guid_of(dn, Refers.QUEUE_MANAGER)
             self._gateway.notices.note(ChangeEvent.QUEUE_MANAGER_CHANGED, identifier, identifier)
 
-    def delete(self, entity: QueueManager) -> None:
-        """Delete the configuration with its queues, the objects for its sites, and the computer if we made it."""
-        dn = self._located(entity)
-        known, computer = self.at(dn, ("identifier",)), parent_of(dn)
-        is_ours = self._gateway.writer.is_ours(self._connection.read(computer, (MARK,)))
-        settings = tuple(self._settings_of(known))
-        self._gateway.delete_queue_manager(self._gateway.writer, computer, dn, settings, (), is_ours)
-        self._references.forget(dn)
-
     def set_password(self, entity: QueueManager, secret: str) -> None:
         """Set what the node binds with as its computer."""
         self._connection.set_password(parent_of(self._located(entity)), secret)
@@ -522,11 +500,3 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
         if "mSMQSignCertificates" in attributes and entity.public_signing_key_list is not None:
             attributes["mSMQDigests"] = digests_of(entity.public_signing_key_list)
         return attributes
-
-    def _settings_of(self, entity: QueueManager) -> Iterator[str]:
-        """The mSMQSettings objects that name this queue manager, also those that should not be there any more."""
-        assert entity.identifier is not None
-        filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(entity.identifier))}))"
-        return (
-            entry.dn for entry in self._connection.search(self._connection.dialect.contexts.sites, filter, ("1.1",))
-        )

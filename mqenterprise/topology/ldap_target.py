@@ -10,7 +10,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.certificates import pack_certificates
@@ -21,7 +21,7 @@ from mqenterprise.directory.errors import (
     ObjectAlreadyExists,
     ObjectNotFound,
 )
-from mqenterprise.directory.gateway import MARK, ROUTING, SECURITY, FencedWriter, replacement
+from mqenterprise.directory.gateway import MARK, ROUTING, SECURITY, FencedWriter, Writer, replacement
 from mqenterprise.directory.names import child
 from mqenterprise.topology.ldap_reading import COMPUTER, ROUTERS, VALUES, Index, MachinePlace, Place, read_all
 from mqenterprise.topology.names import fold
@@ -93,7 +93,7 @@ class LdapTarget:
 
     def carry_out(self, step: Step, token: int) -> None:
         with _told():
-            writer, is_machine = self._gateway.fenced(token), step.reference.kind is Kind.MACHINE
+            writer, is_machine = FencedWriter(self._connection, token), step.reference.kind is Kind.MACHINE
             match step.action:
                 case Action.DELETE:
                     self._delete(step, writer)
@@ -107,6 +107,12 @@ class LdapTarget:
                     self._change(self._index.places[step.reference.kind, step.reference.key].dn, step, writer)
             if self._service.notices.wanted:
                 self._notify(step)
+
+    def delete_of_others(self, step: Step) -> None:
+        """Delete, on request, an object that this tool did not make, if it is still there."""
+        with _told(), suppress(ObjectNotFound):
+            self._delete(step, self._gateway.writer)
+            self._notify(step)
 
     def _notify(self, step: Step) -> None:
         """Note that a queue manager is to be notified of a step that was carried out."""
@@ -254,8 +260,8 @@ class LdapTarget:
         kept = self._gateway.keep_settings(writer, configuration, sites, place.settings.values())
         place.settings = {sites[dn]: settings for dn, settings in kept.items()}
 
-    def _delete(self, step: Step, writer: FencedWriter) -> None:
-        """Delete an object of ours. Queues of a machine are separate steps; a computer that is not ours stays."""
+    def _delete(self, step: Step, writer: Writer) -> None:
+        """Delete an object. Queues of a machine are separate steps; a computer that is not the writer's stays."""
         kind, key = step.reference.kind, step.reference.key
         if kind is Kind.ENTERPRISE:
             raise TargetError("the settings of the enterprise cannot be deleted")
@@ -263,8 +269,9 @@ class LdapTarget:
             if (machine := self._index.machines.get(key[0])) is not None:
                 configuration = None if machine.configuration is None else machine.configuration.dn
                 settings = (*machine.settings.values(),)
+                is_ours = machine.is_computer_ours or writer.is_ours(self._connection.read(machine.computer, (MARK,)))
                 self._gateway.delete_queue_manager(
-                    writer, machine.computer, configuration, settings, machine.servers, machine.is_computer_ours
+                    writer, machine.computer, configuration, settings, machine.servers, is_ours
                 )
                 with self._lock:
                     self._index.machines.pop(key[0], None)

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from mqenterprise.directory.errors import ObjectNotFound
-from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology import access, declaration
 from mqenterprise.topology.check import contradictions
 from mqenterprise.topology.explain import choices, explain
@@ -256,10 +254,10 @@ def plan_absent(
     return Changes(Plan(snapshot.directory, ours), tuple(each), not_ours=not_ours)
 
 
-def carry_out(changes: Changes, target: LdapTarget, service: EnterpriseDirectory, *, patience: float) -> None:
-    """Carry out changes. Raises ``ApplyError``, :class:`TargetError` and ``DirectoryError``."""
+def carry_out(changes: Changes, target: LdapTarget, *, patience: float) -> None:
+    """Carry out changes. Raises ``ApplyError`` and :class:`TargetError`."""
     for step in changes.not_ours:
-        _delete(service, step)
+        target.delete_of_others(step)
     if changes.plan.steps:
         apply_plan(changes.plan, target, _Quiet(), patience=patience, keep_record=False)
 
@@ -275,24 +273,6 @@ class _Quiet:
 
     def step(self) -> None:
         """Ignore the end of the single step."""
-
-
-def _delete(service: EnterpriseDirectory, step: Step) -> None:
-    """Delete, on request, an object that others made: a queue, a link, an alias, a queue manager without queues."""
-    repositories: dict[Kind, tuple[Any, str]] = {
-        Kind.QUEUE: (service.queues, "\\"),
-        Kind.ROUTING_LINK: (service.routing_links, "|"),
-        Kind.MACHINE: (service.queue_managers, ""),
-        Kind.QUEUE_ALIAS: (service.queue_aliases, ""),
-    }
-    repository, joint = repositories[step.reference.kind]
-    found = repository.find(joint.join(step.name))
-    if found is None:
-        return
-    try:
-        repository.delete(found)
-    except ObjectNotFound:
-        return
 
 
 def _places(sections: Mapping[str, list[Item]], kind: Kind) -> dict[Reference, tuple[str, int]]:
@@ -391,9 +371,3 @@ def _written(table: Table, kind: Kind, name: tuple[str, ...]) -> tuple[str, ...]
     if kind is Kind.QUEUE and (machine := table.get(Reference(Kind.MACHINE, (fold(name[0]),)))) is not None:
         return machine.name[0], name[1]
     return name
-
-
-def _table(row: Resource) -> Table:
-    table = Table()
-    table.put(row)
-    return table

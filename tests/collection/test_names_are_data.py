@@ -10,7 +10,7 @@ import yaml
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from tests.collection.test_ansible import run
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,12 +59,12 @@ def planted(directory: EnterpriseDirectory, fresh_name: Callable[[str], str]) ->
     user = create(directory, User(name=TEMPLATE))
     yield host
     directory.queues.delete(queue)
-    directory.users.delete(user)
-    directory.routing_links.delete(made)
+    delete(directory, user)
+    delete(directory, made)
     for machine in tuple(directory.queue_managers.list()):
-        directory.queue_managers.delete(machine)
+        delete(directory, machine)
     for site in sites:
-        directory.sites.delete(site)
+        delete(directory, site)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import Queue, QueueManager, Site
 from qmnode.structures.guid import guid_from_text
 from tests.collection.conftest import ModuleFailed
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ class TestQueueManager:
             with pytest.raises(ModuleFailed, match="a machine is in a site"):
                 modules.run("queue_manager", name=fresh_name("lone"))
         finally:
-            directory.queue_managers.delete(lone)
+            delete(directory, lone)
 
 
 def test_a_misspelt_name_is_no_empty_answer(modules: Modules, site: str, fresh_name: Names) -> None:

@@ -25,7 +25,7 @@ from mqenterprise.directory.names import parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager, Site
 from tests.lab.addresses import free_alias
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ class TestPrivateDirectory:
         assert saved.returncode == 0, saved.stderr
         assert stat.S_IMODE(archive.stat().st_mode) == 0o600
         with EnterpriseDirectory(embedded.client_settings()) as directory:
-            directory.sites.delete(before)
+            delete(directory, before)
         refused = run("directory", "restore", archive, *private)
         assert (refused.returncode, "stop it first" in refused.stderr) == (1, True)
         run("directory", "down", *private)

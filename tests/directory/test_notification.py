@@ -15,7 +15,7 @@ from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.notification import Changed, ChangeKind, Watcher
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import DirectoryOperationError, Queue, QueueManager, Site, equals
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 from tests.lab.silence import Relay
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_what_changed_while_the_connection_was_broken_is_told_afterwards(
     next_of(told, ChangeKind.CHANGED, before.identifier)
     relay.cut()
     during = create(directory, Site(name=fresh_name("Site")))
-    directory.sites.delete(before)
+    delete(directory, before)
 
     relay.mend()
 

@@ -17,7 +17,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.settings import KeySettings, load_key_settings
 from qmnode.directory.port import QueueManager, User
 from qmnode.settings.node import NodeSettings
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 
 if TYPE_CHECKING:
     from mqenterprise.directory.embedded import EmbeddedDirectory
@@ -70,6 +70,6 @@ def test_the_commands_do_what_is_said(
                 assert result.exit_code in (0, 2), f"{line}\n{result.output}"
             assert len(list(CertificateRegistry(directory).list("alice"))) == 1
         finally:
-            directory.queue_managers.delete(node)
-            directory.users.delete(user)
+            delete(directory, node)
+            delete(directory, user)
     assert len(COMMANDS) == 9

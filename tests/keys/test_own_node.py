@@ -41,6 +41,7 @@ from qmnode.structures.guid import Guid
 from qmnode.structures.message_security import PrivacyLevel
 from tests.keys.lab import NEEDED_FOR, NODE, SECURITY, SHOWN_FOR, Bench, Lists
 from tests.keys.processes import QUEUE, NodeProcess, ReplicatedDirectory
+from tests.lab.directory_objects import delete
 from tests.lab.servers import start_slapd
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ def node_of(directory: EnterpriseDirectory, folder: Path, name: str) -> NodeProc
 async def pair(server: EmbeddedDirectory, tmp_path: Path) -> AsyncIterator[Pair]:
     with EnterpriseDirectory(server.client_settings()) as directory:
         for found in list(directory.queue_managers.list()):
-            directory.queue_managers.delete(found)
+            delete(directory, found)
         sender, receiver = (node_of(directory, tmp_path, name) for name in ("OWNA", "OWNB"))
     receiver.settings["management"] |= {
         "key_rotation": {"enabled": True},

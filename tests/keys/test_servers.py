@@ -17,7 +17,7 @@ from mqenterprise.keys.publication import Publication
 from qmnode.directory.port import QueueManager, Site
 from qmnode.security.key_ring import KeyPurpose
 from qmnode.security.public_key_lists import PublishedKeys, public_key_list
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 from tests.security.messages import encryption_pair
 
 if TYPE_CHECKING:
@@ -222,6 +222,6 @@ class TestCommands:
 def test_a_deleted_node_is_told(directory: EnterpriseDirectory, node: QueueManager) -> None:
     publication = Publication(directory)
     (found,) = publication.nodes(computers=[node.computer_name])
-    directory.queue_managers.delete(node)
+    delete(directory, node)
     with pytest.raises(KeyRotationError, match="not in the directory any more"):
         publication.read(found)

@@ -1,11 +1,14 @@
-"""Objects of a real directory that the product creates by declarations alone: sites, routing links and users."""
+"""Objects of a real directory that the product creates, changes and deletes by declarations alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qmnode.directory.port import Enterprise, RoutingLink, Site, User
+from mqenterprise.directory.gateway import MARK
+from mqenterprise.directory.mapping import Refers
+from mqenterprise.directory.names import escape_filter, normalized, parent_of
+from qmnode.directory.port import Enterprise, QueueManager, RoutingLink, Site, User
 from qmnode.objects.rows import Changes
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ def create(directory: EnterpriseDirectory, new: Object) -> Object:
     """Create the object through the gateway, as an apply does, and return it as it is read."""
     gateway, repository = directory.gateway, _repository(directory, new)
     rows = [row for row in repository.mapping.attributes if row.changes is not Changes.NEVER]
-    attributes = {row.name: values for row in rows if (values := _encoded(repository, row, new))}
+    attributes = {row.name: values for row in rows if (values := _encoded(directory, row, new))}
     if isinstance(new, Site):
         entry = gateway.create_site(gateway.writer, new.name, attributes)
     elif isinstance(new, RoutingLink):
@@ -32,28 +35,45 @@ def create(directory: EnterpriseDirectory, new: Object) -> Object:
     return repository.at(entry.dn)
 
 
-def change(directory: EnterpriseDirectory, present: Object | Enterprise, **values: Any) -> None:
+def change(directory: EnterpriseDirectory, present: Object | QueueManager | Enterprise, **values: Any) -> None:
     """Write fields of an object that was read."""
     repository, changed = _repository(directory, present), replace(present, **values)
     attributes = {
-        row.name: _encoded(repository, row, changed) for name in values if (row := repository.mapping.of(name))
+        row.name: _encoded(directory, row, changed) for name in values if (row := repository.mapping.of(name))
     }
     directory.gateway.writer.change(str(present.full_path), attributes)
 
 
-def _encoded(repository: Repository[Any], row: Attribute, of: Object | Enterprise) -> Values:
+def delete(directory: EnterpriseDirectory, present: Object | QueueManager) -> None:
+    """Delete an object through the gateway, as an apply does; the directory remembers no GUID of it any more."""
+    gateway, connection, dn = directory.gateway, directory.connection, str(present.full_path)
+    if isinstance(present, Site):
+        gateway.delete_site(gateway.writer, dn)
+    elif isinstance(present, QueueManager):
+        filter = f"(&(objectClass=mSMQSettings)(mSMQQMID={escape_filter(bytes(present.identifier or b''))}))"
+        settings = [entry.dn for entry in connection.search(connection.dialect.contexts.sites, filter, ("1.1",))]
+        is_ours = gateway.writer.is_ours(connection.read(parent_of(dn), (MARK,)))
+        gateway.delete_queue_manager(gateway.writer, parent_of(dn), dn, settings, (), is_ours)
+    else:
+        gateway.writer.remove(dn)
+    directory.sites._references._by_dn.pop(normalized(dn), None)
+
+
+def _encoded(directory: EnterpriseDirectory, row: Attribute, of: Object | QueueManager | Enterprise) -> Values:
     value = getattr(of, row.field)
     if row.refers is None:
         return row.codec.encode(value)
-    named = (value,) if isinstance(value, bytes) else value
-    return tuple(repository._references.dn_of(guid, row.refers).encode() for guid in named)
+    named = directory.sites if row.refers is Refers.SITE else directory.queue_managers
+    guids = (value,) if isinstance(value, bytes) else value
+    return tuple(str(named.get(guid).full_path).encode() for guid in guids)
 
 
-def _repository(directory: EnterpriseDirectory, of: Object | Enterprise) -> Repository[Any]:
+def _repository(directory: EnterpriseDirectory, of: Object | QueueManager | Enterprise) -> Repository[Any]:
     repositories = {
         Site: directory.sites,
         RoutingLink: directory.routing_links,
         User: directory.users,
+        QueueManager: directory.queue_managers,
         Enterprise: directory._enterprises,
     }
     return repositories[type(of)]

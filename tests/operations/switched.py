@@ -22,6 +22,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode import Access, Message
 from qmnode.directory.port import QueueManager
 from qmnode.structures.guid import guid_to_text
+from tests.lab.directory_objects import delete
 from tests.lab.nodes import NodeProcess
 from tests.management.conftest import digest, write_certificate
 from tests.operations.carried import SECRET
@@ -90,7 +91,7 @@ class Enterprise:
                 self.directory.queues.delete(queue)
         for name in self.addresses:
             if (found := self.directory.queue_managers.find(name)) is not None:
-                self.directory.queue_managers.delete(found)
+                delete(self.directory, found)
         self.directory.close()
 
     async def publish(self, name: str, **properties: Any) -> str:

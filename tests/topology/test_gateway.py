@@ -9,6 +9,7 @@ from mqenterprise.directory.mapping import QUEUE, QUEUE_MANAGER
 from mqenterprise.directory.names import parent_of
 from qmnode.directory.port import Queue, QueueManager
 from qmnode.objects.rows import Changes
+from tests.lab.directory_objects import change, delete
 
 pytestmark = pytest.mark.servers
 
@@ -46,9 +47,10 @@ def added(bench, declared):
     """The same by repositories."""
     found = bench.directory.queues.find("declared\\" + "x" * 100)
     values = {field: getattr(declared, field) for field in declared.__slots__}
-    manager = bench.directory.queue_managers.add(
-        QueueManager(**values | {"computer_name": "added", "identifier": None, "full_path": None})
-    )
+    own = {"computer_name": "added", "identifier": None, "full_path": None, "out_routing_server_identifier_list": ()}
+    manager = bench.directory.queue_managers.add(QueueManager(**values | own))
+    routers = declared.out_routing_server_identifier_list
+    change(bench.directory, manager, out_routing_server_identifier_list=routers)
     bench.directory.queues.add(
         Queue(
             pathname=f"added\\{'x' * 100}",
@@ -56,7 +58,7 @@ def added(bench, declared):
         )
     )
     yield manager
-    bench.directory.queue_managers.delete(manager)
+    delete(bench.directory, manager)
 
 
 def attributes(bench, dn, names):

@@ -168,7 +168,7 @@ class ObjectModule(EnterpriseModule):
             planned["absent"] = plan_absent(snapshot, kind, names, changed=changed)
         if not self.module.check_mode:
             for changes in planned.values():
-                carry_out(changes, target, directory, patience=self.module.params["wait"])
+                carry_out(changes, target, patience=self.module.params["wait"])
         each = {state: iter(changes.each) for state, changes in planned.items()}
         found = [next(each[item["state"]]) for item in objects]
         known = identifiers(directory, kind) if any(change.after for change in found) else {}
