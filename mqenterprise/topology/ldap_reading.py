@@ -99,9 +99,8 @@ class _Reader:
         ours, guid, gates = f"({MARK}=mqenterprise *)", "objectGUID", ROUTERS["site_gates"]
         routers = [attribute for attribute in ROUTERS.values() if attribute != gates]
 
-        listed = (SECURITY,) if self._access else ()
-        self._each(Kind.ENTERPRISE, listed, self._enterprise)
-        self._each(Kind.SITE, (guid, *listed), self._site)
+        self._each(Kind.ENTERPRISE, (), lambda entry: self._put(Kind.ENTERPRISE, (), entry))
+        self._each(Kind.SITE, (guid,), self._site)
         computers = search(contexts.domain, "(objectClass=computer)", ("cn", MARK, COMPUTER.row.name))
         self._over(computers, self._computer)
         self._each(Kind.MACHINE, (guid, "mSMQServiceType", "mSMQSites", *routers), self._configuration)
@@ -114,8 +113,8 @@ class _Reader:
         named = "".join(f"(cn={escape_filter(name)})" for name in users)
         people = f"(!(objectClass=computer))(|(mSMQSignCertificates=*){ours}{named})"
         self._each(Kind.USER, ("mSMQSignCertificates",), self._user, people)
-        self._each(Kind.QUEUE, (guid, "mSMQQueueNameExt", *listed), self._queue)
-        self._each(Kind.QUEUE_ALIAS, (), self._alias)
+        self._each(Kind.QUEUE, (guid, "mSMQQueueNameExt"), self._queue)
+        self._each(Kind.QUEUE_ALIAS, (), lambda entry: self._put(Kind.QUEUE_ALIAS, (name_of(entry.dn),), entry))
         lists: list[Entry] = []
         self._each(
             Kind.DISTRIBUTION_LIST, ("member",), lists.append, f"{ours}(sAMAccountName=*)"
@@ -123,10 +122,10 @@ class _Reader:
         self._lists(lists)
 
     def _each(self, kind: Kind, more: Iterable[str], read: Callable[[Entry], None], filter: str = "") -> None:
-        """Read each entry of a kind with ``more`` attributes than its plain values."""
-        mapping = MAPPINGS[kind]
+        """Read each entry of a kind with ``more`` attributes than its plain values and its access list."""
+        mapping, listed = MAPPINGS[kind], (SECURITY,) if self._lists_access(kind) else ()
         base = getattr(self._connection.dialect.contexts, mapping.context)
-        attributes = ("cn", MARK, *more, *(value.row.name for value in VALUES[kind].values()))
+        attributes = ("cn", MARK, *more, *listed, *(value.row.name for value in VALUES[kind].values()))
         self._over(self._connection.search(base, f"(&(objectClass={mapping.object_class}){filter})", attributes), read)
 
     def _over(self, entries: Iterable[Entry], read: Callable[[Entry], None]) -> None:
@@ -137,18 +136,22 @@ class _Reader:
             except HalfWritten as problem:
                 self.index.unread.append(problem.sentence)
 
-    def _put(self, kind: Kind, name: tuple[str, ...], values: dict[str, Value], entry: Entry) -> None:
+    def _lists_access(self, kind: Kind) -> bool:
+        return self._access and "access" in ROWS[kind]
+
+    def _put(self, kind: Kind, name: tuple[str, ...], entry: Entry, **more: Value) -> None:
+        """Put an object into the table: its plain values, its access list if lists are read, and ``more`` values."""
+        values = _decode(kind, entry) | more
+        if self._lists_access(kind):
+            values["access"] = self._trustees.lines(entry.first(SECURITY), kind)
         row = resource(kind, name, values, owned=token_of(entry) is not None)
         self.index.places[kind, row.reference.key] = Place.of(entry)
         self.table.put(row)
 
-    def _enterprise(self, entry: Entry) -> None:
-        self._put(Kind.ENTERPRISE, (), self._listed(Kind.ENTERPRISE, entry), entry)
-
     def _site(self, entry: Entry) -> None:
         name = name_of(entry.dn)
         self._site_names[entry.first("objectGUID") or b""] = name
-        self._put(Kind.SITE, (name,), self._listed(Kind.SITE, entry), entry)
+        self._put(Kind.SITE, (name,), entry)
 
     def _computer(self, entry: Entry) -> None:
         self._computers[normalized(entry.dn)] = entry
@@ -204,26 +207,15 @@ class _Reader:
     def _link(self, entry: Entry) -> None:
         ends = [entry.first(attribute) for attribute in ("mSMQSite1", "mSMQSite2")]
         name = tuple(name_of(dn.decode("utf-8", "replace")) if dn else "(nothing)" for dn in ends)
-        values = _decode(Kind.ROUTING_LINK, entry) | {"site_gates": self._routers(entry, "site_gates")}
-        self._put(Kind.ROUTING_LINK, name, values, entry)
+        self._put(Kind.ROUTING_LINK, name, entry, site_gates=self._routers(entry, "site_gates"))
 
     def _user(self, entry: Entry) -> None:
-        self._put(Kind.USER, (name_of(entry.dn),), {"certificates": unpack_certificates(entry)}, entry)
+        self._put(Kind.USER, (name_of(entry.dn),), entry, certificates=unpack_certificates(entry))
 
     def _queue(self, entry: Entry) -> None:
         extension = entry.first("mSMQQueueNameExt") or b""
         queue = join_queue_name(name_of(entry.dn), extension.decode("utf-8", "replace"))
-        self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), self._listed(Kind.QUEUE, entry), entry)
-
-    def _listed(self, kind: Kind, entry: Entry) -> dict[str, Value]:
-        """Return the plain values, and the access list if lists are read."""
-        values = _decode(kind, entry)
-        if self._access:
-            values["access"] = self._trustees.lines(entry.first(SECURITY), kind)
-        return values
-
-    def _alias(self, entry: Entry) -> None:
-        self._put(Kind.QUEUE_ALIAS, (name_of(entry.dn),), _decode(Kind.QUEUE_ALIAS, entry), entry)
+        self._put(Kind.QUEUE, (name_of(entry.dn, 2), queue), entry)
 
     def _lists(self, entries: Collection[Entry]) -> None:
         """Read distribution lists, with the names of their members, or what names a member that is none."""
@@ -236,8 +228,8 @@ class _Reader:
         } | {normalized(entry.dn): name_of(entry.dn) for entry in entries}
         for entry in entries:
             members = (dn.decode("utf-8", "replace") for dn in entry.attributes.get("member", ()))
-            values: dict[str, Value] = {"members": _sorted(names.get(normalized(dn), dn) for dn in members)}
-            self._put(Kind.DISTRIBUTION_LIST, (name_of(entry.dn),), values, entry)
+            found = _sorted(names.get(normalized(dn), dn) for dn in members)
+            self._put(Kind.DISTRIBUTION_LIST, (name_of(entry.dn),), entry, members=found)
 
 
 def _decode(kind: Kind, entry: Entry) -> dict[str, Value]:
