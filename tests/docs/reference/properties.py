@@ -163,7 +163,7 @@ def _several(text: str, name: str, one: str, several: str) -> list[str]:
         "  elements: dict",
         "  suboptions:",
     ]
-    for key in list(options)[: list(options).index("state")]:
+    for key in (name for name in ("machine", "name", "sites") if name in options):
         required = [] if key == "machine" else ["  required: true"]
         kinds = [f"  {field}: {options[key][field]}" for field in ("type", "elements") if field in options[key]]
         given = [f"{key}:", f"  description: {options[key]['description']}", *kinds, *required]

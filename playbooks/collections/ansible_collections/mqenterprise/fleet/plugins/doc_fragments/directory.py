@@ -92,6 +92,15 @@ notes:
     mqenterprise share a virtual environment.
 """
 
+    STATE = r"""
+options:
+  state:
+    description: Whether the object is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
     WAITING = r"""
 options:
   wait:

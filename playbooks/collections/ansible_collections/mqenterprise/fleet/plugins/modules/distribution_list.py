@@ -18,11 +18,6 @@ options:
   name:
     description: The list's name, which no user and no queue alias has.
     type: str
-  state:
-    description: Whether the list is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
   <<: &properties
     # properties: options
     members:
@@ -50,6 +45,7 @@ options:
       <<: *properties
   # end of properties
 extends_documentation_fragment:
+  - mqenterprise.fleet.directory.state
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
   - mqenterprise.fleet.directory.writing

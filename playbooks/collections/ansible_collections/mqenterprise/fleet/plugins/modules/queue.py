@@ -21,11 +21,6 @@ options:
   name:
     description: The queue's name, without the computer.
     type: str
-  state:
-    description: Whether the queue is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
   nodes_file:
     description:
       - YAML file with the ports, the authority and the token of the nodes' management APIs, as C(mqenterprise --nodes)
@@ -162,6 +157,7 @@ options:
       <<: *properties
   # end of properties
 extends_documentation_fragment:
+  - mqenterprise.fleet.directory.state
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
   - mqenterprise.fleet.directory.writing

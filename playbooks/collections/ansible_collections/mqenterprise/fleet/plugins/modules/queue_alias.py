@@ -18,11 +18,6 @@ options:
   name:
     description: The alias's name, which no user and no distribution list has.
     type: str
-  state:
-    description: Whether the alias is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
   <<: &properties
     # properties: options
     format_name:
@@ -49,6 +44,7 @@ options:
       <<: *properties
   # end of properties
 extends_documentation_fragment:
+  - mqenterprise.fleet.directory.state
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
   - mqenterprise.fleet.directory.writing

@@ -18,11 +18,6 @@ options:
   name:
     description: The computer's name, 1 to 15 characters.
     type: str
-  state:
-    description: Whether the queue manager is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
   <<: &properties
     # properties: options
     sites:
@@ -86,6 +81,7 @@ options:
       <<: *properties
   # end of properties
 extends_documentation_fragment:
+  - mqenterprise.fleet.directory.state
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
   - mqenterprise.fleet.directory.writing

@@ -18,11 +18,6 @@ options:
     description: The two sites that the link joins.
     type: list
     elements: str
-  state:
-    description: Whether the link is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
   <<: &properties
     # properties: options
     cost:
@@ -57,6 +52,7 @@ options:
       <<: *properties
   # end of properties
 extends_documentation_fragment:
+  - mqenterprise.fleet.directory.state
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
   - mqenterprise.fleet.directory.writing

@@ -17,11 +17,6 @@ options:
   name:
     description: The site's name.
     type: str
-  state:
-    description: Whether the site is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
   <<: &properties
     # properties: options
     foreign:
@@ -87,6 +82,7 @@ options:
       <<: *properties
   # end of properties
 extends_documentation_fragment:
+  - mqenterprise.fleet.directory.state
   - mqenterprise.fleet.directory
   - mqenterprise.fleet.directory.waiting
   - mqenterprise.fleet.directory.writing
