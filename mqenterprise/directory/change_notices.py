@@ -22,8 +22,6 @@ from qmnode.structures.guid import Guid, guid_to_text
 
 log = structlog.get_logger(__name__)
 
-NOTIFIED_FIELDS: Final = frozenset({"queue_manager_quota", "journal_quota", "security"})
-"""The fields of a queue manager that it reads again (3.2.5.2)."""
 MOST: Final = 100
 """Notifications for one queue manager; with so many, Windows reads all of its objects again (appendix A <3>)."""
 

@@ -451,26 +451,25 @@ class LdapPort:
 
     def _meant(self, found: Kind) -> Kind:
         """The object with its security descriptor as Message Queuing means it, which is what a node checks against."""
-        rights = RIGHTS.get(type(found))
-        descriptor = getattr(found, "security", None)
-        if rights is None or descriptor is None or not self._service.connection.dialect.gives_guid:
-            return found
         try:
-            return replace(found, security=to_message_queuing(descriptor, rights))  # type: ignore[call-arg]
+            return self._with_descriptor(found, to_message_queuing)
         except ValueError as error:
             log.warning("security descriptor not understood", object=found.full_path, reason=str(error))
             return replace(found, security=None)  # type: ignore[call-arg]
 
     def _said(self, wanted: Kind) -> Kind:
         """The object with its security descriptor as the directory has it."""
-        rights = RIGHTS.get(type(wanted))
-        descriptor = getattr(wanted, "security", None)
-        if rights is None or descriptor is None or not self._service.connection.dialect.gives_guid:
-            return wanted
         try:
-            return replace(wanted, security=to_active_directory(descriptor, rights))  # type: ignore[call-arg]
+            return self._with_descriptor(wanted, to_active_directory)
         except ValueError as error:
             raise ConstraintViolated(f"this is no security descriptor: {error}") from error
+
+    def _with_descriptor(self, one: Kind, convert: Callable[[bytes, RightsTable], bytes]) -> Kind:
+        """The object with its descriptor converted, if its directory has a form of its own. Raises ValueError."""
+        rights, descriptor = RIGHTS.get(type(one)), getattr(one, "security", None)
+        if rights is None or descriptor is None or not self._service.connection.dialect.gives_guid:
+            return one
+        return replace(one, security=convert(descriptor, rights))  # type: ignore[call-arg]
 
     def _read(self, kind: type[DirectoryObject], filters: tuple[Filter, ...]) -> DirectoryObject:
         changes = self._changes

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 import structlog
 
 from mqenterprise.directory.certificates import digests_of
-from mqenterprise.directory.change_notices import NOTIFIED_FIELDS
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.gateway import CONFIGURATION, ROUTING, SECURITY, Gateway
@@ -477,8 +476,6 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
         names = {*(self._different(entity, dn) if attributes is None else attributes)}
         self._write(dn, entity, names)
         self._gateway.writer.change(parent_of(dn), self._on_computer(entity, names))
-        if NOTIFIED_FIELDS & names:
-            self.note_change(dn)
 
     def note_change(self, dn: str) -> None:
         """Note that a queue manager is to be notified of its changed object."""
