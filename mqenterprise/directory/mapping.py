@@ -26,10 +26,9 @@ from qmnode.directory.port import (
     Site,
     User,
 )
-from qmnode.objects.rows import Changes, Door, Form, Kind
-from qmnode.objects.table import ROWS, OperatingSystemType
+from qmnode.objects.rows import Changes, Door, Form, Kind, Property
+from qmnode.objects.table import ROWS
 from qmnode.structures.guid import guid_from_bytes
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 Values = tuple[bytes, ...]
 
@@ -76,8 +75,6 @@ OCTETS_LIST: Final = Codec(tuple, tuple)
 GUID: Final = Codec(_optional, lambda values: guid_from_bytes(values[0]))
 GUID_LIST: Final = Codec(tuple, lambda values: tuple(guid_from_bytes(value) for value in values))
 TIME: Final = Codec(lambda value: (), _time)
-OPERATING_SYSTEM: Final = Codec(INTEGER.encode, lambda values: OperatingSystemType(int(values[0])))
-PRIVACY: Final = Codec(INTEGER.encode, lambda values: QueuePrivacyLevel(int(values[0])))
 
 
 class Refers(enum.Enum):
@@ -146,13 +143,16 @@ _CODECS: Final = {
     "mSMQNt4Stub": ONE_ZERO,
     "mSMQCost": INTEGER,
     "mSMQSites": GUID_LIST,
-    "mSMQOSType": OPERATING_SYSTEM,
     "mSMQQueueType": GUID,
-    "mSMQPrivacyLevel": PRIVACY,
     "mSMQBasePriority": INTEGER,
 }
-"""The syntax of an attribute where the type of the property does not decide it."""
+"""The syntax of an attribute where the form of the property does not decide it."""
 _REFERS: Final = frozenset({"mSMQSiteGates", "mSMQOutRoutingServers", "mSMQInRoutingServers"})
+
+
+def _codec(row: Property) -> Codec:
+    member = type(row.default)
+    return Codec(INTEGER.encode, lambda values: member(int(values[0]))) if row.form.choices else _BY_TYPE[row.form.type]
 
 
 def _properties(kind: Kind) -> tuple[Attribute, ...]:
@@ -161,7 +161,7 @@ def _properties(kind: Kind) -> tuple[Attribute, ...]:
         Attribute(
             row.in_directory,
             row.attribute,
-            GUID_LIST if row.attribute in _REFERS else _CODECS.get(row.attribute) or _BY_TYPE[row.form.type],
+            GUID_LIST if row.attribute in _REFERS else _CODECS.get(row.attribute) or _codec(row),
             row.attribute_section,
             row.changes,
             required=row.attribute == "mSMQCost",

@@ -15,7 +15,7 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table
+from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table, named
 from mqenterprise.topology.wanted import ROLES
 from qmnode.structures.names.direct import machine_address
 
@@ -116,13 +116,8 @@ def _item(row: Resource, foreign: set[str]) -> Item:
             return _machine(row, foreign)
         case Kind.USER:
             return _user(row)
-        case Kind.ROUTING_LINK:
-            named: Item = {"sites": list(row.name)}
-        case Kind.QUEUE:
-            named = {"machine": row.name[0], "name": row.name[1]}
-        case _:
-            named = {"name": row.name[0]}
-    return named | _changed(declaration.SECTIONS[_SECTIONS[row.kind]][0], row.values) | _access(row)
+    model = declaration.SECTIONS[_SECTIONS[row.kind]][0]
+    return named(row.kind, row.name) | _changed(model, row.values) | _access(row)
 
 
 def _changed(model: type[BaseModel], values: Any, *but: str) -> Item:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import (
     FIELDS,
-    NAME_PARTS,
+    NAMED_BY,
     NAMES,
     QUOTAS,
     Key,
@@ -312,7 +312,7 @@ def _step(data: Mapping[str, Any]) -> Step:
         # Python counts a truth value as a number; a plan does not.
         if type(value) not in FIELDS[kind].get(field_name, ()):
             raise TypeError(f"{value!r} is no {field_name} of a {kind}")
-    if not all(name) or len(name) != NAME_PARTS[kind]:
+    if not all(name) or len(name) != (2 if kind is Kind.ROUTING_LINK else len(NAMED_BY[kind])):
         raise TypeError(f"{list(name)} is no name of a {kind}")
     return Step(Action(data["action"]), Reference(kind, key), name, int(data["rank"]), before, after)
 

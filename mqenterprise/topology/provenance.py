@@ -10,8 +10,7 @@ from mqenterprise.topology.declaration import SECTIONS, Bridge
 from mqenterprise.topology.machine_documents import path_of
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
-from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, resource
-from mqenterprise.topology.wanted import names_of
+from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, names_in, resource
 from qmnode.objects.rows import QUOTA, Door, Property
 from qmnode.objects.table import PRIVATE_QUEUE, ROWS, SITE
 
@@ -272,7 +271,7 @@ def _places(value: Asked, checked: Checked) -> Iterator[Path]:
             for section, (_, rows) in SECTIONS.items()
             if rows.kind is value.kind
             for at, one in enumerate(getattr(declaration, section))
-            if resource(value.kind, names_of(one), {}).reference == value.reference
+            if resource(value.kind, names_in(value.kind, one.__dict__), {}).reference == value.reference
         ]
     for path, item in items:
         if item.model_fields_set.intersection(names):

@@ -7,6 +7,7 @@ equal values mean equal objects.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from mqenterprise.topology.names import fold
 from qmnode.objects.rows import QUOTA, Door, Property
@@ -35,12 +36,12 @@ FIELDS: Mapping[Kind, Mapping[str, tuple[type, ...]]] = {
 QUOTAS = frozenset(row.name for rows in ROWS.values() for row in rows.values() if row.form is QUOTA)
 """Fields in KB. None is no quota."""
 
-NAME_PARTS: Mapping[Kind, int] = dict.fromkeys(ROWS, 1) | {
-    Kind.ENTERPRISE: 0,
-    Kind.ROUTING_LINK: 2,
-    Kind.QUEUE: 2,
+NAMED_BY: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ROWS, ("name",)) | {
+    Kind.ENTERPRISE: (),
+    Kind.ROUTING_LINK: ("sites",),
+    Kind.QUEUE: ("machine", "name"),
 }
-"""The number of parts in the name of each kind."""
+"""The values of a declared object that name it. Those of a link are one, with both sites."""
 
 NAMES = frozenset(
     {"settings", *(row.name for rows in ROWS.values() for row in rows.values() if row.form.unit == "names")}
@@ -99,6 +100,17 @@ def resource(
         name = tuple(sorted(name, key=fold))
     key = () if kind is Kind.ENTERPRISE else tuple(fold(part) for part in name)
     return Resource(Reference(kind, key), name, values, owned, partial)
+
+
+def names_in(kind: Kind, item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names that identify a declared object."""
+    names = tuple(item[name] for name in NAMED_BY[kind])
+    return tuple(names[0]) if kind is Kind.ROUTING_LINK else names
+
+
+def named(kind: Kind, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of a declared object that give it these names."""
+    return {"sites": list(names)} if kind is Kind.ROUTING_LINK else dict(zip(NAMED_BY[kind], names, strict=True))
 
 
 def same(field_name: str, one: Value, other: Value) -> bool:

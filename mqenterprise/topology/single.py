@@ -19,7 +19,7 @@ from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Note, Plan, Remark, Step, make_plan, needs
 from mqenterprise.topology.problems import in_words
-from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, resource
+from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, names_in, resource
 from mqenterprise.topology.session import apply_plan
 from mqenterprise.topology.target import Snapshot
 from mqenterprise.topology.wanted import values_of
@@ -102,16 +102,6 @@ class _Draft:
     def moves(self) -> bool:
         """Whether it leaves its section, as a site that becomes foreign does."""
         return self.place is not None and self.place[0] != self.section
-
-
-def names_in(kind: Kind, item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names that identify an item."""
-    match kind:
-        case Kind.ROUTING_LINK:
-            return tuple(item["sites"])
-        case Kind.QUEUE:
-            return (item["machine"], item["name"])
-    return (item["name"],)
 
 
 def items(snapshot: Snapshot, kind: Kind) -> Iterator[Item]:

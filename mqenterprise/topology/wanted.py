@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic import BaseModel
 
@@ -16,13 +16,12 @@ from mqenterprise.topology.declaration import (
     Machine,
     Queue,
     Role,
-    RoutingLink,
     Site,
     User,
 )
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import DeclarationError, Problem
-from mqenterprise.topology.resources import FIELDS, NAMES, Kind, Table, Value, resource
+from mqenterprise.topology.resources import FIELDS, NAMES, Kind, Table, Value, names_in, resource
 
 if TYPE_CHECKING:
     from mqenterprise.topology.check import Checked
@@ -41,7 +40,7 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     for section, (_, rows) in SECTIONS.items():
         kind = rows.kind
         for position, item in enumerate(getattr(declared, section)):
-            name = names_of(item)
+            name = names_in(kind, item.__dict__)
             match item:
                 case User():
                     certificates = checked.certificates.get(fold(item.name))
@@ -57,16 +56,6 @@ def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     if lists.found:
         raise DeclarationError(lists.found)
     return table
-
-
-def names_of(item: Any) -> tuple[str, ...]:
-    """Return the names that identify a declared object."""
-    match item:
-        case RoutingLink():
-            return item.sites
-        case Queue():
-            return item.machine, item.name
-    return (item.name,)
 
 
 def values_of(item: BaseModel) -> dict[str, Value]:

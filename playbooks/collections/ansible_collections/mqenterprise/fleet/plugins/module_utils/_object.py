@@ -13,8 +13,8 @@ try:
     from mqenterprise.directory.distribution import declared_lists
     from mqenterprise.topology.names import fold
     from mqenterprise.topology.problems import did_you_mean
-    from mqenterprise.topology.resources import Kind, resource
-    from mqenterprise.topology.single import NotPossible, carry_out, items, names_in, plan_absent, plan_present
+    from mqenterprise.topology.resources import Kind, names_in, resource
+    from mqenterprise.topology.single import NotPossible, carry_out, items, plan_absent, plan_present
     from qmnode.structures.guid import guid_to_text
 except ImportError:
     pass  # told by EnterpriseModule.run
