@@ -34,6 +34,7 @@ def declared(bench):
                 "version": "9",
                 "dns_name": "m.lab.test",
                 "out_routing_servers": ["router"],
+                "in_routing_servers": ["router"],
             },
         ],
         "queues": [{"machine": "declared", "name": "x" * 100, "label": "L", "transactional": True, "quota": 5}],
@@ -47,10 +48,12 @@ def added(bench, declared):
     """The same by repositories."""
     found = bench.directory.queues.find("declared\\" + "x" * 100)
     values = {field: getattr(declared, field) for field in declared.__slots__}
-    own = {"computer_name": "added", "identifier": None, "full_path": None, "out_routing_server_identifier_list": ()}
+    routed = {
+        f"{way}_routing_server_identifier_list": declared.out_routing_server_identifier_list for way in ("in", "out")
+    }
+    own = {"computer_name": "added", "identifier": None, "full_path": None} | dict.fromkeys(routed, ())
     manager = bench.directory.queue_managers.add(QueueManager(**values | own))
-    routers = declared.out_routing_server_identifier_list
-    change(bench.directory, manager, out_routing_server_identifier_list=routers)
+    change(bench.directory, manager, **routed)
     bench.directory.queues.add(
         Queue(
             pathname=f"added\\{'x' * 100}",
