@@ -7,9 +7,10 @@ import pytest
 from mqenterprise.directory.gateway import SECURITY
 from mqenterprise.directory.mapping import QUEUE, QUEUE_MANAGER
 from mqenterprise.directory.names import parent_of
-from qmnode.directory.port import Queue, QueueManager
-from qmnode.objects.rows import Changes
-from tests.lab.directory_objects import change, delete
+from mqenterprise.topology.single import carry_out, plan_absent
+from qmnode.directory.port import Queue, QueueManager, RoutingLink
+from qmnode.objects.rows import Changes, Kind
+from tests.lab.directory_objects import change, create, delete
 
 pytestmark = pytest.mark.servers
 
@@ -61,7 +62,8 @@ def added(bench, declared):
         )
     )
     yield manager
-    delete(bench.directory, manager)
+    if bench.directory.queue_managers.find("added") is not None:
+        delete(bench.directory, manager)
 
 
 def attributes(bench, dn, names):
@@ -95,3 +97,26 @@ def test_what_repositories_wrote_is_what_a_plan_reads(bench, declared, added):
     rows = {row.name[0]: dict(row.values) for row in bench.target.snapshot().table if row.kind == "machine"}
 
     assert rows["added"] == rows["declared"] | {"settings": ()}
+
+
+def test_objects_of_others_are_deleted_on_request_with_what_was_made_for_them(bench, declared, added):
+    one, other = bench.directory.sites.find("A"), bench.directory.sites.find("B")
+    create(
+        bench.directory,
+        RoutingLink(site1_identifier=one.identifier, site2_identifier=other.identifier, actual_cost=7),
+    )
+
+    for kind, name in (
+        (Kind.QUEUE, ("added", "x" * 100)),
+        (Kind.MACHINE, ("added",)),
+        (Kind.ROUTING_LINK, ("A", "B")),
+    ):
+        changes = plan_absent(bench.target.snapshot(), kind, [name])
+        assert len(changes.not_ours) == 1 and not changes.plan.steps
+        carry_out(changes, bench.target, patience=30)
+        carry_out(changes, bench.target, patience=30)  # it is gone already
+
+    left = bench.target.snapshot().table
+    assert [row.title for row in left if "added" in row.name or row.kind is Kind.ROUTING_LINK] == []
+    domain = bench.directory.connection.dialect.contexts.domain
+    assert not list(bench.directory.connection.search(domain, "(&(objectClass=computer)(cn=added))", ("1.1",)))
