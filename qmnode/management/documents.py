@@ -5,16 +5,16 @@ hexadecimal text, since their 64 bits do not fit the numbers of every JSON reade
 """
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core.core_schema import no_info_after_validator_function
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from qmnode.management.row_fields import answers, settings, shown, with_fields
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
 from qmnode.model.waiting import Waiting, WaitReason
+from qmnode.objects.message_table import LONGEST_MESSAGE_LABEL
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -87,22 +87,13 @@ def time_or_none(seconds: float) -> datetime | None:
         return None
 
 
-class AtMost(NamedTuple):
-    """A bound for a text in UTF-16 units, which is what Message Queuing counts."""
-
-    units: int
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Check the text after it was read, and keep its type in the schema."""
-        return no_info_after_validator_function(self._check, handler(source))
-
-    def _check(self, text: str) -> str:
-        if (length := utf16_length(text)) > self.units:
-            raise ValueError(f"at most {self.units} UTF-16 units, and this has {length}")
-        return text
+def _label(text: str) -> str:
+    if (length := utf16_length(text)) > LONGEST_MESSAGE_LABEL:
+        raise ValueError(f"at most {LONGEST_MESSAGE_LABEL} UTF-16 units, and this has {length}")
+    return text
 
 
-MessageLabel = Annotated[str, AtMost(249), Field(json_schema_extra={"maxLength": 249})]
+MessageLabel = Annotated[str, AfterValidator(_label), Field(json_schema_extra={"maxLength": LONGEST_MESSAGE_LABEL})]
 
 
 class Document(BaseModel):
