@@ -10,8 +10,9 @@ from qmnode.bodies.limits import BodyError
 from qmnode.bodies.typed_text import value_of_json
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
-from qmnode.model.message import DEFAULTS, Message
+from qmnode.model.message import Message
 from qmnode.model.packet import received_message
+from qmnode.model.permitted import fault
 from qmnode.model.queue_manager import QueueManager
 from qmnode.structures.error_codes import ErrorCode
 
@@ -92,13 +93,9 @@ def _properties(message: Message, changes: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name not in EDITABLE:
             raise _bad(f"{name!r:.80} cannot be edited: use value, headers, {', '.join(EDITABLE)}")
-        expected = type(DEFAULTS[name])
-        kind: type = bool if expected is bool else int if issubclass(expected, int) else expected
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise _bad(f"{name} cannot be {value!r:.80}")
+        if sentence := fault(name, value):
+            raise _bad(sentence)
         properties[name] = value
-    if len(properties.get("correlation_identifier", bytes(20))) != 20:
-        raise _bad("a correlation identifier has 20 bytes")
     try:
         if "value" in changes:
             properties |= _encoded(message, changes)

@@ -75,9 +75,9 @@ async def test_a_kept_message_stays_beside_its_edited_copy(qm: qmnode.QueueManag
     [
         ({}, "nothing is changed"),
         ({"identifier": b"x" * 20}, "cannot be edited"),
-        ({"label": 7}, "label cannot be"),
+        ({"label": 7}, "label=7: expected text"),
         ({"label": "x" * 300}, "label"),
-        ({"priority": True}, "priority cannot be"),
+        ({"priority": True}, "priority=True: expected 0 to 7"),
         ({"priority": 9, "body": b""}, "priority"),
         ({"correlation_identifier": b"short"}, "20 bytes"),
         ({"value": {"a": 1}, "format": "VT_NOTHING"}, "VT_NOTHING"),
