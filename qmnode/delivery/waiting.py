@@ -6,13 +6,15 @@ node that meets a fault notes a :class:`Cause`; this module makes the reason, th
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from qmnode.delivery.next_hops import ResolutionError
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.model.waiting import REFUSED, Cause, Waiting, WaitReason
+from qmnode.routing import NoRouteError
 from qmnode.storage.errors import StoreError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
@@ -22,6 +24,7 @@ from qmnode.structures.queue_attributes import OutgoingQueueState
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
     from qmnode.delivery.queue_sender import QueueSender
+    from qmnode.delivery.topology import Topology
     from qmnode.protocol.connection import NextHop
 
 _STEPS: Final = {
@@ -287,9 +290,23 @@ def _leads_to(network: "Network", queue: Queue, machine: str) -> bool:
 
 def _goes_over(network: "Network", queue: Queue, site: str) -> bool:
     sender = network.queue_sender(network.state.key_of(queue)) if isinstance(queue, OutgoingQueue) else None
-    hop = _hop(sender) if sender is not None else None
     topology = network.topology
-    return hop is not None and topology is not None and site.lower() in topology.sites_of([hop.identifier])
+    if sender is None or topology is None:
+        return False
+    hop = _hop(sender)
+    hops = [hop.identifier] if hop is not None else _planned(topology, queue, sender)
+    return site.lower() in topology.sites_of(hops)
+
+
+def _planned(topology: "Topology", queue: Queue, sender: "QueueSender") -> Sequence[Guid]:
+    """Where the messages of a queue are to go next that has found no address yet, as of names that nobody resolves."""
+    name = parse_single_format_name(queue.pathname)
+    owner = name.computer if isinstance(name, PrivateFormatName) else sender.queue_connection.owner
+    try:
+        router = topology.router()
+        return () if router is None or owner == ZERO_GUID else router.next_hops(owner).hops
+    except (ResolutionError, NoRouteError):
+        return ()
 
 
 def _words(message_class: int) -> str:

@@ -240,6 +240,8 @@ async def test_a_wrong_name_in_the_dns(nodes: Timed) -> None:
     nodes.directory.write()
     await nodes.send(b"1")
     await broken(nodes, nodes.names["BOB"], WaitReason.NO_NAME, "nobody.invalid", "nobody.invalid")
+    alice = nodes.nodes["ALICE"]
+    assert [len(await alice.waiting(link=site)) for site in ("North", "south", "nowhere")] == [1, 0, 0]
     nodes.machines["BOB"].address = ""
     nodes.directory.write()
     await passes(nodes, nodes.names["BOB"])
