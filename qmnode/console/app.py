@@ -215,8 +215,8 @@ def _matching(seen: Seen, search: str, kinds: set[str], *, filled: bool) -> Iter
     if filled:
         numbers = [number for number in numbers if counts[number]]
     if search:
-        texts = seen.searched
-        numbers = [number for number in numbers if search in texts[number]]
+        texts, words = seen.searched, search.split()
+        numbers = [number for number in numbers if all(word in texts[number] for word in words)]
     return numbers
 
 

@@ -52,6 +52,12 @@ _ADDED: Final = frozenset({"oldest_arrival"})
 _KEPT: Final = ("pathname", "queue_type", "label", "transactional")
 _NAMES: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 
+_A_WHILE: Final = 60.0
+"""Seconds after which it is trouble that messages wait."""
+_WANTED: Final = frozenset({"paused", "delayed"})
+"""Reasons for waiting that somebody wanted."""
+_MOST_REASONS: Final = 20
+
 _SILENT: Final = "it has not answered yet"
 
 JOURNAL: Final = "journal"
@@ -112,7 +118,7 @@ class Seen:
     _kept: Columns = field(default_factory=dict)
     """The columns that a node does not send again as long as they are the same."""
     _texts: tuple[list[str], list[str], list[str], list[str]] | None = None
-    _shown: tuple[list[str], list[str]] | None = None
+    _shown: tuple[list[str], list[str], list[str]] | None = None
     task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None] | None:
@@ -196,6 +202,7 @@ class Seen:
         warnings = [text for text in _texts(document.get("warnings")) if text]
         if failure := document.get("storage_failure"):
             warnings.insert(0, str(failure))
+        warnings += _kept_waiting(document.get("waiting"))
         health = "up"
         if self.refuses:
             health = "unknown"
@@ -258,12 +265,13 @@ class Seen:
     @property
     def shown_names(self) -> list[str]:
         """The name of each queue as lists show it, folded: without what all queues of its machine have in common."""
-        names = self.columns["pathname"]
-        if self._shown is None or self._shown[0] != names:
+        names, ends = self.columns["pathname"], self.destinations
+        if self._shown is None or self._shown[:2] != (names, ends):
             start = f"{self.machine.name}\\".casefold()
             folded = [name.casefold().removeprefix(start).removeprefix("private$\\") for name in names]
-            self._shown = names, folded
-        return self._shown[1]
+            rows = zip(folded, ends or repeat(""), strict=False)
+            self._shown = names, ends, [f"\u2192 {end.casefold()}" if end else name for name, end in rows]
+        return self._shown[2]
 
     def column(self, name: str) -> list[Any]:
         """A column to sort by. Rates that are not known yet count as nothing."""
@@ -413,6 +421,21 @@ def _rates(before: Columns, after: Columns, seconds: float) -> tuple[list[float]
         for kind in ("arrived", "left")
     )
     return arrived, left
+
+
+def _kept_waiting(value: Any) -> list[str]:
+    """What keeps messages from going on, for a while and by nobody's will: sentences, of which some are enough."""
+    rows = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    long = time.time() - _A_WHILE
+    return [
+        f"{_number(one.get('messages')) or 0} messages wait{f' for {machine}' if machine else ''}: {sentence}"[:500]
+        for one in rows[:_MOST_REASONS]
+        if (sentence := _text(one.get("sentence")))
+        and one.get("reason") not in _WANTED
+        and isinstance(since := one.get("since"), int | float)
+        and 0 < since < long
+        for machine in (_text(one.get("machine")),)
+    ]
 
 
 def _texts(value: Any) -> list[str]:

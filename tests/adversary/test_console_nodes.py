@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from qmnode.console.port import Answer, UnavailableError
 from tests.adversary.attacks import Area, attack
 from tests.adversary.played_console import (
     SCRIPT,
+    STATE,
     TOKEN,
     Played,
     PlayedNode,
@@ -91,6 +93,27 @@ async def test_a_lying_state_is_not_shown() -> None:
         await sign_in(client)
         (node,) = (await client.get("/api/overview")).json()["nodes"]
         assert (node["version"], node["message_count"], node["queue_count"], node["warnings"]) == (None, None, None, [])
+
+
+async def test_that_messages_wait_for_long_is_trouble() -> None:
+    words = {"messages": 48, "machine": "BRE-1", "sentence": "no address: BRE-1"}
+    long = time.time() - 300
+    rows = [
+        words | {"reason": "no_name", "since": long},
+        words | {"reason": "paused", "since": long},  # which somebody wanted
+        words | {"reason": "host_down", "since": time.time()},  # it may be over at the next try
+        words | {"reason": "host_down", "since": "long"}, words | {"sentence": 7, "since": long}, 7,
+    ]  # fmt: skip
+    for waiting, expected in ((rows, "48 messages wait for BRE-1: no address: BRE-1"), (rows[1:], ""), (7, "")):
+        node = PlayedNode(
+            lambda path, waiting=waiting: (  # type: ignore[misc]
+                summary(node=STATE | {"waiting": waiting}) if path == "/v1/queue-summary" else honest(path)
+            )
+        )
+        async with browser(console(ALPHA=node)) as client:
+            await sign_in(client)
+            (found,) = (await client.get("/api/overview")).json()["nodes"]
+            assert (found["state"], found["reason"]) == ("trouble" if expected else "up", expected)
 
 
 @attack(

@@ -1,5 +1,5 @@
 import { ActionIcon, Button, Textarea, TextInput } from "@mantine/core";
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { Icon } from "../shell/icons";
 import { strings } from "../strings";
 import { condition } from "./text";
@@ -18,6 +18,9 @@ export function Conditions({
   children?: ReactNode;
 }): ReactNode {
   const [drafts, setDrafts] = useState<readonly string[]>(where.length ? where : [""]);
+  // Another address, as of a link or of the browser's history, says other conditions.
+  const given = where.join("\0");
+  useEffect(() => setDrafts(given ? given.split("\0") : [""]), [given]);
   const change = (index: number, value: string) =>
     setDrafts((old) => old.map((one, place) => (place === index ? value : one)));
   const find = (texts: readonly string[]) => {

@@ -1,6 +1,6 @@
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { calls } from "../api/calls";
 import { useSession } from "../api/session";
 import type { Found, FoundPage, Stale } from "../api/types";
@@ -165,6 +165,7 @@ export function LifeScreen(): ReactNode {
   const session = useSession();
   const withAudit = session.roles.includes("administer") && session.features.includes("audit");
   const [draft, setDraft] = useState(id ?? "");
+  useEffect(() => setDraft(id ?? ""), [id]);
   const life = useQuery({
     queryKey: ["life", id],
     queryFn: ({ signal }) => lifeOf(id ?? "", withAudit, signal),

@@ -307,7 +307,7 @@ function SiteDetail({
             </Link>
           </p>
           <Link to="/queues" search={{ machine: node.machine }}>
-            {s.queuesOf(node.queue_count === null ? "" : count(node.queue_count))}
+            {s.queuesOf}
           </Link>
         </section>
       ))}

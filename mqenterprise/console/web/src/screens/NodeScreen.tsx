@@ -186,6 +186,7 @@ function Warnings({ state, node }: { state: NodeState | undefined; node: NodeDoc
     ...(state && state.state !== "up" && state.reason ? [state.reason] : []),
     ...(node?.storage_failure ? [node.storage_failure] : []),
     ...(node?.warnings ?? []),
+    ...(state?.warnings ?? []),
     ...(node && !node.online ? [s.offline] : []),
     ...(node && !node.ready ? [s.notReady] : []),
   ];

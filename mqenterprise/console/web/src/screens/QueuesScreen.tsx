@@ -24,6 +24,9 @@ const PAGE = 200;
 const SORT = "pathname";
 const KINDS = ["private", "public", "outgoing", "journal", "dead letters", "system"] as const;
 
+/** States in which no message leaves. */
+const STOPPED: readonly string[] = Object.keys(s.states);
+
 /** A row of the table; `old` if its node does not answer. */
 type Row = QueueRow & { readonly old: boolean };
 
@@ -44,6 +47,9 @@ const COLUMNS: readonly Column<Row>[] = [
         params={{ machine: row.machine, queue: row.pathname }}
         title={visible(row.pathname)}
       >
+        {row.state && STOPPED.includes(row.state) && (
+          <span className="state warn">{(s.states as Record<string, string>)[row.state]}</span>
+        )}{" "}
         <Foreign text={listName(row)} most={160} />
       </Link>
     ),
@@ -97,7 +103,7 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "age",
     title: s.age,
-    least: 112,
+    least: 140,
     rank: 7,
     numeric: true,
     sorts: true,

@@ -67,6 +67,7 @@ export function RoutesScreen(): ReactNode {
           <Select
             className="stretch"
             searchable
+            selectFirstOptionOnChange
             label={s.from}
             value={search.from ?? null}
             onChange={(value) => change({ from: value ?? undefined })}
@@ -75,6 +76,7 @@ export function RoutesScreen(): ReactNode {
           <Select
             className="stretch"
             searchable
+            selectFirstOptionOnChange
             label={s.to}
             value={search.to ?? null}
             onChange={(value) => change({ to: value ?? undefined })}

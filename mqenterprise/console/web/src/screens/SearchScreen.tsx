@@ -1,6 +1,6 @@
 import { Button, Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { type ReactNode, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { calls } from "../api/calls";
 import { useMay } from "../api/session";
 import type { Found } from "../api/types";
@@ -126,6 +126,11 @@ export function SearchScreen(): ReactNode {
   const [without, setWithout] = useState<readonly string[]>(search.without?.split(" ") ?? []);
   const asked = search.queue !== undefined;
   const where = search.where ?? NO_CONDITION;
+  useEffect(() => {
+    setQueue(search.queue ?? "*");
+    setMachine(search.machine ?? "");
+    setWithout(search.without?.split(" ") ?? []);
+  }, [search.queue, search.machine, search.without]);
   const found = useInfiniteQuery({
     queryKey: ["search", search],
     queryFn: ({ pageParam, signal }) =>
@@ -198,7 +203,7 @@ export function SearchScreen(): ReactNode {
       {found.error && <Failure error={found.error} retry={() => void found.refetch()} />}
       <StaleNotice stale={found.data?.pages.at(-1)?.stale} />
       {refused.size > 0 && <p className="dim">{s.refused(refused.size)}</p>}
-      {asked && (
+      {asked && !found.error && (
         <>
           <p role="status">
             {found.isFetching ? strings.loading : s.found(count(rows.length), Boolean(found.hasNextPage))}

@@ -5,7 +5,7 @@ import { type KeyboardEvent, type ReactNode, useState } from "react";
 import { calls } from "../api/calls";
 import { useSession } from "../api/session";
 import { setZone } from "../parts/preferences";
-import { beginning, visible } from "../parts/text";
+import { beginning, condition, visible } from "../parts/text";
 import { go } from "../router";
 import { strings } from "../strings";
 import type { QueueRow } from "../api/types";
@@ -68,10 +68,21 @@ export function Palette(): ReactNode {
       onClick: () => open(queue),
     }),
   );
+  const isSettled = wanted.toLowerCase() === words && !queues.isFetching;
+  const isUnknown = isSettled && [screens, found, machines, settings].every((actions) => actions.length === 0);
+  const messages: SpotlightActionData[] =
+    words.length < 2 || !isUnknown
+      ? []
+      : [
+          {
+            id: "messages",
+            label: strings.palette.searchMessages(beginning(visible(text.trim()), 60)),
+            onClick: () => go({ to: "/search", search: { queue: "*", where: [condition(text)] } }),
+          },
+        ];
   // Enter goes to what the name says, also when it is pressed before the answer has come.
   const enter = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || words.length < 2 || event.nativeEvent.isComposing) return;
-    const isSettled = wanted.toLowerCase() === words && !queues.isFetching;
     if (isSettled && document.querySelector("[data-action][data-selected]")) return;
     event.preventDefault();
     event.stopPropagation();
@@ -96,6 +107,7 @@ export function Palette(): ReactNode {
         { group: strings.palette.queues, actions: found },
         { group: strings.palette.machines, actions: machines },
         { group: strings.palette.settings, actions: settings },
+        { group: strings.palette.messages, actions: messages },
       ]}
       filter={(_, actions) => actions}
       shortcut="/"
@@ -115,7 +127,9 @@ function byName(rows: readonly QueueRow[], words: string): readonly QueueRow[] {
     const name = listName(row).toLowerCase();
     return name === words ? 0 : name.startsWith(words) ? 1 : 2;
   };
+  const texts = (row: QueueRow) =>
+    [row.pathname, row.label, row.machine, row.queue_type, listName(row)].join("\n").toLowerCase();
   return rows
-    .filter((row) => `${row.pathname}\n${row.label}\n${row.machine}\n${listName(row)}`.toLowerCase().includes(words))
+    .filter((row) => words.split(/\s+/).every((word) => texts(row).includes(word)))
     .sort((one, other) => rank(one) - rank(other));
 }

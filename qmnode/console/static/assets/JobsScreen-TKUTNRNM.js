@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-EE3RBM3M.js";import"./chunk-FVRHBOXO.js";import"./chunk-6WSWUN57.js";import"./chunk-5BTTR5EG.js";import"./chunk-WWHZ4EV2.js";import"./chunk-2FENVQS5.js";export{a as JobTitle,b as JobsScreen};
