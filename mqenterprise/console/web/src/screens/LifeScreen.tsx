@@ -267,6 +267,14 @@ export function LifeScreen(): ReactNode {
                 </Link>{" "}
                 {s.in} <Foreign text={shortName({ machine: step.machine, pathname: step.queue })} most={150} />{" "}
                 {strings.queue.on} <Foreign text={step.machine} most={60} />
+                {step.kind === "outgoing" && (
+                  <>
+                    {" · "}
+                    <Link to="/waiting" search={{ at: step.machine }}>
+                      {strings.map.why}
+                    </Link>
+                  </>
+                )}
                 <div className="dim">
                   <Foreign text={classWord(step.message.message_class)} most={100} />
                 </div>

@@ -2,7 +2,7 @@ import { Button, MultiSelect, SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo } from "react";
 import { calls } from "../api/calls";
-import type { Explanation, Journey, Overview } from "../api/types";
+import type { Explanation, Journey, Overview, WaitingDocument } from "../api/types";
 import { EnterpriseMap } from "../map/EnterpriseMap";
 import type { MapSite } from "../map/model";
 import { count } from "../parts/format";
@@ -273,7 +273,7 @@ function Now({ explanation }: { explanation: Explanation }): ReactNode {
     <>
       {waiting.error && <Failure error={waiting.error} />}
       <StaleNotice stale={waiting.data?.stale} />
-      {rows.slice(0, MOST_SHOWN).map((row) => (
+      {rows.filter(isFirst).slice(0, MOST_SHOWN).map((row) => (
         <Notice key={`${row.at}/${row.queue}`} tone="bad">
           <p>
             {s.waitsAt} <Foreign text={row.at} />: <Foreign text={sentence(row.sentence)} most={400} />{" "}
@@ -289,6 +289,11 @@ function Now({ explanation }: { explanation: Explanation }): ReactNode {
       {waiting.data && !rows.length && !waiting.data.stale.length && <p>{s.nothingWaits}</p>}
     </>
   );
+}
+
+/** Whether no queue before it waits at the same node for the same reason. */
+function isFirst(row: WaitingDocument, index: number, rows: readonly WaitingDocument[]): boolean {
+  return rows.findIndex((one) => one.at === row.at && one.sentence === row.sentence) === index;
 }
 
 function options(names: readonly string[]): { value: string; label: string }[] {
