@@ -2,7 +2,7 @@ import { Button, MultiSelect, SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo } from "react";
 import { calls } from "../api/calls";
-import type { Explanation, Journey, Overview, WaitingDocument } from "../api/types";
+import type { Explanation, Journey, Overview, WaitingRow } from "../api/types";
 import { EnterpriseMap } from "../map/EnterpriseMap";
 import type { MapSite } from "../map/model";
 import { count } from "../parts/format";
@@ -273,26 +273,29 @@ function Now({ explanation }: { explanation: Explanation }): ReactNode {
     <>
       {waiting.error && <Failure error={waiting.error} />}
       <StaleNotice stale={waiting.data?.stale} />
-      {rows.filter(isFirst).slice(0, MOST_SHOWN).map((row) => (
-        <Notice key={`${row.at}/${row.queue}`} tone="bad">
-          <p>
-            {s.waitsAt} <Foreign text={row.at} />: <Foreign text={sentence(row.sentence)} most={400} />{" "}
-            {row.since && (
-              <>
-                {s.since} <Moment at={row.since} ago />.{" "}
-              </>
-            )}
-            <Foreign text={sentence(row.step)} most={300} />
-          </p>
-        </Notice>
-      ))}
+      {rows
+        .filter(isFirst)
+        .slice(0, MOST_SHOWN)
+        .map((row) => (
+          <Notice key={`${row.at}/${row.queue}`} tone="bad">
+            <p>
+              {s.waitsAt} <Foreign text={row.at} />: <Foreign text={sentence(row.sentence)} most={400} />{" "}
+              {row.since && (
+                <>
+                  {s.since} <Moment at={row.since} ago />.{" "}
+                </>
+              )}
+              <Foreign text={sentence(row.step)} most={300} />
+            </p>
+          </Notice>
+        ))}
       {waiting.data && !rows.length && !waiting.data.stale.length && <p>{s.nothingWaits}</p>}
     </>
   );
 }
 
 /** Whether no queue before it waits at the same node for the same reason. */
-function isFirst(row: WaitingDocument, index: number, rows: readonly WaitingDocument[]): boolean {
+function isFirst(row: WaitingRow, index: number, rows: readonly WaitingRow[]): boolean {
   return rows.findIndex((one) => one.at === row.at && one.sentence === row.sentence) === index;
 }
 

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-PZK3OL5Z.js";import"./chunk-AR7CTXXL.js";import"./chunk-JEBBE5XD.js";import"./chunk-E7DRP426.js";import"./chunk-R7IO5S4Y.js";import"./chunk-G4JK7TZR.js";export{a as JobTitle,b as JobsScreen};

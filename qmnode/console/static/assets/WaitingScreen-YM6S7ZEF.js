@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-I4IBNJVQ.js";import"./chunk-E7DRP426.js";import"./chunk-R7IO5S4Y.js";import"./chunk-G4JK7TZR.js";export{b as Reason,a as WaitingScreen};
