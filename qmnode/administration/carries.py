@@ -23,7 +23,8 @@ from qmnode.administration.promises import Kind, kind_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.model.packet import BROKEN, received_message, value_of_any_packet
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.ports import Entry
+from qmnode.model.positions import LANE_SHIFT, insert_many
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import (
@@ -238,9 +239,7 @@ class Carries:
             if first:
                 await asyncio.sleep(0)
             queue = self._open_queue_of(carry)
-            for key, state in left[first : first + _STEP]:
-                if key in carry.held:
-                    self._settle(carry, queue, key, state)
+            self._settle(carry, queue, left[first : first + _STEP])
             self._put(carry)  # with the places that are used by now
         if size + sum(len(value) for value, _ in carry.recent.values()) > _RECENT:
             carry.recent.clear()
@@ -343,9 +342,9 @@ class Carries:
                 await asyncio.sleep(0)
             packet = bytes(item["packet"])
             value = value_of_any_packet(packet, float(item["arrival"]))
-            value = with_prefix(
-                value, flags=value[FLAGS] & ~(EXPRESS | REPORT), aborts=item.get("aborts"), moves=item.get("moves")
-            )
+            aborts, moves = item.get("aborts"), item.get("moves")
+            if aborts or moves or value[FLAGS] & (EXPRESS | REPORT):
+                value = with_prefix(value, flags=value[FLAGS] & ~(EXPRESS | REPORT), aborts=aborts, moves=moves)
             key = key_of(int(item["lookup"]), packet)
             keys.append(key)
             known = None if key in seen else self._store.get_meta(f"{_LEDGER}{carry.number:010}/{key}")
@@ -367,24 +366,29 @@ class Carries:
                 f"the quota of {queue.pathname}, or of all queues, would be passed: raise it, and begin again",
             )
 
-    def _settle(self, carry: Carry, queue: Queue, key: str, state: int) -> None:
-        """Put a held message into the queue, or drop it: all of it is in one batch."""
-        value, entry = carry.recent.pop(key) if key in carry.recent else self._held_value(carry, key)
-        _, digest, size, _, _ = _ENTRY.unpack(entry)
-        lookup = 0
-        if state == CARRIED:
-            lookup = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | carry.first + carry.places
-            carry.places += 1
-            carry.carried += 1
-            carry.carried_bytes += len(value) - PREFIX_SIZE
-        else:
-            carry.dropped += 1
-        record = _ENTRY.pack(state, digest, size, lookup, int(self._manager.clock.time() * 1000))
-        self._store.put_meta(f"{_LEDGER}{carry.number:010}/{key}", record)
-        self._store.delete(Family.META, f"{_HELD}{carry.number:010}/{key}".encode())
-        queue.reserve_bytes(-carry.held.pop(key))
-        if state == CARRIED:
-            queue.insert(lookup, value)
+    def _settle(self, carry: Carry, queue: Queue, left: Sequence[tuple[str, int]]) -> None:
+        """Put held messages into the queue, or drop them: all of it is in one batch."""
+        now, freed = int(self._manager.clock.time() * 1000), 0
+        entries: list[Entry] = []
+        for key, state in left:
+            if key not in carry.held:
+                continue
+            value, entry = carry.recent.pop(key) if key in carry.recent else self._held_value(carry, key)
+            _, digest, size, _, _ = _ENTRY.unpack(entry)
+            lookup = 0
+            if state == CARRIED:
+                lookup = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | carry.first + carry.places
+                entries.append((lookup, value))
+                carry.places += 1
+                carry.carried += 1
+                carry.carried_bytes += len(value) - PREFIX_SIZE
+            else:
+                carry.dropped += 1
+            self._store.put_meta(f"{_LEDGER}{carry.number:010}/{key}", _ENTRY.pack(state, digest, size, lookup, now))
+            self._store.delete(Family.META, f"{_HELD}{carry.number:010}/{key}".encode())
+            freed += carry.held.pop(key)
+        queue.reserve_bytes(-freed)
+        insert_many(queue, entries)
 
 
 def key_of(lookup: int, packet: bytes) -> str:
@@ -431,17 +435,20 @@ def _check_fits(queue: Queue, value: bytes) -> None:
             ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
             f"{owner.pathname} is {here}, and messages at the source are {there}: create the queue like its source",
         )
-    message = received_message(0, value)
-    try:
-        level = message.privacy_level
-    except BROKEN:
-        return
-    if owner.privacy_level == QueuePrivacyLevel.BODY and not level:
+    if owner.privacy_level == QueuePrivacyLevel.BODY and not _is_private(value):
         raise _error(
             ErrorCode.MQ_ERROR_ACCESS_DENIED,
             f"{owner.pathname} takes encrypted messages only, and messages at the source are in clear: "
             "let it take both until the carry has ended",
         )
+
+
+def _is_private(value: bytes) -> bool:
+    """Whether a message is encrypted; one that is broken counts as such."""
+    try:
+        return bool(received_message(0, value).privacy_level)
+    except BROKEN:
+        return True
 
 
 def _error(code: ErrorCode, sentence: str) -> MessageQueuingError:
