@@ -55,7 +55,7 @@ def write_certificate(folder: Path, serial: int = 1) -> tuple[Path, Path]:
         .public_key(key.public_key())
         .serial_number(serial)
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=30))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
