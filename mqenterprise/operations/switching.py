@@ -180,6 +180,7 @@ class Switch:
     async def _check(self) -> None:
         if fold(found := (await self._client.node()).computer_name) != fold(self._plan.target):
             raise OperationsError(f"{found} answers at the address of {self._plan.target}: correct the file of --nodes")
+        await self._client.carries()  # refused to a token that may not carry
         await self._carrier(0.0).check_source(owns=self._public)
         there = f"{self._plan.target}\\{self._plan.name}"
         if await self._in_directory(lambda directory: directory.queues.find(there)) is not None:

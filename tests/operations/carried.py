@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET: Final = "ann's"
+LESSER: Final = "bob's"
+"""The token of somebody who may not carry."""
 COMMAND: Final = (sys.executable, "-c", "from mqenterprise.cli import main; main()")
 
 
@@ -47,10 +49,12 @@ class Estate:
         )  # fmt: skip
         certificate, key = write_certificate(folder)
         tokens = folder / "tokens.yaml"
-        tokens.write_text(json.dumps([{"name": "ann", "role": "administer", "sha256": digest(SECRET)}]))
-        tokens.chmod(0o600)
-        (folder / "my.token").write_text(SECRET)
-        (folder / "my.token").chmod(0o600)
+        write_private(tokens, json.dumps([
+            {"name": "ann", "role": "administer", "sha256": digest(SECRET)},
+            {"name": "bob", "role": "operate", "sha256": digest(LESSER)},
+        ]))  # fmt: skip
+        write_private(folder / "my.token", SECRET)
+        write_private(folder / "lesser.token", LESSER)
         self.certificate, self.key, self.tokens = certificate, key, tokens
         (folder / "new").mkdir()
         self.new = NodeProcess(folder / "new", computer_name="NEW", management=self.management)
@@ -121,6 +125,12 @@ class Estate:
         file = self.folder / "ledger"
         self.carry(queue, "--ledger", str(file), *words)
         return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that nobody else may read."""
+    path.write_text(text)
+    path.chmod(0o600)
 
 
 async def create(node: NodeProcess, name: str, **properties: Any) -> None:

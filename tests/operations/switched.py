@@ -25,7 +25,7 @@ from qmnode.structures.guid import guid_to_text
 from tests.lab.directory_objects import delete
 from tests.lab.nodes import NodeProcess
 from tests.management.conftest import digest, write_certificate
-from tests.operations.carried import SECRET
+from tests.operations.carried import LESSER, SECRET, write_private
 from tests.remote_read.conftest import OPEN, random_port
 from tests.transport.conftest import loopback_address
 
@@ -47,10 +47,12 @@ class Enterprise:
         (folder / "directory.yaml").write_text(yaml.safe_dump(given))
         certificate, key = write_certificate(folder)
         tokens = folder / "tokens.yaml"
-        tokens.write_text(json.dumps([{"name": "ann", "role": "administer", "sha256": digest(SECRET)}]))
-        tokens.chmod(0o600)
-        (folder / "my.token").write_text(SECRET)
-        (folder / "my.token").chmod(0o600)
+        write_private(tokens, json.dumps([
+            {"name": "ann", "role": "administer", "sha256": digest(SECRET)},
+            {"name": "bob", "role": "operate", "sha256": digest(LESSER)},
+        ]))  # fmt: skip
+        write_private(folder / "my.token", SECRET)
+        write_private(folder / "lesser.token", LESSER)
         self.mapper, self.port, self.addresses = random_port(), random_port(), {}
         management = {
             "listen": f"127.0.0.1:{self.port}", "socket": str(folder / "m.sock"), "tokens": str(tokens),
@@ -168,6 +170,19 @@ async def bodies(node: NodeProcess, name: str) -> list[int]:
                 assert error.name == "MQ_ERROR_IO_TIMEOUT"
                 return found
             peek = cursor.peek_next
+
+
+async def last(node: NodeProcess, name: str) -> int:
+    """The number of the last message of a queue; -1 if it is empty."""
+    async with (
+        qmnode.connect(node.socket) as manager,
+        await manager.open_queue(name, Access.PEEK) as queue,
+    ):
+        try:
+            return int((await queue.peek_by_lookup_id(seek="last")).body)
+        except qmnode.MessageQueuingError as error:
+            assert error.name == "MQ_ERROR_MESSAGE_NOT_FOUND"
+            return -1
 
 
 def outcome(numbers: Sequence[int], sent: int) -> tuple[int, int, int]:

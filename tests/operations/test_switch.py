@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from mqenterprise.operations.settings import load_settings
 from mqenterprise.operations.switching import Plan
 from qmnode import Access, Message, QueueType
 from tests.lab.waiting import holds
-from tests.operations.switched import Enterprise, Sender, bodies, outcome
+from tests.operations.switched import Enterprise, Sender, bodies, last, outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -99,7 +100,7 @@ async def all_follow(enterprise: Enterprise, which: str, publics: dict[str, str]
 
 
 async def follows(enterprise: Enterprise, which: str, public: str, first: int) -> bool:
-    return max(await bodies(getattr(enterprise, which), public), default=-1) >= first
+    return await last(getattr(enterprise, which), public) >= first
 
 
 async def sent_directly(enterprise: Enterprise, name: str, count: int) -> int:
@@ -195,6 +196,10 @@ async def test_mistakes_are_one_line_each_and_change_nothing(enterprise: Enterpr
             "there is nothing to take back": refused(orders, "--back"),
             "there is no queue manager SWNONE": refused("--machine", "SWNONE"),
             "Remote read has to be enabled": refused(orders, "--from", f"{enterprise.addresses['SWSEND']}:9"),
+            "is for administer": refused(orders, "--nodes", nodes_with(folder, token_file="lesser.token")),
+            "SWNEW: it is unavailable": refused(
+                orders, "--nodes", nodes_with(folder, machines={"SWNEW": {"address": "127.0.0.1:9"}})
+            ),
             "the steps are": refused(orders, "--until", "nonsense", code=2),
             "name queues or --machine": refused(orders, "--machine", "SWOLD", code=2),
         }
@@ -206,6 +211,12 @@ async def test_mistakes_are_one_line_each_and_change_nothing(enterprise: Enterpr
     assert await bodies(enterprise.old, public) == list(range(5))
     reader = asyncio.create_task(is_refused_beside_a_reader(enterprise, public))
     assert "a program has it open to receive" in await reader
+
+
+def nodes_with(folder: Path, **settings: Any) -> str:
+    file = folder / "changed.yaml"
+    file.write_text(json.dumps(json.loads((folder / "nodes.yaml").read_text()) | settings))
+    return str(file)
 
 
 async def is_refused_beside_a_reader(enterprise: Enterprise, name: str) -> str:

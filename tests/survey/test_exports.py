@@ -172,6 +172,25 @@ def test_a_wrong_file_is_refused_with_the_next_step_in_one_line(tmp_path: Path, 
     assert not output.exists()
 
 
+MISTAKES = {
+    "nothing to read": ([], 1, "there is nothing to survey: give --directory, --machine or --export"),
+    "a machine without a host": (["--machine", "SHOP"], 1, "--machine SHOP: write NAME=HOST, or NAME=HOST:PORT"),
+    "a port that is none": (["--machine", "SHOP=192.0.2.7:99999"], 1, "--machine SHOP=192.0.2.7:99999: "),
+    "a user without a password": (["--user", "SHOP\\ann"], 2, "--user and --password-file go together"),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_wrong_option_is_refused_and_nothing_is_written(tmp_path: Path, what: str) -> None:
+    words, code, sentence = MISTAKES[what]
+    output = tmp_path / "out"
+    done = CliRunner().invoke(app, ["--no-directory", *words, "--output", str(output)])
+    assert done.exit_code == code
+    assert sentence in " ".join(done.stderr.replace("│", " ").split())
+    assert code == 2 or len(done.stderr.strip().splitlines()) == 1
+    assert not output.exists()
+
+
 def test_names_of_others_cannot_leave_their_line_or_their_element(tmp_path: Path) -> None:
     evil = "a\nb: [</script><script>x"
     row = QUEUE | {"QueueName": "private$\\" + evil, "Path": "", "FormatName": "", "Label": evil * 50}
