@@ -124,7 +124,11 @@ class Names:
     def remove(self, queue: "Queue") -> None:
         """Remove the names of a queue."""
         self.version += 1
-        self._outgoing.pop(fold(queue.pathname), None)
+        if (
+            queue.queue_type in _NAMED_BY_FORMAT_NAME
+        ):  # a queue of this machine may have the same name after the computer's
+            self._outgoing.pop(fold(queue.pathname), None)
+            return
         self._by_path.pop(fold(queue.pathname.partition("\\")[2]), None)
         if queue.parent is None:
             self._by_number.pop(queue.private_queue_number, None)

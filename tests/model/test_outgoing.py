@@ -153,6 +153,19 @@ async def test_at_the_limit_an_unused_outgoing_queue_makes_room(tmp_path: Path, 
     await qm.close()
 
 
+async def test_an_outgoing_queue_that_makes_room_takes_no_queue_of_the_same_name_with_it(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=1))
+    node = Node(tmp_path / "node", clock, settings)
+    qm = await node.start()
+    await qm.create_queue(r".\private$\q")
+    for number in range(2):
+        await (await qm.open_queue(rf"DIRECT=TCP:198.51.100.{number}\private$\q", Access.SEND)).close()
+    assert qm.names.find(r".\private$\q").pathname == r"ALPHA\private$\q"
+    await qm.close()
+
+
 async def test_acknowledgments_for_anybody_leave_half_of_the_outgoing_queues(tmp_path: Path, clock: FakeClock) -> None:
     """Messages from elsewhere say where their acknowledgments go: to as many computers as they like."""
     settings = Settings(computer_name="ALPHA", quotas=QuotaSettings(outgoing_queues=10))
