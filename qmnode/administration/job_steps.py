@@ -213,8 +213,11 @@ class Steps:
         entry: dict[str, Any] = {"queue": queue.pathname, "lookup": lookup_identifier}
         if job.dry_run:
             job.done += 1
-            entry |= {"result": "would be done", "way": way.value, "target": target.name if target else ""}
-            onward = self._targets.onward(target, message) if target is not None else ""
+            entry |= {"result": "would be done"}
+            if target is None:
+                return entry
+            entry |= {"way": way.value, "target": target.name}
+            onward = self._targets.onward(target, message)
             return entry | {"detail": onward} if onward else entry
         if target is None:
             queue.take_this(lookup_identifier)

@@ -21,6 +21,7 @@ from qmnode.model.transaction import Transaction
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.names import MultipleElementFormatName
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 _KB: Final = 1024
@@ -60,6 +61,8 @@ class Targets:
         self._caller = caller
         self._transactional = transactional
         self._targets: dict[str, Target] = {}
+        self._made: set[Queue] = set()
+        """Outgoing queues that were created by opening them, until something is put into them."""
 
     def get(self, name: str) -> Target | None:
         """A target that was opened; beyond the limit, one that refuses everything."""
@@ -76,6 +79,8 @@ class Targets:
             parsed = self._manager.names.parse(full)
             subqueue = bool(getattr(getattr(parsed, "path", None), "subqueue", ""))
             access = Access.MOVE if subqueue else Access.SEND
+            names = self._manager.names
+            is_new = isinstance(parsed, MultipleElementFormatName) or names.outgoing(parsed) is None
             opened = await self._manager.open_queue(full, access, caller=self._caller)
             if not isinstance(opened, OpenQueueDescriptor):
                 await opened.close()
@@ -85,17 +90,23 @@ class Targets:
             target.descriptor = opened
             if not isinstance(opened.queue, OutgoingQueue):
                 target.kind = kind_of(opened.queue)
+            elif is_new:
+                self._made.add(opened.queue)
         except MessageQueuingError as error:
             target.error = error
         self._targets[name] = target
         return target
 
     async def close(self) -> None:
-        """Close the queues that are open."""
+        """Close the queues that are open. A new outgoing queue that nothing was put into is none any more."""
         for target in self._targets.values():
             if target.descriptor is not None:
                 await target.descriptor.close()
         self._targets.clear()
+        while self._made:
+            queue = self._made.pop()
+            if isinstance(queue, OutgoingQueue) and not queue.deleted and queue.is_unused():
+                self._manager.context.queues.forget(queue)
 
     # One message
 
@@ -185,6 +196,7 @@ class Targets:
                 unit.transaction_abort()
             raise
         descriptor.put(lookup_identifier, value, unit)
+        self._made.discard(queue)
         if unit is not None:
             unit.transaction_commit()
         place = 0 if outgoing else lookup_identifier

@@ -113,6 +113,33 @@ async def test_a_dry_run_changes_nothing_and_says_what_it_would(qm: qmnode.Queue
     assert labels(qm, "orders") == ["m0", "m1", "m2"] and labels(qm, "tx") == []
 
 
+async def test_a_dry_run_of_a_deletion_names_no_way_and_no_target(qm: qmnode.QueueManager) -> None:
+    await send(qm, "orders", *numbered(2))
+
+    job = await run(qm, "delete", "orders", dry_run=True)
+
+    assert job["done"] == 2 and labels(qm, "orders") == ["m0", "m1"]
+    entries = await log(qm, job["job"])
+    assert {entry["result"] for entry in entries} == {"would be done"}
+    assert not any("way" in entry or "target" in entry for entry in entries)
+
+
+async def test_a_dry_run_to_another_machine_leaves_no_outgoing_queue_behind(qm: qmnode.QueueManager) -> None:
+    await send(qm, "orders", *numbered(2))
+    known = r"DIRECT=OS:BETA\private$\known"
+    await (await qm.open_queue(known, qmnode.Access.SEND)).close()
+
+    for target in (known, r"BETA\private$\new", r"BETA\private$\orders"):
+        job = await run(qm, "move", "orders", target=target, dry_run=True)
+        assert job["done"] == 2
+    async with asyncio.timeout(60):
+        while [queue.pathname for queue in qm.names.all_outgoing()] != [known]:  # the job ends just after its state
+            await asyncio.sleep(0.01)
+
+    await run(qm, "move", "orders", target=r"BETA\private$\new")
+    assert labels(qm, r"DIRECT=OS:BETA\private$\new") == ["m0", "m1"]
+
+
 async def test_a_copy_leaves_the_original_and_its_undo_takes_the_copies(qm: qmnode.QueueManager) -> None:
     await send(qm, "orders", *numbered(3))
 
