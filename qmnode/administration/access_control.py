@@ -72,6 +72,7 @@ TRUSTEES: Final = {
 }
 """SIDs that have a name everywhere; all others are written as ``S-1-5-21-...``, those of this machine also as
 ``user:alice``, ``uid:1000``, ``group:ops`` and ``gid:50``."""
+_NAMES: Final = {sid: name for name, sid in TRUSTEES.items()}
 
 
 _OF_WINDOWS: Final = (BUILTIN_USERS, LOCAL_SYSTEM)
@@ -113,6 +114,8 @@ class QueueAccessList:
     rules: tuple[AccessRule, ...]
     other_entries: int
     """Entries that are not about queues' rights (of objects, conditions, audits); they are kept."""
+    owner_name: str | None = None
+    """The name of the owner, where it is known here."""
 
 
 def trustee(text: str) -> Sid:
@@ -188,6 +191,7 @@ def describe(security: bytes) -> QueueAccessList:
         unrestricted=descriptor.dacl is None,
         rules=rules,
         other_entries=len(_aces(descriptor)) - len(rules),
+        owner_name=_NAMES.get(descriptor.owner) if descriptor.owner is not None else None,
     )
 
 
@@ -212,14 +216,20 @@ def changed(security: bytes, change: Change, who: Sid, mask: int) -> bytes:
 
 async def show_access(manager: QueueManagerApi, name: str) -> QueueAccessList:
     found = describe(await manager.queue_security(name))
-    nameless = sorted({rule.trustee for rule in found.rules if rule.name is None})
+    nameless = {rule.trustee for rule in found.rules if rule.name is None}
+    if found.owner is not None and found.owner_name is None:
+        nameless.add(found.owner)
     if not nameless:
         return found
     try:
-        names = await manager.account_names(nameless)
+        names = await manager.account_names(sorted(nameless))
     except MessageQueuingError:  # of a node of the first release, or for a caller who may not ask
         return found
-    return replace(found, rules=tuple(_named(rule, names) for rule in found.rules))
+    return replace(
+        found,
+        rules=tuple(_named(rule, names) for rule in found.rules),
+        owner_name=found.owner_name or names.get(found.owner or "") or None,
+    )
 
 
 def _named(rule: AccessRule, names: dict[str, str | None]) -> AccessRule:
@@ -270,10 +280,9 @@ class OpenQueue:
 
 def open_queue_of(pathname: str, security: bytes) -> list[OpenQueue]:
     """The rights that a queue's descriptor leaves open. One that cannot be read lets nobody in."""
-    names = {sid: name for name, sid in TRUSTEES.items()}
     if security and parsed(security) is None:
         return []
-    return [OpenQueue(pathname, names[sid], names_of(mask)) for sid, mask in open_to(parsed(security)).items()]
+    return [OpenQueue(pathname, _NAMES[sid], names_of(mask)) for sid, mask in open_to(parsed(security)).items()]
 
 
 async def close_access(manager: QueueManagerApi, names: Iterable[str] | None = None) -> list[OpenQueue]:
@@ -326,11 +335,10 @@ def _is_inherited(ace: Ace) -> bool:
 
 def _rule(ace: Ace) -> AccessRule:
     assert isinstance(ace.entry, AccessEntry)
-    names = {sid: name for name, sid in TRUSTEES.items()}
     return AccessRule(
         allows=ace.ace_type == AceType.ACCESS_ALLOWED,
         trustee=str(ace.entry.sid),
-        name=names.get(ace.entry.sid),
+        name=_NAMES.get(ace.entry.sid),
         mask=ace.entry.mask,
         rights=names_of(ace.entry.mask),
         inherited=_is_inherited(ace),

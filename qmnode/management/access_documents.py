@@ -26,6 +26,7 @@ class AccessDocument(BaseModel):
     """The access list of a queue."""
 
     owner: str | None = Field(description="SID")
+    owner_name: str | None = Field(default=None, description="Where it is known here", examples=["user:alice"])
     unrestricted: bool = Field(description="There is no list: everybody may do everything")
     rules: list[AccessRuleDocument]
     other_entries: int = Field(description="Entries of other kinds, which are kept")
@@ -35,6 +36,7 @@ class AccessDocument(BaseModel):
         """Make the document from the result of the operation."""
         return cls(
             owner=access.owner,
+            owner_name=access.owner_name,
             unrestricted=access.unrestricted,
             rules=[
                 AccessRuleDocument(

@@ -104,8 +104,10 @@ class Person:
         return self.page.get_by_role("dialog")
 
     def confirm(self, confirmation: str | re.Pattern[str]) -> None:
-        """In the dialog of an operation: have it show what will happen, confirm it, and wait until the job is done."""
-        self.button("Show what will happen", self.dialog()).click()
+        """In the dialog of an operation: see what will happen, confirm it, and wait until the job is done."""
+        target = self.dialog().locator("input[required]")
+        if target.count():
+            target.press("Enter")
         self.dialog().get_by_role("button", name=confirmation).click()
         expect(self.dialog().locator(".job-progress .state").first).to_have_text("done")
         self.button("Close", self.dialog().locator(".dialog-actions")).click()

@@ -23,7 +23,7 @@ from qmnode.structures.guid import guid_to_text
 from tests.console.browser import awaited, browser, done, person
 from tests.console.conftest import HERE
 from tests.console.drawn import overview
-from tests.console.shown import SECRET, filled_with_messages
+from tests.console.shown import SECRET, failed, filled_with_messages
 from tests.lab.addresses import HOST
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
@@ -225,10 +225,10 @@ def test_failures_of_a_group_return_to_where_they_failed(filled: ConsoleLab, win
     with person(filled, window, "operate") as someone:
         someone.go("failures")
         group = someone.page.get_by_role("listitem").filter(has_text="Sales.PriceMissing")
-        someone.button("Return", group).click()
+        someone.button("Return…", group).click()
         someone.confirm("Return 3 messages")
         done(lambda: wait_until(lambda: filled.count("sales") == 3, 60, "three failures are back"))
-        someone.click("Return all")
+        someone.click("Return all…")
         someone.confirm("Return 6 messages")
         done(lambda: wait_until(lambda: filled.count("error") == 0, 60, "all are back"))
         someone.go("failures")
@@ -262,7 +262,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
         someone.click("Edit and send again")
         someone.dialog().get_by_label("Text of the body").fill("Grüße 8")
         someone.click("Show what will happen")
-        expect(someone.dialog()).to_contain_text("It will lose:")
+        expect(someone.dialog()).to_contain_text("It changes:")
         someone.button("Send it again", someone.dialog()).click()
         someone.page.get_by_role("link", name="first").click()
         someone.sees("Grüße 8")
@@ -316,6 +316,94 @@ def test_a_queue_whose_rights_are_refused_says_that_it_is_made(filled: ConsoleLa
         expect(someone.page.get_by_role("heading", level=1)).to_have_text("half")
         expect(someone.page.get_by_role("tab", name="Access", selected=True)).to_be_visible()
         assert done(lambda: filled.count("half")) == 0
+
+
+def test_a_wrong_quota_is_said_at_its_field_and_is_not_saved(filled: ConsoleLab, window: Browser) -> None:
+    done(lambda: filled.fill("heavy", Message(b"x" * 4000, recoverable=True)))
+    with person(filled, window) as someone:
+        someone.queue("heavy", "?tab=properties")
+        quota = someone.page.get_by_label("Quota in KB")
+        save = someone.button("Save")
+        for wrong in ("-7", "abc", "0", "1.5", "99999999999999"):
+            quota.fill(wrong)
+            someone.sees("A whole number from 1 to 4,294,967,294, or empty.")
+            expect(quota).to_have_value(wrong)
+            expect(quota).to_have_attribute("aria-invalid", "true")
+            expect(save).to_be_disabled()
+        quota.fill("1")
+        someone.sees(re.compile(r"It holds 4\.\d KB already: it takes no message until it holds less\."))
+        assert someone.serious() == []
+        quota.press("Enter")
+        expect(someone.page.get_by_text("Saved.")).to_be_in_viewport()
+        assert awaited(lambda: quota_of(filled, "heavy")) == 1
+        someone.go("queues?machine=ALPHA")
+        someone.click("New queue")
+        someone.dialog().get_by_label("Name").fill("zz=x")
+        someone.dialog().get_by_label("Quota in KB").fill("0")
+        expect(someone.button("Create the queue", someone.dialog())).to_be_disabled()
+        someone.dialog().get_by_label("Quota in KB").fill("7")
+        someone.click("Create the queue")
+        expect(someone.page.get_by_role("heading", level=1)).to_have_text("zz=x")
+        assert awaited(lambda: quota_of(filled, "zz=x")) == 7
+
+
+def test_a_queue_of_a_hostile_name_is_purged_by_the_name_that_is_shown(filled: ConsoleLab, window: Browser) -> None:
+    name = "<b>evil</b>=\u202ex"
+    done(lambda: filled.fill(name, Message(b"x", recoverable=True)))
+    with person(filled, window) as someone:
+        someone.queue(name)
+        someone.click("More actions")
+        someone.page.get_by_role("menuitem", name="Purge…").click()
+        field = someone.dialog().get_by_label("Type <b>evil</b>=[U+202E]x to confirm")
+        field.fill("<b>evil</b>=x")
+        expect(someone.button("Purge the queue", someone.dialog())).to_be_disabled()
+        field.fill("<b>evil</b>=[U+202E]x")
+        someone.click("Purge the queue")
+        expect(someone.dialog()).to_have_count(0)
+        assert done(lambda: filled.count(name)) == 0
+        someone.queue("hostile")
+        someone.page.get_by_role("link", name=re.compile("onerror")).click()
+        someone.click("Edit and send again")
+        expect(someone.dialog()).to_contain_text("With its hidden characters: <img src=x onerror=alert(1)>[U+202E]gnp")
+
+
+def test_an_edit_is_kept_until_one_says_otherwise_and_goes_to_where_the_message_failed(
+    filled: ConsoleLab, window: Browser
+) -> None:
+    done(lambda: filled.fill("shop.error", failed(77, "Sales.PriceMissing"), failed(78, "Sales.PriceMissing")))
+    with person(filled, window, "operate") as someone:
+        before = done(lambda: filled.count("sales"))
+        someone.queue("shop.error")
+        someone.page.get_by_role("link", name="failed 77").click()
+        someone.click("Edit and send again")
+        body = someone.dialog().get_by_label("Text of the body")
+        expect(body).to_be_focused()
+        expect(someone.dialog().get_by_label("Send it to another queue")).to_have_value("sales")
+        body.fill('{"Order":{"Id":77}')
+        expect(someone.dialog()).to_contain_text("The text was JSON, and no longer is:")
+        someone.page.mouse.click(5, 400)
+        someone.page.keyboard.press("Escape")
+        expect(someone.page.get_by_role("alertdialog")).to_contain_text("What you typed is lost when this closes.")
+        assert someone.serious() == []
+        someone.click("Go on editing")
+        expect(body).to_have_value('{"Order":{"Id":77}')
+        body.fill('{"Order":{"Id":770}}')
+        expect(someone.dialog()).not_to_contain_text("no longer is")
+        someone.click("Show what will happen")
+        someone.click("Send it again")
+        someone.sees("Sent to sales.")
+        assert done(lambda: (filled.count("sales"), filled.count("shop.error"))) == (before + 1, 1)
+        someone.page.get_by_role("link", name="failed 78").click()
+        someone.click("Edit and send again")
+        body.fill("lost")
+        someone.page.keyboard.press("Escape")
+        someone.click("Close without it")
+        expect(someone.dialog()).to_have_count(0)
+
+
+async def quota_of(lab: ConsoleLab, queue: str) -> int:
+    async with await lab.nodes["ALPHA"].connect() as qm:
+        return (await qm.queue(rf".\private$\{queue}")).quota
 
 
 async def label_of(lab: ConsoleLab, queue: str) -> str:

@@ -2,6 +2,7 @@
 
 export interface Access {
   readonly owner: string | null;
+  readonly owner_name: string | null;
   readonly unrestricted: boolean;
   readonly rules: readonly AccessRule[];
   readonly other_entries: number;

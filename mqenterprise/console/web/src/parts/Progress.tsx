@@ -21,8 +21,8 @@ export function JobProgress({ job }: { job: Job }): ReactNode {
       <div className="row">
         <StateMark state={job.state} />
         <span>
-          {s.progress(count(job.scanned), count(job.total))}
-          {", "}
+          {(job.state !== "done" || job.scanned !== job.done) &&
+            `${s.progress(count(job.scanned), count(job.total))}, `}
           {outcomeOf(job)}
         </span>
         {job.failed > 0 && <span className="state bad">{s.failed(count(job.failed))}</span>}

@@ -22,6 +22,15 @@ export function Foreign({ text, lines = false, most }: { text: string; lines?: b
   );
 }
 
+/** A text in a field, as it is shown elsewhere, where the field hides characters of it; else nothing. */
+export function marked(text: string): ReactNode {
+  return visible(text, true) === text ? undefined : (
+    <>
+      {strings.marked} <Foreign text={text} most={250} />
+    </>
+  );
+}
+
 /** A moment, and how long ago it was where `ago` is set. */
 export function Moment({ at, ago = false }: { at: string | number | null | undefined; ago?: boolean }): ReactNode {
   const zone = useZone();

@@ -1,5 +1,7 @@
 /** Numbers, sizes and times as people read them. */
 
+import { strings } from "../strings";
+
 export type Zone = "utc" | "local";
 
 const whole = new Intl.NumberFormat("en-GB");
@@ -26,9 +28,11 @@ export function exactSize(bytes: number): string {
   return Math.abs(bytes) < 1000 ? size(bytes) : `${size(bytes)} (${count(bytes)} B)`;
 }
 
-/** A message class without what all of them begin with. */
+/** A message class without what all of them begin with, after the word for it if it has one. */
 export function classWord(name: string): string {
-  return name.replace(/^MQMSG_CLASS_/, "");
+  const short = name.replace(/^MQMSG_CLASS_/, "");
+  const word = (strings.classes as Record<string, string>)[short];
+  return word ? `${word} (${short})` : short;
 }
 
 /** A rate per second: few digits, so that a column of them can be compared. */

@@ -59,3 +59,24 @@ export function beginning(text: string, most: number): string {
   const letters = Array.from(text.slice(0, most * 2));
   return letters.length > most ? `${letters.slice(0, most).join("")}…` : text;
 }
+
+function faultOf(text: string, format: "JSON" | "XML"): string | null {
+  if (format === "XML") {
+    const error = new DOMParser().parseFromString(text, "application/xml").querySelector("parsererror");
+    return error ? (/error on line.*/.exec(error.textContent)?.[0] ?? error.textContent) : null;
+  }
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** What is wrong with a text that was JSON or XML before it was changed, and no longer is. */
+export function broken(before: string, text: string): { format: string; reason: string } | null {
+  const format = /^\s*[[{]/.test(before) ? "JSON" : /^\s*</.test(before) ? "XML" : null;
+  if (format === null || faultOf(before, format) !== null) return null;
+  const reason = faultOf(text, format);
+  return reason === null ? null : { format, reason };
+}

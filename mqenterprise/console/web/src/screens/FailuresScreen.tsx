@@ -41,7 +41,11 @@ export function FailuresScreen(): ReactNode {
   const [{ by = "reason" }, setSearch] = useSearch("/failures");
   const mayOperate = useMay("operate");
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const [waiting, setWaiting] = useState<{ kind: "return" | "delete"; chosen: readonly Chosen[] } | null>(null);
+  const [waiting, setWaiting] = useState<{
+    kind: "return" | "delete";
+    chosen: readonly Chosen[];
+    at: number;
+  } | null>(null);
   const failures = useQuery({
     queryKey: ["failures", by],
     queryFn: ({ signal }) =>
@@ -57,7 +61,7 @@ export function FailuresScreen(): ReactNode {
   });
   const some = groups.filter((group) => selected.has(keyOf(group)));
   const total = groups.reduce((sum, group) => sum + group.count, 0);
-  const next = waiting?.chosen[0];
+  const next = waiting?.chosen[waiting.at];
   return (
     <Page
       title={s.title}
@@ -69,14 +73,14 @@ export function FailuresScreen(): ReactNode {
             <Button
               disabled={some.length === 0}
               title={s.aboutReturn}
-              onClick={() => setWaiting({ kind: "return", chosen: some.map(chosenOf) })}
+              onClick={() => setWaiting({ kind: "return", chosen: some.map(chosenOf), at: 0 })}
             >
               {s.returnSome(some.length)}
             </Button>
             <Button
               variant="default"
               title={s.aboutReturn}
-              onClick={() => setWaiting({ kind: "return", chosen: wholeOf(groups) })}
+              onClick={() => setWaiting({ kind: "return", chosen: wholeOf(groups), at: 0 })}
             >
               {s.returnAll}
             </Button>
@@ -159,18 +163,18 @@ export function FailuresScreen(): ReactNode {
                     <Button
                       size="compact-sm"
                       title={s.aboutReturn}
-                      onClick={() => setWaiting({ kind: "return", chosen: [chosenOf(group)] })}
+                      onClick={() => setWaiting({ kind: "return", chosen: [chosenOf(group)], at: 0 })}
                     >
-                      {strings.operation.verb.return}
+                      {strings.operation.verb.return}…
                     </Button>
                     <Button
                       size="compact-sm"
                       variant="default"
                       color="red"
                       title={strings.operation.about.delete}
-                      onClick={() => setWaiting({ kind: "delete", chosen: [chosenOf(group)] })}
+                      onClick={() => setWaiting({ kind: "delete", chosen: [chosenOf(group)], at: 0 })}
                     >
-                      {strings.operation.verb.delete}
+                      {strings.operation.verb.delete}…
                     </Button>
                   </span>
                 )}
@@ -186,11 +190,11 @@ export function FailuresScreen(): ReactNode {
           kind={waiting.kind}
           chosen={next}
           onClose={() => {
-            setWaiting(waiting.chosen.length > 1 ? { ...waiting, chosen: waiting.chosen.slice(1) } : null);
+            setWaiting(waiting.at + 1 < waiting.chosen.length ? { ...waiting, at: waiting.at + 1 } : null);
             void failures.refetch();
           }}
           onCancel={() => setWaiting(null)}
-          {...(waiting.chosen.length > 1 && { more: waiting.chosen.length - 1 })}
+          {...(waiting.chosen.length > 1 && { step: [waiting.at + 1, waiting.chosen.length] as const })}
         />
       )}
     </Page>

@@ -14,7 +14,7 @@ import { go, Link, useParams } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
 import { JobTitle } from "./JobsScreen";
-import { Ways } from "./operation/OperationDialog";
+import { Ways, wayWord } from "./operation/OperationDialog";
 import { isOver, useJob } from "./operation/useJob";
 import { shortName, wordOf } from "./queue/names";
 
@@ -57,7 +57,7 @@ function columns(machine: string, rows: readonly JobLogEntry[]): readonly Column
       title: s.way,
       least: 100,
       rank: 3,
-      cell: (entry) => (entry.way ? <Foreign text={entry.way} /> : <None />),
+      cell: (entry) => (entry.way ? <Foreign text={wayWord(entry.way)} /> : <None />),
     },
     some((entry) => entry.target) && {
       id: "target",

@@ -91,7 +91,7 @@ export function QueueScreen(): ReactNode {
           <>
             {first && queue.data && (
               <Button disabled={queue.data.message_count === 0} onClick={() => setOpen(first)}>
-                {strings.operation.verb[first]}…
+                {first === "replay" ? s.replayAll : s.returnAll}
               </Button>
             )}
             {queue.data && !isSub && !isOutgoing && <Button onClick={() => setOpen("send")}>{s.send}</Button>}

@@ -111,7 +111,7 @@ function Top({ onMenu }: { onMenu: () => void }): ReactNode {
   const signOut = useSignOut();
   const zone = useZone();
   const scheme = useComputedColorScheme("light");
-  const { setColorScheme } = useMantineColorScheme();
+  const { setColorScheme } = useMantineColorScheme({ keepTransitions: true }); // else it adds a style, which the policy forbids
   return (
     <header className="top">
       <ActionIcon

@@ -70,6 +70,7 @@ export function KeyTable({ keys }: { keys: readonly KeyFacts[] }): ReactNode {
               {key.superseded && (
                 <div className="dim">
                   {s.until} <Moment at={key.superseded} />
+                  {key.state === "previous" && `; ${s.decrypts}`}
                 </div>
               )}
             </td>

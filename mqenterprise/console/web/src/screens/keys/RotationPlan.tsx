@@ -32,6 +32,10 @@ export function RotationPlan({ action, steps }: { action: RotationAction; steps:
           </li>
         ))}
       </ol>
+      {action !== "retire" &&
+        Object.entries(s.purposes)
+          .filter(([purpose]) => !steps.some((step) => step.purpose === purpose))
+          .map(([purpose, name]) => <p key={purpose}>{s.untouched(name)}</p>)}
       <p className="dim">{s.stays}</p>
     </>
   );

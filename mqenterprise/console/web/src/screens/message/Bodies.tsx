@@ -167,8 +167,10 @@ export function Bodies({ message }: { message: Message }): ReactNode {
 
 export function Decoded({ message }: { message: Message }): ReactNode {
   const { decoded, text } = message;
-  const isValue = decoded !== null && decoded !== undefined && typeof decoded !== "string";
-  const first = isValue ? JSON.stringify(decoded, null, 2) : typeof decoded === "string" ? decoded : text;
+  // XML is shown as it was sent: as a value it would lose its order, its attributes and its form.
+  const isXml = message.format === "xml" && text !== null;
+  const isValue = !isXml && decoded !== null && decoded !== undefined && typeof decoded !== "string";
+  const first = isValue ? JSON.stringify(decoded, null, 2) : typeof decoded === "string" && !isXml ? decoded : text;
   if (first === null) return <p className="dim">{bytesOf(message.base64 ?? "").length ? s.onlyBytes : s.noBytes}</p>;
   if (first === "") return <p className="dim">{s.noBytes}</p>;
   return (

@@ -6,13 +6,16 @@ import type { Message } from "../../api/types";
 import { base64Of } from "../../parts/bytes";
 import { Dialog } from "../../parts/Dialog";
 import { Failure, Notice } from "../../parts/Notices";
-import { Foreign } from "../../parts/Texts";
+import { say } from "../../parts/Said";
+import { Foreign, marked } from "../../parts/Texts";
+import { broken, sentence } from "../../parts/text";
 import { strings } from "../../strings";
+import { wordOf } from "../queue/names";
 import { TargetInput } from "./TargetInput";
-import { useDoubt } from "./targets";
+import { returnTarget, useDoubt } from "./targets";
 
 const s = strings.edit;
-/** Change a message and send it again; what it loses by that is shown before. */
+/** Change a message and send it again; what else changes by that is shown before. */
 export function EditDialog({
   machine,
   queue,
@@ -30,22 +33,25 @@ export function EditDialog({
   const [label, setLabel] = useState(message.label);
   const [text, setText] = useState(message.text ?? "");
   const [headers, setHeaders] = useState<Record<string, string | null>>({ ...message.headers });
-  const [target, setTarget] = useState("");
+  const [target, setTarget] = useState(() => returnTarget(machine, queue, message));
   const changedHeaders = Object.fromEntries(
     Object.entries(headers).filter(([name, value]) => value !== message.headers?.[name]),
   );
-  const changes = {
+  const edits = {
     ...(label === message.label ? {} : { label }),
     ...(message.text !== null && text !== message.text ? { base64: base64Of(text, message.body_type) } : {}),
     ...(Object.keys(changedHeaders).length ? { headers: changedHeaders } : {}),
-    ...(target.trim() ? { target: target.trim() } : {}),
   };
+  const isEdited = Object.keys(edits).length > 0;
+  const changes = { ...edits, ...(target.trim() ? { target: target.trim() } : {}) };
+  const fault = message.text !== null && text !== message.text ? broken(message.text, text) : null;
   const rehearse = useMutation({
     mutationFn: () => calls.edit(machine, queue, message.lookup_identifier, { ...changes, dry_run: true }),
   });
   const save = useMutation({
     mutationFn: () => calls.edit(machine, queue, message.lookup_identifier, changes),
-    onSuccess: () => {
+    onSuccess: (sent) => {
+      say(s.sent(wordOf(machine, sent.target)));
       // A list that still names the message that is gone would be shown until it is read again.
       queries.removeQueries({ queryKey: ["messages"], type: "inactive" });
       onDone();
@@ -58,7 +64,7 @@ export function EditDialog({
     rehearse.reset();
   };
   return (
-    <Dialog title={s.title} onClose={onClose} wide>
+    <Dialog title={s.title} onClose={onClose} wide isChanged={isEdited}>
       <form
         className="stack"
         onSubmit={(event) => {
@@ -72,7 +78,8 @@ export function EditDialog({
           value={label}
           maxLength={249}
           onChange={(event) => changed(() => setLabel(event.currentTarget.value))}
-          data-autofocus
+          description={marked(label)}
+          {...(message.text === null && { "data-autofocus": true })}
         />
         {message.text === null ? (
           <p className="dim">{s.notText}</p>
@@ -83,6 +90,7 @@ export function EditDialog({
             rows={8}
             onChange={(event) => changed(() => setText(event.currentTarget.value))}
             spellCheck={false}
+            data-autofocus
           />
         )}
         {Object.entries(headers).length > 0 && (
@@ -93,6 +101,7 @@ export function EditDialog({
                 key={name}
                 label={<Foreign text={name} />}
                 value={value ?? ""}
+                description={marked(value ?? "")}
                 placeholder={value === null ? "null" : undefined}
                 onChange={(event) => changed(() => setHeaders((old) => ({ ...old, [name]: event.target.value })))}
               />
@@ -106,6 +115,13 @@ export function EditDialog({
           value={target}
           onChange={(value) => changed(() => setTarget(value))}
         />
+        {fault && (
+          <Notice tone="warn">
+            <p role="status">
+              {s.noLonger(fault.format)} <Foreign text={fault.reason} most={200} />
+            </p>
+          </Notice>
+        )}
         {rehearse.error && <Failure error={rehearse.error} />}
         {rehearse.data && (
           <Notice tone="warn">
@@ -115,11 +131,11 @@ export function EditDialog({
                 <Foreign text={rehearse.data.target} />
               </strong>
             </p>
-            {rehearse.data.lost.length > 0 && <p>{s.loses}</p>}
+            {rehearse.data.lost.length > 0 && <p>{s.changes}</p>}
             <ul>
               {rehearse.data.lost.map((one) => (
                 <li key={one}>
-                  <Foreign text={one} />
+                  <Foreign text={sentence(one)} />
                 </li>
               ))}
             </ul>
@@ -135,11 +151,7 @@ export function EditDialog({
           <Button variant="default" onClick={onClose}>
             {strings.cancel}
           </Button>
-          <Button
-            type="submit"
-            loading={rehearse.isPending || save.isPending}
-            disabled={Object.keys(changes).length === 0}
-          >
+          <Button type="submit" loading={rehearse.isPending || save.isPending} disabled={!isEdited}>
             {rehearse.isSuccess ? s.confirm : strings.operation.rehearse}
           </Button>
         </div>

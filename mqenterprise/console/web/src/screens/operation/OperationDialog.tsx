@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { calls } from "../../api/calls";
 import type { Job, JobLog, JobLogEntry, NewJob } from "../../api/types";
 import { Dialog } from "../../parts/Dialog";
@@ -33,22 +33,25 @@ const WOULD_BE = "would be done";
 const NEEDS_TARGET: readonly Kind[] = ["move", "copy"];
 const TAKES_TARGET: readonly Kind[] = ["move", "copy", "return"];
 
-/** An operation in three steps: where to, what would happen (the node's own dry run), how far it is. */
+/**
+ * An operation in three steps: where to, what would happen (the node's own dry run), how far it is. One that needs no
+ * target begins with the second.
+ */
 export function OperationDialog({
   kind,
   chosen,
   onClose,
   onCancel = onClose,
   onDone,
-  more = 0,
+  step,
 }: {
   kind: Kind;
   chosen: Chosen;
   onClose: () => void;
   onCancel?: () => void;
   onDone?: () => void;
-  /** Further operations that are asked for after this one. */
-  more?: number;
+  /** Which operation this is, and of how many that are asked for one after another. */
+  step?: readonly [number, number];
 }): ReactNode {
   const [target, setTarget] = useState("");
   const queries = useQueryClient();
@@ -66,6 +69,15 @@ export function OperationDialog({
     onSuccess: () => onDone?.(),
     onSettled: () => queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "session" }),
   });
+  const { mutate: show } = rehearse;
+  const isReady = !NEEDS_TARGET.includes(kind);
+  useEffect(() => {
+    if (isReady) show();
+  }, [isReady, show]);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (!rehearse.isPending && !rehearse.isSuccess && (isReady || target.trim())) show();
+  };
   const rehearsal = useJob(chosen.machine, rehearse.data?.job);
   const job = useJob(chosen.machine, start.data?.job);
   const whole = chosen.messages === undefined && !chosen.where?.length;
@@ -74,7 +86,7 @@ export function OperationDialog({
 
   return (
     <Dialog title={title} onClose={start.data ? onClose : onCancel} wide>
-      {more > 0 && <p className="dim">{s.more(more)}</p>}
+      {step && <p className="dim">{s.step(...step)}</p>}
       <p>
         {chosen.messages ? s.selected(count(chosen.messages.length)) : whole ? s.everything : s.matching} {s.of}{" "}
         {chosen.queues.map((queue) => (
@@ -95,7 +107,7 @@ export function OperationDialog({
       {start.data ? (
         <Under machine={chosen.machine} job={job.data ?? start.data} error={job.error} onClose={onClose} />
       ) : (
-        <>
+        <form onSubmit={submit}>
           {TAKES_TARGET.includes(kind) && (
             <TargetInput
               machine={chosen.machine}
@@ -143,15 +155,15 @@ export function OperationDialog({
               </Button>
             ) : (
               <Button
+                type="submit"
                 loading={rehearse.isPending || rehearse.isSuccess}
-                disabled={NEEDS_TARGET.includes(kind) && !target.trim()}
-                onClick={() => rehearse.mutate()}
+                disabled={!isReady && !target.trim()}
               >
                 {s.rehearse}
               </Button>
             )}
           </div>
-        </>
+        </form>
       )}
     </Dialog>
   );
@@ -179,7 +191,7 @@ function Rehearsal({
         <strong>{s.would[kind](count(job.done))}</strong> {job.failed > 0 && s.wouldFail(count(job.failed))}
         {job.done === 0 && job.failed === 0 && s.nothing}
       </p>
-      <Ways log={log.data} />
+      {(kind !== "delete" || job.failed > 0) && <Ways log={log.data} />}
       <p className="dim">{s.later}</p>
     </Notice>
   );
@@ -199,6 +211,11 @@ export function Ways({ log }: { log: JobLog }): ReactNode {
   );
 }
 
+/** How a message gets into its target, and what it keeps by that. */
+export function wayWord(way: string): string {
+  return (s.ways as Record<string, string>)[way] ?? way;
+}
+
 function Way({ entries, more }: { entries: readonly JobLogEntry[]; more: boolean }): ReactNode {
   const one = entries[0];
   if (!one) return null;
@@ -207,7 +224,7 @@ function Way({ entries, more }: { entries: readonly JobLogEntry[]; more: boolean
     <li>
       {count(entries.length)}
       {more ? ` ${s.ofTheFirst}` : ""}:{" "}
-      <Foreign text={[!isPromise && one.result, one.way].filter(Boolean).join(", ")} />
+      <Foreign text={[!isPromise && one.result, wayWord(one.way)].filter(Boolean).join(", ")} />
       {one.target && (
         <>
           {" → "}

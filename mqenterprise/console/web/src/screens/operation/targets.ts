@@ -1,10 +1,10 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { calls } from "../../api/calls";
-import type { QueueRow } from "../../api/types";
+import type { Message, QueueRow } from "../../api/types";
 import { visible } from "../../parts/text";
 import { strings } from "../../strings";
 import { useOverview } from "../enterprise";
-import { shortName } from "../queue/names";
+import { isDeadLetters, shortName } from "../queue/names";
 
 const s = strings.operation;
 const MOST_OFFERED = 50;
@@ -30,6 +30,22 @@ export function placeOf(target: string, machine: string): Place | null {
 function targetOf(row: QueueRow, machine: string): string {
   const isPrivateHere = row.machine === machine && row.queue_type === "private";
   return isPrivateHere ? shortName(row) : row.pathname;
+}
+
+/** Headers in which NServiceBus and Rebus name the queue whose consumer failed: `queue@machine`. */
+const FAILED_QUEUE = ["NServiceBus.FailedQ", "rbs2-source-queue"];
+
+/** Where a message failed or was sent to, as Return has it; empty if nothing says it. */
+export function returnTarget(machine: string, queue: string, message: Message): string {
+  const address = FAILED_QUEUE.map((name) => message.headers?.[name]?.trim()).find(Boolean);
+  if (address) {
+    const [, name = address, other = ""] = /^(.*)@([^@]*)$/s.exec(address) ?? [];
+    const isHere = [machine.toLowerCase(), ".", ""].includes(other.toLowerCase());
+    return address.includes("\\") || isHere ? name : `${other}\\private$\\${name}`;
+  }
+  if (isDeadLetters(queue)) return message.destination;
+  const [owner = "", sub] = queue.split(";");
+  return sub === undefined ? "" : shortName({ machine, pathname: owner });
 }
 
 /** Queues that a text may mean, those of the machine itself first. */

@@ -1,4 +1,4 @@
-import { Autocomplete, Button, NativeSelect, Select } from "@mantine/core";
+import { Autocomplete, Button, MultiSelect, NativeSelect } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
@@ -21,21 +21,7 @@ export const TRUSTEES = [
   "local",
   "network",
 ];
-const RIGHTS = [
-  "send-message",
-  "receive-message",
-  "peek-message",
-  "receive-journal-message",
-  "read",
-  "write",
-  "full-control",
-  "get-properties",
-  "set-properties",
-  "get-permissions",
-  "change-permissions",
-  "take-ownership",
-  "delete-queue",
-];
+const RIGHTS = Object.entries(s.names).map(([value, words]) => ({ value, label: `${words} (${value})` }));
 
 /** Who may use a queue, in the order in which entries count. */
 export function AccessTab({ machine, queue }: { machine: string; queue: string }): ReactNode {
@@ -54,7 +40,13 @@ export function AccessTab({ machine, queue }: { machine: string; queue: string }
       {access.error && <Failure error={access.error} retry={() => void access.refetch()} />}
       <Age updated={access.dataUpdatedAt} failed={Boolean(access.error)} />
       <p>
-        {s.owner} {access.data.owner ? <Foreign text={access.data.owner} /> : strings.none}
+        {s.owner} {access.data.owner ? <Foreign text={access.data.owner_name ?? access.data.owner} /> : strings.none}
+        {access.data.owner_name && (
+          <span className="dim">
+            {" "}
+            (<Foreign text={access.data.owner ?? ""} />)
+          </span>
+        )}
       </p>
       {access.data.unrestricted && (
         <Notice tone="warn">
@@ -86,7 +78,7 @@ export function AccessTab({ machine, queue }: { machine: string; queue: string }
                 <td>
                   {rule.rights.map((right) => (
                     <div key={right}>
-                      <Foreign text={right} />
+                      <Right name={right} />
                     </div>
                   ))}
                 </td>
@@ -108,21 +100,40 @@ export function AccessTab({ machine, queue }: { machine: string; queue: string }
   );
 }
 
+/** A right in words, with its name. */
+function Right({ name }: { name: string }): ReactNode {
+  const words = (s.names as Record<string, string>)[name];
+  return words ? (
+    <>
+      {words} <span className="dim">({name})</span>
+    </>
+  ) : (
+    <Foreign text={name} />
+  );
+}
+
 function ChangeDialog({ machine, queue, onClose }: { machine: string; queue: string; onClose: () => void }): ReactNode {
   const queries = useQueryClient();
   const [change, setChange] = useState("allow");
   const [trustee, setTrustee] = useState("");
-  const [right, setRight] = useState<string | null>("send-message");
+  const [rights, setRights] = useState<string[]>(["send-message"]);
   const save = useMutation({
-    mutationFn: () => calls.changeAccess(machine, queue, { change, trustee: trustee.trim(), rights: [right] }),
+    mutationFn: () => calls.changeAccess(machine, queue, { change, trustee: trustee.trim(), rights }),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: ["access", machine, queue] });
       onClose();
     },
   });
+  // What was refused is no longer said of what is typed since.
+  const set =
+    <T,>(setter: (value: T) => void) =>
+    (value: T) => {
+      setter(value);
+      save.reset();
+    };
   const verb = s.verbs[change as keyof typeof s.verbs];
   return (
-    <Dialog title={s.change} onClose={onClose}>
+    <Dialog title={s.change} onClose={onClose} isChanged={trustee.trim() !== ""}>
       <form
         className="stack"
         onSubmit={(event) => {
@@ -133,24 +144,33 @@ function ChangeDialog({ machine, queue, onClose }: { machine: string; queue: str
         <NativeSelect
           label={s.kind}
           value={change}
-          onChange={(event) => setChange(event.currentTarget.value)}
+          onChange={(event) => set(setChange)(event.currentTarget.value)}
           data={Object.entries(s.verbs).map(([value, label]) => ({ value, label }))}
         />
         <Autocomplete
           label={s.trustee}
           description={s.trusteeHelp}
           value={trustee}
-          onChange={setTrustee}
+          onChange={set(setTrustee)}
           data={TRUSTEES}
           required
+          data-autofocus
         />
-        <Select label={s.rights} value={right} onChange={setRight} data={RIGHTS} allowDeselect={false} required />
-        {trustee.trim() && right && (
+        <MultiSelect
+          label={s.rights}
+          value={rights}
+          onChange={set(setRights)}
+          data={RIGHTS}
+          searchable
+          hidePickedOptions
+          nothingFoundMessage={s.noRight}
+        />
+        {trustee.trim() && rights.length > 0 && (
           <Notice tone={change === "deny" ? "warn" : "plain"}>
             <p>
               {verb}:{" "}
               <strong>
-                <Foreign text={right} />
+                <Foreign text={rights.join(", ")} />
               </strong>{" "}
               –{" "}
               <strong>
@@ -165,7 +185,7 @@ function ChangeDialog({ machine, queue, onClose }: { machine: string; queue: str
           <Button variant="default" onClick={onClose}>
             {strings.cancel}
           </Button>
-          <Button type="submit" loading={save.isPending} disabled={!trustee.trim()}>
+          <Button type="submit" loading={save.isPending} disabled={!trustee.trim() || rights.length === 0}>
             {s.apply}
           </Button>
         </div>

@@ -7,6 +7,7 @@ import type { Found, FoundPage } from "../../api/types";
 import { Conditions } from "../../parts/Conditions";
 import { classWord, count, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
+import { Said } from "../../parts/Said";
 import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
 import { Foreign, Moment, None } from "../../parts/Texts";
@@ -16,6 +17,7 @@ import { strings } from "../../strings";
 import { REFRESH } from "../enterprise";
 import { Preview } from "../message/Preview";
 import { type Chosen, type Kind, OperationDialog } from "../operation/OperationDialog";
+import { isJournal } from "./names";
 
 const s = strings.messages;
 const PAGE = 100;
@@ -31,6 +33,7 @@ interface Way {
 const START: Way = { cursors: [""], isBack: false, last: PAGE };
 const NO_CONDITION: readonly string[] = [];
 const OPERATIONS: readonly Kind[] = ["move", "copy", "return", "delete"];
+const OF_JOURNALS: readonly Kind[] = ["replay", "move", "copy", "delete"];
 
 export const MESSAGE_COLUMNS: readonly Column<Found>[] = [
   {
@@ -88,6 +91,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
   // What an operation began with: its dialog goes on saying it when the selection is gone.
   const [operation, setOperation] = useState<{ readonly kind: Kind; readonly chosen: Chosen } | null>(null);
   const isChosen = where.length > 0;
+  const operations = isJournal(queue) ? OF_JOURNALS : OPERATIONS;
   const { cursors, isBack } = way;
   const cursor = cursors.at(-1) ?? "";
   const limit = isBack && cursors.length === 1 ? way.last : PAGE;
@@ -139,6 +143,7 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
     });
   return (
     <div className="stack">
+      <Said />
       <Conditions where={where} onFind={begin} />
       {page.error && <Failure error={page.error} retry={() => void page.refetch()} />}
       <StaleNotice stale={page.data?.stale} />
@@ -146,10 +151,14 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
       {mayOperate && (
         <div className="row bar" role="toolbar" aria-label={s.actions}>
           <span aria-live="polite">
-            {selection.size ? s.selected(count(selection.size)) : isChosen ? s.matching : s.selectSome}
+            {selection.size
+              ? s.selected(count(selection.size))
+              : isChosen
+                ? s.matching
+                : s.selectSome(isJournal(queue))}
           </span>
           {(selection.size > 0 || isChosen) &&
-            OPERATIONS.map((kind) => (
+            operations.map((kind) => (
               <Button
                 key={kind}
                 size="compact-sm"

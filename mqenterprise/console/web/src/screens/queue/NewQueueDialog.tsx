@@ -5,6 +5,7 @@ import { calls } from "../../api/calls";
 import { Dialog } from "../../parts/Dialog";
 import { Failure, Notice } from "../../parts/Notices";
 import { visible } from "../../parts/text";
+import { isWhole, LARGEST_QUOTA, wholeOrNull, WholeInput } from "../../parts/WholeInput";
 import { go, hrefOf } from "../../router";
 import { strings } from "../../strings";
 import { TRUSTEES } from "./AccessTab";
@@ -32,8 +33,13 @@ export function NewQueueDialog({
   const [made, setMade] = useState<string | null>(null);
   const create = useMutation({
     mutationFn: async () => {
-      const limit = quota.trim() ? { quota: Number(quota) } : {};
-      const queue = await calls.createQueue(where, { name: name.trim(), label, transactional, journaling, ...limit });
+      const queue = await calls.createQueue(where, {
+        name: name.includes("\\") ? name.trim() : `.\\private$\\${name.trim()}`,
+        label,
+        transactional,
+        journaling,
+        quota: wholeOrNull(quota),
+      });
       setMade(queue.pathname);
       const rights = [
         [sender, "send-message"],
@@ -59,7 +65,7 @@ export function NewQueueDialog({
     },
   });
   return (
-    <Dialog title={s.title} onClose={onClose}>
+    <Dialog title={s.title} onClose={onClose} isChanged={made === null && Boolean(name || label || sender || receiver)}>
       <form
         className="stack"
         onSubmit={(event) => {
@@ -98,13 +104,13 @@ export function NewQueueDialog({
           checked={journaling}
           onChange={(event) => setJournaling(event.currentTarget.checked)}
         />
-        <TextInput
+        <WholeInput
           label={strings.properties.quota}
-          description={strings.properties.noQuota}
-          inputMode="numeric"
-          pattern="[0-9]{1,9}"
+          least={1}
+          most={LARGEST_QUOTA}
+          empty={strings.properties.noQuota}
           value={quota}
-          onChange={(event) => setQuota(event.currentTarget.value)}
+          onChange={setQuota}
         />
         <div className="row end">
           <Autocomplete
@@ -150,7 +156,11 @@ export function NewQueueDialog({
           <Button variant="default" onClick={onClose}>
             {strings.cancel}
           </Button>
-          <Button type="submit" loading={create.isPending} disabled={!name.trim() || made !== null}>
+          <Button
+            type="submit"
+            loading={create.isPending}
+            disabled={!name.trim() || made !== null || !(quota.trim() === "" || isWhole(quota, 1, LARGEST_QUOTA))}
+          >
             {s.confirm}
           </Button>
         </div>

@@ -1,4 +1,4 @@
-import { Button, Checkbox, NumberInput, Select, TextInput } from "@mantine/core";
+import { Button, Checkbox, Select, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
@@ -7,9 +7,20 @@ import type { Privacy, Queue } from "../../api/types";
 import { size } from "../../parts/format";
 import { Failure, Notice } from "../../parts/Notices";
 import { Foreign, Moment, None } from "../../parts/Texts";
+import { isWhole, LARGEST_QUOTA, wholeOrNull, WholeInput } from "../../parts/WholeInput";
 import { strings } from "../../strings";
 
 const s = strings.properties;
+const KB = 1024;
+const LABELS: Record<string, string> = {
+  label: s.label,
+  journaling: s.journaling,
+  quota: s.quota,
+  journal_quota: s.journalQuota,
+  authentication: s.authentication,
+  privacy_level: s.privacy,
+  base_priority: s.priority,
+};
 
 export function PropertiesTab({ queue, machine, name }: { queue: Queue; machine: string; name: string }): ReactNode {
   const mayOperate = useMay("operate") && ["private", "public"].includes(queue.queue_type) && !name.includes(";");
@@ -109,27 +120,54 @@ function PropertiesForm({
   };
   // What others change meanwhile is shown, and takes nothing away of what is typed here.
   const [edits, setEdits] = useState<Partial<typeof before>>({});
-  const values = { ...before, ...edits };
-  const set = (change: Partial<typeof before>) => {
-    setEdits((old) => ({ ...old, ...change }));
-    onSaved(false);
-  };
-  const changed = Object.fromEntries(
-    Object.entries(values).filter(([key, value]) => value !== before[key as keyof typeof before]),
-  );
+  // Numbers as they are typed: a wrong one stays to be seen, and is not saved.
+  const [typed, setTyped] = useState<Partial<Record<"quota" | "journal_quota" | "base_priority", string>>>({});
   const save = useMutation({
-    mutationFn: () => calls.changeQueue(machine, name, changed),
+    mutationFn: (changes: object) => calls.changeQueue(machine, name, changes),
     onSuccess: async () => {
       onSaved(true);
       await queries.invalidateQueries({ queryKey: ["queue", machine, name] });
       setEdits({});
+      setTyped({});
     },
   });
+  const numbers = {
+    quota: typed.quota ?? String(before.quota ?? ""),
+    journal_quota: typed.journal_quota ?? String(before.journal_quota ?? ""),
+    base_priority: typed.base_priority ?? String(before.base_priority),
+  };
+  const isQuota = (text: string, old: number | null) =>
+    text.trim() === "" || isWhole(text, 1, LARGEST_QUOTA) || text === String(old);
+  const isRight =
+    isQuota(numbers.quota, before.quota) &&
+    isQuota(numbers.journal_quota, before.journal_quota) &&
+    isWhole(numbers.base_priority, -32768, 32767);
+  const values = {
+    ...before,
+    ...edits,
+    quota: wholeOrNull(numbers.quota),
+    journal_quota: wholeOrNull(numbers.journal_quota),
+    base_priority: Number(numbers.base_priority),
+  };
+  const setNumber = (name: keyof typeof numbers) => (text: string) => {
+    setTyped((old) => ({ ...old, [name]: text }));
+    onSaved(false);
+    save.reset();
+  };
+  const full = (text: string, bytes: number) =>
+    isWhole(text, 1, LARGEST_QUOTA) && Number(text) * KB < bytes ? s.full(size(bytes)) : undefined;
+  const set = (change: Partial<typeof before>) => {
+    setEdits((old) => ({ ...old, ...change }));
+    onSaved(false);
+    save.reset();
+  };
+  const changed = Object.fromEntries(
+    Object.entries(values).filter(([key, value]) => value !== before[key as keyof typeof before]),
+  );
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    save.mutate();
+    save.mutate(changed);
   };
-  const number = (value: string | number) => (value === "" ? null : Number(value));
   return (
     <form className="stack" onSubmit={submit}>
       <TextInput
@@ -139,14 +177,15 @@ function PropertiesForm({
         disabled={locked}
         onChange={(event) => set({ label: event.currentTarget.value })}
       />
-      <NumberInput
+      <WholeInput
         label={s.quota}
-        description={s.noQuota}
-        min={0}
-        value={values.quota ?? ""}
+        least={1}
+        most={LARGEST_QUOTA}
+        empty={s.noQuota}
+        value={numbers.quota}
+        warning={full(numbers.quota, queue.total_bytes)}
         disabled={locked}
-        onChange={(value) => set({ quota: number(value) })}
-        hideControls
+        onChange={setNumber("quota")}
       />
       <Checkbox
         label={s.journaling}
@@ -154,14 +193,15 @@ function PropertiesForm({
         disabled={locked}
         onChange={(event) => set({ journaling: event.currentTarget.checked })}
       />
-      <NumberInput
+      <WholeInput
         label={s.journalQuota}
-        description={s.noQuota}
-        min={0}
-        value={values.journal_quota ?? ""}
+        least={1}
+        most={LARGEST_QUOTA}
+        empty={s.noQuota}
+        value={numbers.journal_quota}
+        warning={full(numbers.journal_quota, queue.journal_total_bytes)}
         disabled={locked}
-        onChange={(value) => set({ journal_quota: number(value) })}
-        hideControls
+        onChange={setNumber("journal_quota")}
       />
       <Checkbox
         label={s.authentication}
@@ -177,40 +217,41 @@ function PropertiesForm({
         onChange={(value) => value && set({ privacy_level: value as Privacy })}
         data={Object.entries(s.privacies).map(([value, label]) => ({ value, label }))}
       />
-      <NumberInput
+      <WholeInput
         label={s.priority}
-        min={-32768}
-        max={32767}
-        value={values.base_priority}
+        least={-32768}
+        most={32767}
+        value={numbers.base_priority}
         disabled={locked}
-        onChange={(value) => set({ base_priority: Number(value) })}
-        hideControls
+        onChange={setNumber("base_priority")}
       />
-      {save.error && <Failure error={save.error} />}
-      {saved && Object.keys(changed).length === 0 && (
-        <Notice tone="good">
-          <p role="status">{s.saved}</p>
-        </Notice>
-      )}
-      {locked ? (
-        <p className="dim">{strings.forOperate}</p>
-      ) : (
-        <>
-          {Object.keys(changed).length > 0 && (
-            <ul className="diff" aria-label={s.willChange}>
-              {Object.entries(changed).map(([key, value]) => (
-                <li key={key} className="change">
-                  {key}: <span className="old">{shown(before[key as keyof typeof before])}</span> →{" "}
-                  <span className="new">{shown(value)}</span>
-                </li>
-              ))}
-            </ul>
-          )}
-          <Button type="submit" disabled={Object.keys(changed).length === 0} loading={save.isPending}>
-            {s.save}
-          </Button>
-        </>
-      )}
+      <div className="stack sticks">
+        {save.error && <Failure error={save.error} />}
+        {saved && Object.keys(changed).length === 0 && (
+          <Notice tone="good">
+            <p role="status">{s.saved}</p>
+          </Notice>
+        )}
+        {locked ? (
+          <p className="dim">{strings.forOperate}</p>
+        ) : (
+          <>
+            {Object.keys(changed).length > 0 && isRight && (
+              <ul className="diff" aria-label={s.willChange}>
+                {Object.entries(changed).map(([key, value]) => (
+                  <li key={key} className="change">
+                    {LABELS[key] ?? key}: <span className="old">{shown(before[key as keyof typeof before])}</span> →{" "}
+                    <span className="new">{shown(value)}</span>
+                  </li>
+                ))}
+              </ul>
+            )}
+            <Button type="submit" disabled={Object.keys(changed).length === 0 || !isRight} loading={save.isPending}>
+              {s.save}
+            </Button>
+          </>
+        )}
+      </div>
     </form>
   );
 }

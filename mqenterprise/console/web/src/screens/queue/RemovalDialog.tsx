@@ -6,6 +6,7 @@ import { Dialog } from "../../parts/Dialog";
 import { count } from "../../parts/format";
 import { Failure, Notice } from "../../parts/Notices";
 import { Foreign } from "../../parts/Texts";
+import { visible } from "../../parts/text";
 import { strings } from "../../strings";
 import { shortName } from "./names";
 
@@ -56,7 +57,15 @@ export function RemovalDialog({
           </p>
         </Notice>
         <TextInput
-          label={s.type(name)}
+          label={
+            <>
+              {s.type}{" "}
+              <strong>
+                <Foreign text={name} />
+              </strong>{" "}
+              {s.toConfirm}
+            </>
+          }
           value={typed}
           onChange={(event) => setTyped(event.currentTarget.value)}
           autoComplete="off"
@@ -67,7 +76,12 @@ export function RemovalDialog({
           <Button variant="default" onClick={onClose}>
             {strings.cancel}
           </Button>
-          <Button type="submit" color="red" loading={act.isPending} disabled={typed !== name}>
+          <Button
+            type="submit"
+            color="red"
+            loading={act.isPending}
+            disabled={typed !== name && typed !== visible(name)}
+          >
             {s.confirm[what]}
           </Button>
         </div>

@@ -46,7 +46,7 @@ export function SendDialog({
     },
   });
   return (
-    <Dialog title={s.title} onClose={onClose}>
+    <Dialog title={s.title} onClose={onClose} isChanged={text !== "" || label !== ""}>
       <form
         className="stack"
         onSubmit={(event) => {

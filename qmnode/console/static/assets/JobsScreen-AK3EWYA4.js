@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-BR6FXB3U.js";import"./chunk-AR7CTXXL.js";import"./chunk-JEBBE5XD.js";import"./chunk-E7DRP426.js";import"./chunk-6J6ZUKDJ.js";import"./chunk-G4JK7TZR.js";export{a as JobTitle,b as JobsScreen};

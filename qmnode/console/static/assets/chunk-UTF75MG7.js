@@ -1,1 +1,0 @@
-import{K as t,b as o,da as l,r as e}from"./chunk-G4JK7TZR.js";var r=o(e(),1);function p({title:i,onClose:a,children:n,wide:s=!1}){return(0,r.jsx)(t,{opened:!0,onClose:a,title:i,size:s?820:560,lockScroll:!1,centered:!0,closeButtonProps:{"aria-label":l.close},transitionProps:{duration:0},children:n})}export{p as a};
