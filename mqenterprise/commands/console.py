@@ -9,6 +9,7 @@ import typer
 from mqenterprise.commands.opening import DirectoryFile, directory_settings, failing_clearly
 from mqenterprise.commands.over_nodes import NodesFile, failing_with_sentence
 from mqenterprise.console.enterprise import DirectoryEnterprise, check
+from mqenterprise.console.moving import Moving
 from mqenterprise.console.people.assertions import Signer
 from mqenterprise.console.people.ldap import LdapPeople
 from mqenterprise.console.people.openid import OpenIdProvider
@@ -16,7 +17,7 @@ from mqenterprise.console.people.settings import SignInSettings, load_sign_in
 from mqenterprise.console.server import listener, serve
 from mqenterprise.operations.settings import load_settings, split_address
 from qmnode.console.app import Console
-from qmnode.console.sign_in import Ways
+from qmnode.console.people import Ways
 
 app = typer.Typer(add_completion=False)
 
@@ -38,6 +39,11 @@ def console(
     declared: Annotated[
         Path | None, typer.Option(help="Declaration (YAML file or directory of them) to compare the directory with.")
     ] = None,
+    survey: Annotated[
+        Path | None,
+        typer.Option(help="Folder that `mqenterprise survey` wrote, to show how far the move from Windows is."),
+    ] = None,
+    plans: Annotated[Path | None, typer.Option(help="Folder of the plans of `mqenterprise switch`.")] = None,
     sign_in: Annotated[
         Path | None,
         typer.Option(
@@ -53,6 +59,8 @@ def console(
     """
     if (certificate is None) is not (private_key is None):
         raise typer.BadParameter("--certificate and --private-key go together")
+    if plans is not None and survey is None:
+        raise typer.BadParameter("--plans needs --survey, whose queues the plans move", param_hint="--plans")
     with failing_with_sentence(), failing_clearly():
         settings = load_settings(nodes_file)
         check(settings)
@@ -64,7 +72,10 @@ def console(
         address = address.strip("[]")
         tls = certificate is not None
         bound = listener(address, port, tls=tls)
-        enterprise = DirectoryEnterprise(settings, lambda: directory_settings(directory_file), declared)
+        moving = None if survey is None else Moving(survey, plans)
+        if moving is not None:
+            moving.report()
+        enterprise = DirectoryEnterprise(settings, lambda: directory_settings(directory_file), declared, moving)
         served = Console(
             enterprise,
             [address, "localhost", *(host or ())],
@@ -87,4 +98,5 @@ def _ways(settings: SignInSettings) -> Ways:
         Signer(settings.name, settings.signing_key).credential,
         None if ldap is None else LdapPeople(ldap, directory_settings(ldap.directory)),
         None if openid is None else OpenIdProvider(openid),
+        settings.groups_age,
     )

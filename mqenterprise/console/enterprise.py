@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from mqenterprise.console.crossings import Crossings, look_up
+from mqenterprise.console.moving import Carried, Moving
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.errors import NodeError, OperationsError
@@ -35,6 +36,7 @@ from mqenterprise.topology.target import TargetUnavailable
 from qmnode.console.port import Answer, Credential, Machine, Outline, RefusedError, UnavailableError
 from qmnode.delivery.topology import snapshot_of
 from qmnode.directory.port import DirectoryOperationError
+from qmnode.management.carry_routes import CarryList
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from mqenterprise.directory.settings import DirectorySettings
     from mqenterprise.operations.settings import OperationsSettings
     from qmnode.console.sessions import Session
+    from qmnode.console.view import Seen
     from qmnode.management.machine_document_routes import DocumentChanges
 
 FRESH: Final = 2.0
@@ -111,10 +114,16 @@ class DirectoryEnterprise:
     """The enterprise of a directory."""
 
     def __init__(
-        self, operations: OperationsSettings, directory: Callable[[], DirectorySettings], declared: Path | None = None
+        self,
+        operations: OperationsSettings,
+        directory: Callable[[], DirectorySettings],
+        declared: Path | None = None,
+        moving: Moving | None = None,
     ) -> None:
         self.name = ""
-        self.features = ("map", "routes", "audit", *(("plan",) if declared is not None else ()))
+        more = {"plan": declared, "moving": moving}
+        self.features = ("map", "routes", "audit", *(name for name, part in more.items() if part is not None))
+        self._moving = moving
         self._operations = operations
         self._trust = operations.trust()
         self._directory = directory
@@ -130,9 +139,11 @@ class DirectoryEnterprise:
     def routes(self) -> Sequence[BaseRoute]:
         """The parts of the API that need the directory."""
         routes = [Route("/routes/explain", self._explain), Route("/routes/simulate", self._simulate)]
-        if self._declared is None:
-            return routes
-        return [*routes, Route("/plan", self._plan), Route("/plan/nodes", self._plan_at_nodes)]
+        if self._declared is not None:
+            routes += [Route("/plan", self._plan), Route("/plan/nodes", self._plan_at_nodes)]
+        if self._moving is not None:
+            routes.append(Route("/moving", self._moved))
+        return routes
 
     async def outline(self) -> Outline:
         """The outline of the last reading; a new one is begun when that is old."""
@@ -301,10 +312,40 @@ class DirectoryEnterprise:
         known = [(name, node) for name, node in nodes if fold(name) in declared and isinstance(node, RemoteNode)]
         return JSONResponse({"machines": await asyncio.gather(*(compared(name, node) for name, node in known))})
 
+    async def _moved(self, _: Request, session: Session) -> Response:
+        """Show the progress of the move to nodes. Nodes list carries for administrators alone."""
+        assert self._moving is not None
+        nodes = await session.view.refresh()
+        carried: list[Carried] | None = None
+        if "administer" in session.roles:
+            answering = [seen for seen in nodes if not seen.fault and seen.as_of is not None]
+            carried = [one for found in await asyncio.gather(*map(_carries, answering)) for one in found]
+        answers = {seen.machine.name: seen.as_of is not None for seen in nodes}
+        sites = {fold(seen.machine.name): seen.machine.site for seen in nodes}
+        try:
+            document = await asyncio.to_thread(self._moving.document, answers, carried)
+        except OperationsError as error:
+            raise HTTPException(503, error.sentence) from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise HTTPException(503, f"the report of --survey is not understood: {error!r:.100}") from None
+        for machine in document["machines"]:
+            machine["site"] = sites.get(fold(machine["name"]), machine["site"])
+        return JSONResponse(document)
+
     def _made_plan(self, declared: Path) -> dict[str, Any]:
         checked = load(declared, for_directory=True)
         with EnterpriseDirectory(self._directory()) as directory:
             return to_json(plan_declared(checked, LdapTarget(directory, access=checked.declaration.has_access_lists)))
+
+
+async def _carries(seen: Seen) -> list[Carried]:
+    """The carries into a node; none if it does not list them in time."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            answer = CarryList.model_validate_json((await seen.node.ask("GET", "/v1/carries")).content)
+    except (TimeoutError, UnavailableError, ValueError):
+        return []
+    return [Carried(seen.machine.name, one.source, one.carried, one.held) for one in answer.carries]
 
 
 _NOTHING: Final = NamedTopology(snapshot_of((), (), ()))

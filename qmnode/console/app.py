@@ -22,10 +22,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from qmnode.console.links import link_states
+from qmnode.console.people import Ways
 from qmnode.console.port import Answer, Enterprise, RefusedError, UnavailableError
 from qmnode.console.safety import Safety
 from qmnode.console.sessions import Session, Sessions
-from qmnode.console.sign_in import SignIn, Ways, body_of
+from qmnode.console.sign_in import SignIn, body_of
 from qmnode.console.view import DEAD_LETTERS, JOURNAL, PATIENCE, LyingError, Seen, document_of, timestamp
 from qmnode.errors import MessageQueuingError
 from qmnode.management.audit import SAFE_METHODS
@@ -133,9 +134,10 @@ class Console:
         """A route for people who are signed in; changes need the session's own token."""
 
         async def checked(request: Request) -> Response:
-            session = self.sign_in.session(request)
+            session = await self.sign_in.session(request)
             if session is None:
-                raise HTTPException(401, "sign in: there is no session, or it has ended")
+                reason = self.sign_in.reason(request)
+                raise HTTPException(401, f"sign in: there is no session, or it has ended. {reason}".rstrip())
             if request.method not in SAFE_METHODS and not session.is_own(request.headers.get("x-csrf-token", "")):
                 raise HTTPException(403, "the page is older than your session: load it again")
             return await handler(request, session)

@@ -7,9 +7,8 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -19,6 +18,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from qmnode.attempts import Attempts
+from qmnode.console.people import DeniedError, Person, Ways
 from qmnode.console.port import Credential, Enterprise, UnavailableError
 from qmnode.console.sessions import Session, Sessions
 from qmnode.console.view import LyingError, Seen, View, document_of
@@ -32,6 +32,10 @@ ATTEMPTS: Final = 10
 PROVIDER_TIME: Final = 600
 """Seconds that a person may take at the provider."""
 _TIME: Final = 5.0
+_PATIENCE: Final = 2.0
+"""Seconds that a request waits for the present groups of its person."""
+_UNCONFIRMED: Final = 15
+"""A session ends when its groups are older than so many times the age at which they are read again."""
 _LONGEST_SECRET: Final = 1000
 _LONGEST_NAME: Final = 200
 _UNAUTHORIZED: Final = 401
@@ -41,47 +45,6 @@ _ROLES: Final = {
     Role.OPERATE: ("read", "bodies", "operate"),
     Role.ADMINISTER: ("read", "bodies", "operate", "administer"),
 }
-
-
-class Person(NamedTuple):
-    """A person whom a directory or a provider has identified."""
-
-    name: str
-    groups: tuple[str, ...]
-
-
-class RefusedError(Exception):
-    """A provider's answer that proves nobody. The text says why."""
-
-
-class Passwords(Protocol):
-    """Something that knows people by their names and passwords."""
-
-    async def identify(self, name: str, password: str) -> Person | None:
-        """The person; None for an unknown name or a wrong password. Raises :class:`UnavailableError`."""
-
-
-class Provider(Protocol):
-    """An OpenID Connect provider."""
-
-    async def address(self, state: str, nonce: str, verifier: str) -> str:
-        """Where the browser goes to sign in. Raises :class:`RefusedError` or :class:`UnavailableError`."""
-
-    async def identify(self, code: str, nonce: str, verifier: str) -> Person:
-        """The person who came back with a code. Raises :class:`RefusedError` or :class:`UnavailableError`."""
-
-    async def close(self) -> None:
-        """Close the connections to the provider."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """Ways to sign in beside tokens."""
-
-    credential: Callable[[Person], Credential]
-    """The proof of an identified person for the nodes."""
-    passwords: Passwords | None = None
-    provider: Provider | None = None
 
 
 class _UnderWay(NamedTuple):
@@ -135,16 +98,56 @@ class SignIn:
             routes += [Route("/oidc/start", self._start), Route("/oidc/callback", self._come_back)]
         return routes
 
-    def session(self, request: Request) -> Session | None:
-        """The session of a request, if it has not ended."""
-        return self._sessions.find(request.cookies.get(self.cookie, ""))
+    async def session(self, request: Request) -> Session | None:
+        """The session of a request, if it has not ended, with the rights that the person has now."""
+        cookie = request.cookies.get(self.cookie, "")
+        session = self._sessions.find(cookie)
+        if session is None or session.person is None or self._ways is None:
+            return session
+        now = time.monotonic()
+        if now - session.renewed >= self._ways.groups_age and (session.renewal is None or session.renewal.done()):
+            session.renewed = now
+            session.renewal = asyncio.create_task(self._renewed(session, session.person))
+        if (renewal := session.renewal) is not None and not renewal.done():
+            await asyncio.wait([renewal], timeout=_PATIENCE)
+        reason = renewal.result() if renewal is not None and renewal.done() else ""
+        if not reason and time.monotonic() - session.confirmed > _UNCONFIRMED * self._ways.groups_age:
+            reason = "nobody could say for too long which groups you are in: sign in again"
+        if reason:
+            await self._sessions.end(cookie, reason)
+            return None
+        return session
+
+    def reason(self, request: Request) -> str:
+        """Why the session of a request ended, in a sentence; empty if that is not known."""
+        return self._sessions.reason(request.cookies.get(self.cookie, ""))
+
+    async def _renewed(self, session: Session, before: Person) -> str:
+        """Give a session the groups that its person has now; why it ends, or nothing."""
+        try:
+            person = await before.again()
+        except UnavailableError:
+            return ""
+        except DeniedError as error:
+            return str(error)
+        if person.groups != before.groups or not session.roles:
+            session.view.credential, unknown = self._of(person)
+            try:
+                session.name, role = await _identify(session.view, unknown)
+                session.roles = _ROLES[role]
+            except HTTPException as error:
+                if error.status_code == _UNAUTHORIZED:
+                    return error.detail
+                session.roles = ()  # no node can be asked, and the next renewal asks again
+        session.person, session.confirmed = person, time.monotonic()
+        return ""
 
     async def close(self) -> None:
         """Close the connections to a provider."""
         if self._ways is not None and self._ways.provider is not None:
             await self._ways.provider.close()
 
-    def _document(self, session: Session | None) -> JSONResponse:
+    def _document(self, session: Session | None, reason: str = "") -> JSONResponse:
         ways = self._ways
         methods = ["token"]
         if ways is not None:
@@ -156,13 +159,15 @@ class SignIn:
                 "roles": [] if session is None else session.roles,
                 "csrf": "" if session is None else session.csrf,
                 "methods": methods,
+                "reason": reason,
                 "enterprise": self._enterprise.name,
                 "features": self._enterprise.features,
             }
         )
 
     async def _show(self, request: Request) -> Response:
-        return self._document(self.session(request))
+        session = await self.session(request)
+        return self._document(session, "" if session is not None else self.reason(request))
 
     async def _sign_in(self, request: Request) -> Response:
         wanted = await document_of_request(request)
@@ -172,7 +177,7 @@ class SignIn:
         if not self._attempts.begin(*counted):
             raise HTTPException(429, "too many attempts failed: wait a minute, then sign in again")
         try:
-            session = await self._session(*await self._proved(wanted))
+            session = await self._proved(wanted)
         except HTTPException as error:
             if error.status_code != _UNAUTHORIZED:
                 self._attempts.take_back(*counted)
@@ -185,22 +190,23 @@ class SignIn:
         await self._begin(request, response, session)
         return response
 
-    async def _proved(self, wanted: dict[str, Any]) -> tuple[Credential, str]:
-        """The proof of a person for the nodes, and the sentence for the case that no node lets them in."""
+    async def _proved(self, wanted: dict[str, Any]) -> Session:
+        """The session of a person who has proved who they are. HTTPException for others."""
         passwords = None if self._ways is None else self._ways.passwords
         match wanted:
             case {"method": "token", "token": str(token)}:
                 token = token.strip()
                 if not token or len(token) > _LONGEST_SECRET or not _is_word(token):
                     raise HTTPException(401, "that is no token: it is one line of ASCII letters without spaces")
-                return lambda _: token, "no node knows this token: add its digest to management.tokens of the nodes"
+                unknown = "no node knows this token: add its digest to management.tokens of the nodes"
+                return await self._session(lambda _: token, unknown)
             case {"method": "ldap", "user": str(user), "password": str(password)} if passwords is not None:
                 # A bind without a password is one of nobody, and succeeds (RFC 4513, 5.1.2).
                 short = 0 < len(user) <= _LONGEST_NAME and 0 < len(password) <= _LONGEST_SECRET
                 person = await passwords.identify(user, password) if short and user.isprintable() else None
                 if person is None:
                     raise HTTPException(401, "the directory does not know this name, or the password is wrong")
-                return self._of(person)
+                return await self._session_of(person)
         raise HTTPException(422, 'sign in with {"method": "token", "token": "..."}, or as the server offers')
 
     def _of(self, person: Person) -> tuple[Credential, str]:
@@ -208,6 +214,11 @@ class SignIn:
         return self._ways.credential(person), (
             f"no node gives {person.name} a role: name one of their groups in management.consoles of the nodes"
         )
+
+    async def _session_of(self, person: Person) -> Session:
+        session = await self._session(*self._of(person))
+        session.person = person
+        return session
 
     async def _session(self, credential: Credential, unknown: str) -> Session:
         view = View(self._enterprise, credential)
@@ -240,7 +251,7 @@ class SignIn:
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         try:
             address = await self._ways.provider.address(state, nonce, verifier)
-        except (UnavailableError, RefusedError) as error:
+        except (UnavailableError, DeniedError) as error:
             return self._home(str(error))
         response = RedirectResponse(address, 302)
         began = self._under_way.cookie(_UnderWay(state, nonce, verifier))
@@ -263,8 +274,8 @@ class SignIn:
             return self._home(f"the provider refused: {asked.get('error_description') or asked['error']}")
         try:
             person = await self._ways.provider.identify(asked.get("code", ""), began.nonce, began.verifier)
-            session = await self._session(*self._of(person))
-        except (UnavailableError, RefusedError) as error:
+            session = await self._session_of(person)
+        except (UnavailableError, DeniedError) as error:
             return self._home(str(error))
         except HTTPException as error:
             return self._home(error.detail)

@@ -28,6 +28,7 @@ FRESH: Final = 2.0
 PATIENCE: Final = 1.0
 """Seconds that a request waits for nodes that are asked again. Their answers count when they come."""
 _UNAUTHORIZED: Final = 401
+_NO_RIGHT: Final = (401, 403)
 _MOST_QUEUES: Final = 200_000
 """Queues of one node that are shown."""
 _MOST_BRIDGES: Final = 200
@@ -164,6 +165,8 @@ class Seen:
             self._identify(summary, document or {})
         except (UnavailableError, LyingError) as error:
             self.reason, self.refuses = str(error), isinstance(error, RefusedError)
+            if isinstance(error, RefusedError) and error.status in _NO_RIGHT:
+                self._forget()
             return
         self.is_another = self.refuses = False
         self._kept = {name: named[name] for name in _KEPT}
@@ -178,12 +181,15 @@ class Seen:
         self.is_another = bool(self.machine.identifier) and found != self.machine.identifier
         if self.is_another:
             name = _text(document.get("computer_name")) or "another queue manager"
-            self._names, self._kept, self.columns, self.document = "", {}, {}, {}
-            self.rates, self.as_of = ([], []), None
+            self._forget()
             raise LyingError(
                 f"{name} ({_text(found)}) answers at its address, and the directory has {self.machine.identifier}: "
                 "correct its address in the file of --nodes, or admit the node again"
             )
+
+    def _forget(self) -> None:
+        self._names, self._kept, self.columns, self.document = "", {}, {}, {}
+        self.rates, self.as_of = ([], []), None
 
     async def identified(self) -> None:
         """Wait until the node has shown which one it is. LyingError for another one, UnavailableError for none."""
@@ -304,7 +310,8 @@ class View:
 
     def __init__(self, enterprise: Enterprise, credential: Credential) -> None:
         self.enterprise = enterprise
-        self._credential = credential
+        self.credential = credential
+        """The proof of the person; another one counts from the next request on."""
         self._seen: dict[str, Seen] = {}
         self.outline = Outline(())
 
@@ -325,7 +332,7 @@ class View:
             await self._forget(self._seen.pop(name))
         for name, machine in known.items():
             if (seen := self._seen.get(name)) is None:
-                node = self.enterprise.node(name, self._credential)
+                node = self.enterprise.node(name, lambda machine: self.credential(machine))
                 self._seen[name] = Seen(machine, node, self.enterprise.destination)
             else:
                 seen.machine = machine

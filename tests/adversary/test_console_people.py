@@ -19,13 +19,14 @@ from mqenterprise.console.people.openid import OpenIdProvider
 from mqenterprise.console.people.settings import OpenIdSettings, load_sign_in
 from mqenterprise.operations.errors import OperationsError
 from qmnode.console.app import Console
+from qmnode.console.people import DeniedError, Person, Ways
 from qmnode.console.port import UnavailableError
-from qmnode.console.sign_in import ATTEMPTS, Person, RefusedError, Ways
+from qmnode.console.sign_in import ATTEMPTS
 from qmnode.management.assertions import LONGEST, Consoles
 from qmnode.management.tokens import Role
 from qmnode.settings.node import ConfigurationError
 from tests.adversary.attacks import Area, attack
-from tests.adversary.played_console import URL, Played, PlayedNode, browser, document, honest
+from tests.adversary.played_console import TOKEN, URL, Played, PlayedNode, browser, document, honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,7 +222,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperationsError, match="others may read"):
         Signer("console", key)
     key.chmod(0o600)
-    token = Signer("console", key).credential(Person("alice", ("ops",)))
+    token = Signer("console", key).credential(theirs("alice"))
     assert token("ALPHA") == token("ALPHA") != token("BETA")
     node = Consoles(write_consoles(tmp_path, believed()), "ALPHA", time.time)
     caller = node.caller(token("ALPHA"))
@@ -234,6 +235,16 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         file.write_text(json.dumps({"signing_key": "console.key", "openid": openid}))
         with pytest.raises(OperationsError, match="https"):
             load_sign_in(file)
+
+
+def theirs(name: str) -> Person:
+    """A person of the group ``ops``, for good."""
+
+    async def again() -> Person:
+        return person
+
+    person = Person(name, ("ops",), again)
+    return person
 
 
 # A provider that lies
@@ -313,9 +324,9 @@ def provider_of(answers: Callable[[httpx.Request], httpx.Response]) -> OpenIdPro
 )
 async def test_a_forged_identity_proves_nobody(lie: dict[str, Any]) -> None:
     honest_one = provider_of(LyingProvider())
-    assert await honest_one.identify("code", "n", "v") == Person("alice", ("ops",))
+    assert await honest_one.identify("code", "n", "v") == theirs("alice")
     liar = provider_of(LyingProvider(**lie))
-    with pytest.raises(RefusedError):
+    with pytest.raises(DeniedError):
         await liar.identify("code", "n", "v")
 
 
@@ -438,7 +449,7 @@ async def test_passwords_are_not_guessed_all_at_once() -> None:
     class Directory:
         async def identify(self, name: str, password: str) -> Person | None:
             if password == "right":
-                return Person(name, ("ops",))
+                return theirs(name)
             asked.append(name)
             await refuses.wait()
             return None
@@ -513,3 +524,36 @@ async def test_a_sign_in_under_way_is_not_forged(monkeypatch: pytest.MonkeyPatch
         later = time.time() + 601
         monkeypatch.setattr(time, "time", lambda: later)
         assert "begin+again" in await finished(one, cookie, state)
+
+
+@attack(
+    Area.CONSOLE,
+    can="keep the rights of a group that they have left, by keeping the directory from answering the console",
+    promised="the session ends when nobody has said for too long which groups the person is in",
+)
+async def test_a_session_does_not_outlast_a_directory_that_is_silent() -> None:
+    class Directory:
+        answers = True
+
+        async def identify(self, name: str, password: str) -> Person | None:
+            return Person(name, ("ops",), self.again)
+
+        async def again(self) -> Person:
+            if not self.answers:
+                raise UnavailableError("it does not answer")
+            return Person("alice", ("ops",), self.again)
+
+    directory = Directory()
+    ways = Ways(lambda _: lambda _: TOKEN, passwords=directory, groups_age=0.02)
+    served = Console(Played({"ALPHA": PlayedNode()}), ["console.test"], ways=ways)
+    async with browser(served) as client:
+        wanted = {"method": "ldap", "user": "alice", "password": "right"}
+        assert (await client.post("/api/session", json=wanted)).status_code == 200
+        directory.answers = False
+        assert (await client.get("/api/overview")).status_code == 200, "a short outage ends nothing"
+        async with asyncio.timeout(60):
+            while (await client.get("/api/overview")).status_code == 200:
+                await asyncio.sleep(0)
+        assert "which groups you are in" in (await client.get("/api/session")).json()["reason"]
+        directory.answers = True
+        assert (await client.get("/api/overview")).status_code == 401

@@ -103,6 +103,7 @@ def write_sign_in(folder: Path, directory_file: Path, url: str, provider: str) -
         json.dumps(
             {
                 "signing_key": "console.key",
+                "groups_age": 1,
                 "ldap": {"directory": str(directory_file)},
                 "openid": {
                     "issuer": provider, "client_id": "console", "client_secret_file": "client.secret", "url": url,

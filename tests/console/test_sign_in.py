@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.lab.addresses import HOST
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from playwright.sync_api import Browser, Page
 
@@ -74,12 +75,24 @@ def test_wrong_names_and_passwords_are_refused_alike(lab: ConsoleLab, name: str,
         assert answer.json()["detail"] == "the directory does not know this name, or the password is wrong"
 
 
+def provided(lab: ConsoleLab) -> Path:
+    """The file with the groups of each person at the provider."""
+    return lab.folder / "provided.json"
+
+
+def set_provided(lab: ConsoleLab, people: Mapping[str, tuple[str, ...]]) -> None:
+    new = provided(lab).with_suffix(".new")
+    new.write_text(json.dumps(people))
+    new.replace(provided(lab))
+
+
 @pytest.fixture(scope="module")
 def provider(lab: ConsoleLab) -> Iterator[str]:
     """Another project's OpenID Connect provider."""
     place = installed("provider", "npm", "ci", "--no-audit", "--no-fund", sources=Path(__file__).parent)
+    set_provided(lab, PEOPLE)
     process = subprocess.Popen(
-        ["node", "provider.mjs", str(lab.provider), f"{lab.url}api/oidc/callback", CLIENT_SECRET, json.dumps(PEOPLE)],
+        ["node", "provider.mjs", str(lab.provider), f"{lab.url}api/oidc/callback", CLIENT_SECRET, str(provided(lab))],
         cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     address = f"http://{HOST}:{lab.provider}"
@@ -171,12 +184,89 @@ def sign_in_by_name(page: Page, name: str) -> None:
     page.get_by_role("button", name="Sign in", exact=True).click()
 
 
-def set_operators(slapd: EmbeddedDirectory, name: str) -> None:
-    """Have this person alone in the group of operators."""
-    with closing(LdapConnection(slapd.client_settings())) as connection:
-        member = f"uid={name},ou=people,{connection.root}".encode()
-        change = Change(ChangeKind.REPLACE, "member", (member,))
-        connection.modify(f"cn=Queue operators,ou=teams,{connection.root}", [change])
+@contextmanager
+def members(slapd: EmbeddedDirectory, **groups: str) -> Iterator[None]:
+    """Have each of these groups, such as ``staff="bob"``, only this member, and then those of before."""
+
+    def set_members(members: Mapping[str, tuple[str, ...]]) -> None:
+        with closing(LdapConnection(slapd.client_settings())) as connection:
+            root = connection.root
+            for group, names in members.items():
+                dns = tuple(f"uid={name},ou=people,{root}".encode() for name in names)
+                connection.modify(f"cn={group},ou=teams,{root}", [Change(ChangeKind.REPLACE, "member", dns)])
+
+    names = {"operators": "Queue operators", "staff": "Staff"}
+    done(lambda: set_members({names[group]: (member,) for group, member in groups.items()}))
+    try:
+        yield
+    finally:
+        before = {
+            names[group]: tuple(one for one, theirs in PEOPLE.items() if names[group] in theirs) for group in groups
+        }
+        done(lambda: set_members(before))
+
+
+def test_who_leaves_a_group_of_the_directory_loses_its_rights_in_a_session_that_runs(
+    lab: ConsoleLab, slapd: EmbeddedDirectory
+) -> None:
+    lab.fill("left")
+    with ldap(lab, "alice") as (client, _):
+
+        def purged() -> int:
+            return client.delete("nodes/ALPHA/v1/queues/left/messages").status_code
+
+        assert purged() == 204
+        with members(slapd, operators="carol"):
+            wait_until(lambda: purged() == 403, 30, "the node refuses")
+            assert client.get("session").json()["roles"] == ["read"]
+        wait_until(lambda: purged() == 204, 30, "the node lets her again")
+        with members(slapd, operators="carol", staff="bob"):
+            wait_until(lambda: purged() == 401, 30, "the session ends")
+            told = client.get("session").json()
+            assert (told["signed_in"], "management.consoles" in told["reason"]) == (False, True)
+        assert purged() == 401
+
+
+def test_who_leaves_a_group_of_the_provider_loses_its_rights_in_a_session_that_runs(
+    lab: ConsoleLab, window: Browser, provider: str
+) -> None:
+    with person(lab, window, None) as someone:
+        someone.go("queues")
+        someone.page.get_by_role("link", name="Sign in with your organisation").click()
+        sign_in_at_the_provider(someone.page, "alice")
+        expect(someone.button("Signed in as console:alice")).to_be_visible()
+        someone.go("queues")
+        expect(someone.button("New queue")).to_be_visible()
+        try:
+            set_provided(lab, PEOPLE | {"alice": ("Staff",)})
+            someone.page.reload()
+            expect(someone.button("New queue")).to_have_count(0)
+            expect(someone.page.get_by_role("heading", level=1)).to_have_text("Queues")
+            set_provided(lab, {"bob": ("Staff",)})
+            expect(someone.page.get_by_role("heading", name="Sign in")).to_be_visible()
+            someone.sees(re.compile("Your session has ended. the provider refused"))
+            assert someone.serious() == []
+        finally:
+            set_provided(lab, PEOPLE)
+
+
+def test_what_somebody_types_outlasts_the_session(lab: ConsoleLab, window: Browser, slapd: EmbeddedDirectory) -> None:
+    done(lambda: lab.fill("typed"))
+    with person(lab, window, None) as someone:
+        someone.queue("typed")
+        sign_in_by_name(someone.page, "alice")
+        someone.click("Send a message")
+        someone.dialog().get_by_label("Label").fill("what took long to type")
+        with members(slapd, operators="carol", staff="bob"):
+            expect(someone.page.get_by_role("heading", name="Sign in")).to_be_visible()
+            someone.sees("What you typed on this page is kept until you sign in again.")
+            expect(someone.dialog()).to_be_hidden()
+            assert someone.serious() == []
+        sign_in_by_name(someone.page, "alice")
+        expect(someone.dialog().get_by_label("Label")).to_have_value("what took long to type")
+        someone.button("Send", someone.dialog()).click()
+        expect(someone.dialog()).to_have_count(0)
+        assert done(lambda: lab.count("typed")) == 1
 
 
 @pytest.mark.soak
@@ -200,12 +290,9 @@ def test_a_person_of_the_directory_signs_in_out_everywhere_and_has_the_groups_of
         bob.page.reload()
         expect(bob.page.get_by_role("heading", level=1)).to_have_text("Queues")
 
-        done(lambda: set_operators(slapd, "carol"))
-        try:
+        with members(slapd, operators="carol"):
             sign_in_by_name(here.page, "alice")
             expect(here.page.get_by_role("button", name="Signed in as console:alice")).to_be_visible()
             here.go("queues")
             expect(here.page.get_by_role("link", name="grouped").first).to_be_visible()
             expect(here.button("New queue")).to_have_count(0)
-        finally:
-            done(lambda: set_operators(slapd, "alice"))

@@ -17,6 +17,7 @@ from playwright.sync_api import expect
 
 from mqenterprise.console.enterprise import FRESH
 from mqenterprise.directory.service import EnterpriseDirectory
+from qmnode import Access, Message
 from qmnode.directory.port import QueueManager, Site
 from qmnode.structures.guid import guid_to_text
 from tests.console.browser import browser, done, person
@@ -185,6 +186,54 @@ def test_the_first_screen_of_20000_queues_is_there_at_once(large: ConsoleLab) ->
             someone.page.goto("about:blank")
         print(f"first screen after {min(times):.2f} s")
         assert min(times) < FIRST_SCREEN, times
+
+
+MANY = 1_000_000
+LAST_PAGE = 1.0
+"""Seconds from the click on the last page of many messages to its rows."""
+
+
+@pytest.mark.soak
+@pytest.mark.timed
+def test_the_last_page_of_a_million_messages_comes_at_once(lab: ConsoleLab) -> None:
+    """A queue is read backwards from its end: what lies before the page is not read."""
+
+    async def fill() -> None:
+        async with await lab.nodes["BETA"].connect() as qm:
+            await qm.create_queue(r".\private$\million")
+            async with await qm.open_queue(r"DIRECT=OS:.\private$\million", Access.SEND) as queue:
+                for first in range(0, MANY, 1000):
+                    numbers = range(first, first + 1000)
+                    await queue.send_many([Message(b"x", label=f"order {n}", recoverable=True) for n in numbers])
+
+    began = time.monotonic()
+    done(lambda: asyncio.run(fill()))
+    print(f"{MANY:,} messages after {time.monotonic() - began:.0f} s")
+    with lab.signed_in("read") as client:
+        asked = {"machine": "BETA", "queue": r"BETA\private$\million", "cursor": "BETA:-", "limit": 100}
+        answers = []
+        for _ in range(5):
+            began = time.monotonic()
+            found = client.get("messages", params=asked).json()["found"]
+            answers.append(time.monotonic() - began)
+        assert [one["message"]["label"] for one in found[:2]] == [f"order {MANY - 1}", f"order {MANY - 2}"]
+    times = []
+    with browser() as window, person(lab, window, "read") as someone:
+        for _ in range(3):
+            someone.page.goto("about:blank")
+            someone.queue("million", at="BETA")
+            expect(someone.page.get_by_role("link", name="order 0", exact=True)).to_be_visible()
+            last = someone.button(f"Page {MANY // 100:,}".replace(",", ""))
+            last.wait_for()
+            began = time.monotonic()
+            last.click()
+            someone.page.get_by_role("link", name=f"order {MANY - 100}", exact=True).wait_for()
+            times.append(time.monotonic() - began)
+    print(
+        f"the last page of {MANY:,} messages: the console answers after {min(answers) * 1000:.0f} ms, "
+        f"the browser shows it {min(times):.2f} s after the click"
+    )
+    assert min(times) < LAST_PAGE, times
 
 
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"

@@ -16,8 +16,8 @@ from qmnode.management.assertions import ALGORITHM, audience_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from qmnode.console.people import Person
     from qmnode.console.port import Credential
-    from qmnode.console.sign_in import Person
 
 LIFE: Final = 300
 """Seconds that an assertion is good for."""

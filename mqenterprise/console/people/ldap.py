@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretStr
 
@@ -12,12 +12,18 @@ from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import BindRefused, DirectoryError
 from mqenterprise.directory.names import escape_filter
 from mqenterprise.directory.settings import BindMethod
+from qmnode.console.people import DeniedError, Person
 from qmnode.console.port import UnavailableError
-from qmnode.console.sign_in import Person
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mqenterprise.console.people.settings import LdapSettings
+    from mqenterprise.directory.entries import Entry
     from mqenterprise.directory.settings import DirectorySettings
+
+_CONTROL: Final = "userAccountControl"
+_ACCOUNT_DISABLE: Final = 2
 
 
 class LdapPeople:
@@ -29,24 +35,34 @@ class LdapPeople:
 
     async def identify(self, name: str, password: str) -> Person | None:
         """The person; None for an unknown name or a wrong password. Raises :class:`UnavailableError`."""
+        if not password:  # a bind without one succeeds for nobody (RFC 4513, 5.1.2)
+            return None
+        return await self._ask(name, lambda connection, dn: self._is_bound(connection, dn, password))
+
+    async def _again(self, name: str, known: str) -> Person:
+        """The person with the groups of now. Raises :class:`DeniedError` and :class:`UnavailableError`."""
+        person = await self._ask(name, lambda _, dn: dn.casefold() == known.casefold())
+        if person is None:
+            raise DeniedError(f"the directory has no {name} any more, or has disabled the account")
+        return person
+
+    async def _ask(self, name: str, is_theirs: Callable[[LdapConnection, str], bool]) -> Person | None:
         try:
-            return await asyncio.to_thread(self._identify, name, password)
+            return await asyncio.to_thread(self._found, name, is_theirs)
         except DirectoryError as error:
             raise UnavailableError(f"the directory cannot say who you are: {error.sentence}") from None
 
-    def _identify(self, name: str, password: str) -> Person | None:
-        if not password:  # a bind without one succeeds for nobody (RFC 4513, 5.1.2)
-            return None
+    def _found(self, name: str, is_theirs: Callable[[LdapConnection, str], bool]) -> Person | None:
         wanted = self._settings
         with closing(LdapConnection(self._directory)) as connection:
             found = list(
                 connection.search(
                     wanted.people or connection.root,
                     f"({wanted.name}={escape_filter(name.encode())})",
-                    (wanted.name,),
+                    (wanted.name, _CONTROL),
                 )
             )
-            if len(found) != 1 or not self._is_bound(connection, found[0].dn, password):
+            if len(found) != 1 or _is_disabled(found[0]) or not is_theirs(connection, found[0].dn):
                 return None
             person = found[0]
             groups = connection.search(
@@ -55,10 +71,11 @@ class LdapPeople:
                 (wanted.group_name,),
             )
             names = [group.first(wanted.group_name) for group in groups]
-        spelled = person.first(wanted.name) or name.encode()
+        spelled = (person.first(wanted.name) or name.encode()).decode("utf-8", "replace")
         return Person(
-            spelled.decode("utf-8", "replace"),
+            spelled,
             tuple(sorted(one.decode("utf-8", "replace") for one in names if one is not None)),
+            lambda: self._again(spelled, person.dn),
         )
 
     def _is_bound(self, connection: LdapConnection, dn: str, password: str) -> bool:
@@ -70,3 +87,9 @@ class LdapPeople:
         except BindRefused:
             pass
         return False
+
+
+def _is_disabled(person: Entry) -> bool:
+    """Whether Active Directory has disabled the account: its password is not tried again (MS-ADTS 2.2.16)."""
+    control = person.first(_CONTROL) or b""
+    return control.isdigit() and bool(int(control) & _ACCOUNT_DISABLE)

@@ -17,8 +17,8 @@ from joserfc.jwk import KeySet
 
 from mqenterprise.console.people.settings import secret_of
 from mqenterprise.operations.errors import OperationsError
+from qmnode.console.people import DeniedError, Person
 from qmnode.console.port import UnavailableError
-from qmnode.console.sign_in import Person, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,11 @@ _ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES2
 """Of ID tokens. Never ``none``, and none with a shared secret."""
 _FRESH: Final = 600.0
 """Seconds for which the provider's configuration and keys are taken for true."""
+_UNRENEWED: Final = 3600.0
+"""Seconds that a session lasts if the provider gave no refresh token to ask for the groups of now with."""
 _CLOCKS: Final = 60
+_TOO_MANY: Final = 429
+_INTERNAL: Final = 500
 _LONGEST_ANSWER: Final = 1 << 20
 _MOST_GROUPS: Final = 1000
 
@@ -59,7 +63,7 @@ class OpenIdProvider:
         await self._client.aclose()
 
     async def address(self, state: str, nonce: str, verifier: str) -> str:
-        """Where the browser goes to sign in. Raises :class:`RefusedError` or :class:`UnavailableError`."""
+        """Where the browser goes to sign in. Raises :class:`DeniedError` or :class:`UnavailableError`."""
         await self._read_again()
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -76,38 +80,62 @@ class OpenIdProvider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
 
     async def identify(self, code: str, nonce: str, verifier: str) -> Person:
-        """The person who came back with a code. Raises :class:`RefusedError` or :class:`UnavailableError`."""
+        """The person who came back with a code. Raises :class:`DeniedError` or :class:`UnavailableError`."""
+        answer = await self._granted(
+            grant_type="authorization_code", code=code, redirect_uri=self._redirect, code_verifier=verifier
+        )
+        claims = await self._claims(answer.get("id_token"))
+        if claims.get("nonce") != nonce:
+            raise DeniedError("the ID token is the answer to another question")
+        return await self._person(claims, answer, nonce, time.monotonic())
+
+    async def _again(self, before: Person, subject: str, nonce: str, refresh_token: Any, began: float) -> Person:
+        """The person with the groups of now (OpenID Connect Core, 12). Raises as ``identify`` does."""
+        if not isinstance(refresh_token, str):
+            if time.monotonic() - began > _UNRENEWED:
+                raise DeniedError("the provider said an hour ago which groups you are in: sign in again")
+            return before
+        answer = await self._granted(grant_type="refresh_token", refresh_token=refresh_token)
+        answer.setdefault("refresh_token", refresh_token)
+        claims: Mapping[str, Any] = {"sub": subject}
+        if answer.get("id_token") is not None:
+            claims = await self._claims(answer["id_token"])
+            if claims["sub"] != subject or claims.get("nonce", nonce) != nonce:
+                raise DeniedError("the provider says who another person is")
+        return await self._person(claims, answer, nonce, began)
+
+    async def _granted(self, **asked: str) -> dict[str, Any]:
+        """The answer of the token endpoint to this grant."""
         await self._read_again()
-        asked = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._redirect,
-            "code_verifier": verifier,
-        }
         own = None
         if self._secret is None:
             asked["client_id"] = self._settings.client_id
         else:  # each is encoded as in a form before (RFC 6749, 2.3.1)
             own = httpx.BasicAuth(quote(self._settings.client_id, safe=""), quote(self._secret, safe=""))
-        answer = await self._ask("POST", self._endpoint("token_endpoint"), data=asked, auth=own)
-        claims = await self._claims(answer.get("id_token"), nonce)
+        return await self._ask("POST", self._endpoint("token_endpoint"), data=asked, auth=own)
+
+    async def _person(self, claims: Mapping[str, Any], answer: dict[str, Any], nonce: str, began: float) -> Person:
+        """The person of these claims, and of those to which the access token of an answer leads."""
         if self._settings.groups not in claims and isinstance(answer.get("access_token"), str):
             bearer = {"Authorization": f"Bearer {answer['access_token']}"}
             more = await self._ask("GET", self._endpoint("userinfo_endpoint"), headers=bearer)
             if more.get("sub") != claims["sub"]:  # OpenID Connect Core, 5.3.2
-                raise RefusedError("the provider says who another person is")
+                raise DeniedError("the provider says who another person is")
             claims = {**more, **claims}
         name = claims.get(self._settings.name)
         groups = claims.get(self._settings.groups)
-        return Person(
-            name if isinstance(name, str) and name else str(claims["sub"]),
+        subject = str(claims["sub"])
+        person = Person(
+            name if isinstance(name, str) and name else subject,
             tuple(one for one in groups[:_MOST_GROUPS] if isinstance(one, str)) if isinstance(groups, list) else (),
+            lambda: self._again(person, subject, nonce, answer.get("refresh_token"), began),
         )
+        return person
 
-    async def _claims(self, token: Any, nonce: str) -> Mapping[str, Any]:
-        """The claims of an ID token that is for this console, and the answer to its question (Core, 3.1.3.7)."""
+    async def _claims(self, token: Any) -> Mapping[str, Any]:
+        """The claims of an ID token that is for this console (Core, 3.1.3.7)."""
         if not isinstance(token, str):
-            raise RefusedError("the provider gave no ID token: is openid in the scope?")
+            raise DeniedError("the provider gave no ID token: is openid in the scope?")
         try:
             claims = jwt.decode(token, self._keys, algorithms=_ALGORITHMS).claims
         except (JoseError, ValueError, TypeError):
@@ -115,23 +143,21 @@ class OpenIdProvider:
             try:
                 claims = jwt.decode(token, self._keys, algorithms=_ALGORITHMS).claims
             except (JoseError, ValueError, TypeError) as error:
-                raise RefusedError(f"the provider's ID token is not signed by a key of it ({error})") from None
+                raise DeniedError(f"the provider's ID token is not signed by a key of it ({error})") from None
         audience = claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
         client, now, ends = self._settings.client_id, time.time(), claims.get("exp")
         began = claims.get("iat")
         if claims.get("iss") != self._settings.issuer:
-            raise RefusedError("the ID token is of another provider")
+            raise DeniedError("the ID token is of another provider")
         if client not in audiences or claims.get("azp", client) != client:
-            raise RefusedError("the ID token is for another client")
+            raise DeniedError("the ID token is for another client")
         if not isinstance(ends, int | float) or now > ends + _CLOCKS:
-            raise RefusedError("the ID token is over: compare the clocks of the console and the provider")
+            raise DeniedError("the ID token is over: compare the clocks of the console and the provider")
         if not isinstance(began, int | float) or began > now + _CLOCKS:
-            raise RefusedError("the ID token is of the future: compare the clocks of the console and the provider")
-        if claims.get("nonce") != nonce:
-            raise RefusedError("the ID token is the answer to another question")
+            raise DeniedError("the ID token is of the future: compare the clocks of the console and the provider")
         if not isinstance(claims.get("sub"), str) or not claims["sub"]:
-            raise RefusedError("the ID token names nobody")
+            raise DeniedError("the ID token names nobody")
         return claims
 
     async def _read_again(self, *, at_once: bool = False) -> None:
@@ -172,7 +198,9 @@ class OpenIdProvider:
             document = None
         if not isinstance(document, dict):
             raise UnavailableError(f"the provider's answer is no document (HTTP status {response.status_code})")
+        if response.status_code >= _INTERNAL or response.status_code == _TOO_MANY:
+            raise UnavailableError(f"the provider cannot answer now (HTTP status {response.status_code})")
         if response.status_code != 200:
             reason = document.get("error_description") or document.get("error") or response.status_code
-            raise RefusedError(f"the provider refused: {str(reason)[:300]}")
+            raise DeniedError(f"the provider refused: {str(reason)[:300]}")
         return document

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mqenterprise.operations.errors import OperationsError
+from qmnode.console.people import GROUPS_AGE
 from qmnode.settings.yaml_text import read_yaml
 
 _OTHERS: Final = 0o077
@@ -79,6 +80,9 @@ class SignInSettings(BaseModel):
     """PEM file of the console's private key (Ed25519); its holder can be everybody to the nodes."""
     ldap: LdapSettings | None = None
     openid: OpenIdSettings | None = None
+    groups_age: float = Field(default=GROUPS_AGE, ge=1, le=3600)
+    """Seconds after which the directory or the provider is asked again which groups a person is in. A session ends
+    when it has not answered for 15 times as long."""
 
     @model_validator(mode="after")
     def _has_a_way(self) -> Self:

@@ -38,6 +38,7 @@ interface Searches {
   "/routes": Texts<"from" | "to" | "without" | "links">;
   "/keys": Texts;
   "/plan": Texts;
+  "/moving": Texts<"at" | "find" | "place">;
   "/jobs": Texts<"state" | "show">;
   "/jobs/$machine/$number": Texts;
   "/audit": Texts<"who" | "machine" | "what" | "show">;
@@ -66,6 +67,7 @@ const FILES: Record<Path, () => Promise<{ default: () => ReactNode }>> = {
   "/routes": () => import("./screens/RoutesScreen").then((file) => ({ default: file.RoutesScreen })),
   "/keys": () => import("./screens/KeysScreen").then((file) => ({ default: file.KeysScreen })),
   "/plan": () => import("./screens/PlanScreen").then((file) => ({ default: file.PlanScreen })),
+  "/moving": () => import("./screens/MovingScreen").then((file) => ({ default: file.MovingScreen })),
   "/jobs": () => import("./screens/JobsScreen").then((file) => ({ default: file.JobsScreen })),
   "/jobs/$machine/$number": () => import("./screens/JobScreen").then((file) => ({ default: file.JobScreen })),
   "/audit": () => import("./screens/AuditScreen").then((file) => ({ default: file.AuditScreen })),

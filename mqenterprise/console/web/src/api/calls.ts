@@ -6,6 +6,7 @@ import type {
   AuditEntry,
   Connection,
   Explanation,
+  Moving,
   FailureGroup,
   FoundPage,
   History,
@@ -92,6 +93,7 @@ export const calls = {
   rotation: (machine: string, signal?: AbortSignal) => get<Rotation>(`${node(machine)}/keys/rotation`, {}, signal),
   rotate: (machine: string, action: RotationAction, version: number) =>
     post<RotationRun>(`${node(machine)}/keys/rotation`, { action, version }),
+  moving: (signal?: AbortSignal) => get<Moving>("moving", {}, signal),
   plan: (signal?: AbortSignal) => get<Plan>("plan", {}, signal),
   planAtNodes: (signal?: AbortSignal) => get<{ machines: readonly MachinePlan[] }>("plan/nodes", {}, signal),
   audit: (query: Query, signal?: AbortSignal) =>

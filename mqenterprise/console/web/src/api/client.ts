@@ -25,7 +25,7 @@ export function setToken(value: string): void {
   token = value;
 }
 
-/** What is done when the session has ended. */
+/** What is done when the session has ended, or the person has other rights than it says. */
 export function onSignedOut(action: () => void): void {
   signedOut = action;
 }
@@ -96,7 +96,7 @@ async function call<T>(method: string, path: string, query: Query, body: unknown
   const content: unknown = await response.json().catch(() => null);
   if (!response.ok) {
     const problem = (content ?? {}) as { name?: unknown; detail?: unknown };
-    if (response.status === 401 && path !== "session") signedOut();
+    if ((response.status === 401 || response.status === 403) && path !== "session") signedOut();
     throw new ApiError(
       response.status,
       typeof problem.name === "string" ? problem.name : "",

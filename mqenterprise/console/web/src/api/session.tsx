@@ -17,6 +17,9 @@ export function useMay(role: Role): boolean {
   return useSession().roles.includes(role);
 }
 
+/** Whose data the page has. */
+let shown: Session | null = null;
+
 export function useCurrentSession() {
   const queries = useQueryClient();
   useEffect(() => onSignedOut(() => void queries.invalidateQueries({ queryKey: ["session"] })), [queries]);
@@ -25,31 +28,36 @@ export function useCurrentSession() {
     queryFn: async ({ signal }) => {
       const session = await get<Session>("session", {}, signal);
       setToken(session.csrf);
+      if (session.signed_in) {
+        // Nothing of one person is left for the next; and one who has other rights now sees what these permit.
+        if (shown && shown.name !== session.name) queries.removeQueries({ predicate: isOfScreens });
+        else if (shown && shown.roles.join() !== session.roles.join())
+          void queries.invalidateQueries({ predicate: isOfScreens });
+        shown = session;
+      }
       return session;
     },
-    staleTime: 60_000,
-    refetchInterval: 60_000,
+    // The person may sign in again in another tab.
+    staleTime: (query) => (query.state.data?.signed_in ? 60_000 : 0),
+    refetchInterval: (query) => (query.state.data?.signed_in || !shown ? 60_000 : 5_000),
   });
+}
+
+function isOfScreens(query: { readonly queryKey: readonly unknown[] }): boolean {
+  return query.queryKey[0] !== "session";
 }
 
 export function useSignIn() {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (credentials: Record<string, string>) => post<unknown>("session", credentials),
-    onSuccess: () => {
-      queries.removeQueries({ predicate: (query) => query.queryKey[0] !== "session" });
-      return queries.invalidateQueries({ queryKey: ["session"] });
-    },
+    onSuccess: () => queries.invalidateQueries({ queryKey: ["session"] }),
   });
 }
 
 export function useSignOut(): (everywhere: boolean) => void {
-  const queries = useQueryClient();
   return (everywhere) => {
-    void remove("session", everywhere ? { everywhere } : {}).finally(() => {
-      // Nothing of one person is left for the next.
-      queries.removeQueries({ predicate: (query) => query.queryKey[0] !== "session" });
-      void queries.invalidateQueries({ queryKey: ["session"] });
-    });
+    // Loaded again, so that nothing of one person is left for the next.
+    void remove("session", everywhere ? { everywhere } : {}).finally(() => location.reload());
   };
 }

@@ -1,5 +1,6 @@
 /** Documents of the console's API. Those of a node keep the keys of the management API. Times are ISO 8601 in UTC. */
 
+import type { Place } from "../map/model";
 import type { Message, WaitingDocument } from "./documents";
 
 export type * from "./documents";
@@ -14,6 +15,8 @@ export interface Session {
   /** Ways to sign in: token, ldap, oidc. */
   readonly methods: readonly string[];
   readonly enterprise: string;
+  /** Why the session of this browser has ended, in a sentence; empty if there was none. */
+  readonly reason: string;
   /** What this console can do: a node alone has no keys, plan or routes. */
   readonly features: readonly string[];
 }
@@ -160,6 +163,47 @@ export interface Hop {
   readonly cost_without_link: number | null;
   readonly alternatives: readonly string[];
   readonly problem: string | null;
+}
+
+export interface MovingMachine {
+  readonly name: string;
+  readonly site: string;
+  readonly place: Place;
+  readonly queues: number;
+  /** How many of them are at a node. */
+  readonly moved: number;
+  readonly messages: number;
+  /** Why the survey could not ask it. */
+  readonly reason: string;
+}
+
+export interface MovingStep {
+  readonly position: number;
+  readonly what: "queue" | "machine" | "later";
+  readonly name: string;
+  readonly place: Place;
+  readonly queues: readonly {
+    readonly path: string;
+    readonly place: Place;
+    /** The node; empty if the queue has not begun to move. */
+    readonly target: string;
+    readonly note: string;
+  }[];
+  readonly reasons: readonly string[];
+}
+
+/** How far an estate is on its way from Windows to nodes. */
+export interface Moving {
+  /** When the survey was taken. */
+  readonly taken: string;
+  readonly queues: Readonly<Record<Place, number>>;
+  readonly machines: readonly MovingMachine[];
+  /** The survey's order of moves. */
+  readonly order: readonly MovingStep[];
+  /** What could not be read. */
+  readonly unread: readonly string[];
+  /** Whether the person may not see carries. */
+  readonly without_carries: boolean;
 }
 
 export interface Explanation {

@@ -283,6 +283,8 @@ function NodeMark({ node }: { node: MapNode }): ReactNode {
 function Sign({ state }: { state: State }): ReactNode {
   if (state === "down") return <path className="sign" d="M-3 -3L3 3M3 -3L-3 3" />;
   if (state === "trouble") return <path className="sign" d="M0 -4V1M0 3.5V4" />;
+  if (state === "windows") return <path className="sign" d="M-4.5 -3L-2.5 3L0 -2L2.5 3L4.5 -3" />;
+  if (state === "moving") return <path className="sign" d="M-4 0H4M1 -3L4 0L1 3" />;
   if (state === "unknown") return <path className="sign" d="M-2 -1.5A2 2 0 1 1 0 0.5V1M0 3.5V4" />;
   return <path className="sign" d="M-3 0L-1 2.5L3.5 -2.5" />;
 }

@@ -1,6 +1,9 @@
 /** What the drawing of an enterprise needs, however it was found out. */
 
-export type State = "up" | "trouble" | "down" | "unknown";
+/** Where a machine is on the way from Windows to a node. */
+export type Place = "windows" | "moving" | "node";
+export const PLACES: readonly Place[] = ["windows", "moving", "node"];
+export type State = "up" | "trouble" | "down" | "unknown" | Place;
 
 export interface MapNode {
   readonly name: string;
@@ -32,9 +35,10 @@ export interface MapLink {
   readonly waiting: number | null;
 }
 
-const ORDER: readonly State[] = ["up", "unknown", "trouble", "down"];
+const ORDER: readonly State[] = ["up", "node", "windows", "moving", "unknown", "trouble", "down"];
 
 export function worst(states: readonly State[]): State {
+  if (states.includes("windows") && states.includes("node")) return "moving";
   return states.reduce<State>((found, state) => (ORDER.indexOf(state) > ORDER.indexOf(found) ? state : found), "up");
 }
 

@@ -49,10 +49,13 @@ export function Waiting(): ReactNode {
   );
 }
 
-const TONES: Record<string, Tone> = {
+const TONES: Record<string, Tone | "move"> = {
   up: "good",
   ok: "good",
   done: "good",
+  node: "good",
+  windows: "warn",
+  moving: "move",
   running: "plain",
   trouble: "warn",
   paused: "warn",

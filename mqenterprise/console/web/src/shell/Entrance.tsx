@@ -1,16 +1,43 @@
 import { Button, PasswordInput, SegmentedControl, TextInput } from "@mantine/core";
-import { type FormEvent, type ReactNode, useState } from "react";
+import { Activity, type FormEvent, type ReactNode, useState } from "react";
 import { address } from "../api/client";
 import { SessionContext, useCurrentSession, useSignIn } from "../api/session";
 import { Failure, Notice, Waiting } from "../parts/Notices";
 import { Foreign } from "../parts/Texts";
 import { strings } from "../strings";
 
-/** Lets a signed-in person in; shows everybody else how to sign in. The address stays, so deep links work after it. */
+/**
+ * Lets a signed-in person in; shows everybody else how to sign in. The address stays, so deep links work after it. When
+ * a session ends, its screen is hidden and kept, with what was typed there, until its person comes back, or another.
+ */
 export function Entrance({ children }: { children: ReactNode }): ReactNode {
   const session = useCurrentSession();
-  if (session.data?.signed_in)
-    return <SessionContext.Provider value={session.data}>{children}</SessionContext.Provider>;
+  const here = session.data?.signed_in ? session.data : null;
+  const [last, setLast] = useState(here);
+  if (here && here !== last) setLast(here);
+  const kept = here ?? last;
+  return (
+    <>
+      {kept && (
+        <SessionContext.Provider value={kept}>
+          <Activity key={kept.name} mode={here ? "visible" : "hidden"}>
+            {children}
+          </Activity>
+        </SessionContext.Provider>
+      )}
+      {!here && <Outside session={session} ended={kept !== null} />}
+    </>
+  );
+}
+
+function Outside({
+  session,
+  ended,
+}: {
+  session: ReturnType<typeof useCurrentSession>;
+  /** Whether somebody was signed in on this page. */
+  ended: boolean;
+}): ReactNode {
   return (
     <main className="sign-in">
       <div className="panel">
@@ -19,7 +46,7 @@ export function Entrance({ children }: { children: ReactNode }): ReactNode {
           <strong>{strings.product}</strong>
         </p>
         {session.data ? (
-          <SignIn methods={session.data.methods} />
+          <SignIn methods={session.data.methods} reason={session.data.reason} ended={ended} />
         ) : session.error ? (
           <Failure error={session.error} retry={() => void session.refetch()} />
         ) : (
@@ -35,7 +62,7 @@ function refusalOfProvider(): string {
   return new URLSearchParams(location.hash.split("?")[1] ?? "").get("sign_in_error") ?? "";
 }
 
-function SignIn({ methods }: { methods: readonly string[] }): ReactNode {
+function SignIn({ methods, reason, ended }: { methods: readonly string[]; reason: string; ended: boolean }): ReactNode {
   const forms = methods.filter((method) => method !== "oidc");
   const [method, setMethod] = useState(forms[0] ?? "token");
   const [name, setName] = useState("");
@@ -49,6 +76,15 @@ function SignIn({ methods }: { methods: readonly string[] }): ReactNode {
   return (
     <>
       <h1>{strings.signIn.title}</h1>
+      {(ended || reason) && (
+        <div className="gap-above">
+          <Notice tone="warn">
+            <p role="status">
+              {strings.signIn.ended} <Foreign text={reason} most={500} /> {ended && strings.signIn.kept}
+            </p>
+          </Notice>
+        </div>
+      )}
       {forms.length > 1 && (
         <SegmentedControl
           fullWidth
@@ -91,8 +127,16 @@ function SignIn({ methods }: { methods: readonly string[] }): ReactNode {
         </form>
       )}
       {methods.includes("oidc") && (
-        <Button component="a" href={address("oidc/start")} variant="default" fullWidth mt="sm">
-          {strings.signIn.oidc}
+        // In another tab, for what was typed here would go with the page.
+        <Button
+          component="a"
+          href={address("oidc/start")}
+          target={ended ? "_blank" : undefined}
+          variant="default"
+          fullWidth
+          mt="sm"
+        >
+          {ended ? strings.signIn.oidcElsewhere : strings.signIn.oidc}
         </Button>
       )}
       {refusal && !signIn.error && !signIn.isPending && (

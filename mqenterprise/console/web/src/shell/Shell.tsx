@@ -30,6 +30,7 @@ const PLACES: readonly Place[] = [
   { to: "/routes", name: strings.nav.routes, icon: "routes", needs: "routes" },
   { to: "/keys", name: strings.nav.keys, icon: "keys" },
   { to: "/plan", name: strings.nav.plan, icon: "plan", needs: "plan" },
+  { to: "/moving", name: strings.nav.moving, icon: "right", needs: "moving" },
   { to: "/jobs", name: strings.nav.jobs, icon: "jobs" },
   { to: "/audit", name: strings.nav.audit, icon: "audit", needs: "audit", role: "administer" },
 ];

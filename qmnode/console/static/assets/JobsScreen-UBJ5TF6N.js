@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-JP4JNFUL.js";import"./chunk-APLSQUTL.js";import"./chunk-IGWF6YZR.js";import"./chunk-BLNENEHF.js";import"./chunk-DDG7RRS5.js";import"./chunk-RNCNQXNN.js";export{a as JobTitle,b as JobsScreen};
