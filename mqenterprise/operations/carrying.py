@@ -305,15 +305,19 @@ class Carrier:
         while True:
             if self._options.rate:
                 await asyncio.sleep(max(0.0, began + count / self._options.rate - time.monotonic()))
-            batch = await self._read(queue, read)
-            if not batch:
-                await read.put([])
-                batch = await self._read_later(queue)
-            if not batch:
-                await read.put(None)
-                return
-            count += len(batch)
-            await read.put(batch)
+            batch, is_last = await self._read(queue, read)
+            if batch:
+                count += len(batch)
+                await read.put(batch)
+                if not is_last:
+                    continue
+            await read.put([])
+            if batch := await self._read_later(queue):
+                count += len(batch)
+                await read.put(batch)
+                continue
+            await read.put(None)
+            return
 
     async def _hold_on(self, begun: BegunCarry, read: _Batches, held: _HeldBatches) -> None:
         """Hold batches at the node. After an empty one everything is confirmed."""
@@ -358,22 +362,25 @@ class Carrier:
         if failure is not None:
             raise failure
 
-    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> list[_Begun]:
-        """Begin to receive the next messages, without ending their reads; none if the queue is empty."""
+    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> tuple[list[_Begun], bool]:
+        """Begin to receive the next messages, without ending their reads; none if the queue is empty. The second value
+        says that there were no more then, and none are waited for: senders may go on for ever.
+        """
+        asked = self._wave
         try:
-            found = _begun(await queue.begin_many(self._wave))
+            found = _begun(await queue.begin_many(asked))
         except MessageQueuingError as error:
             if error.code is not ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
                 raise
             await read.put([])  # the source holds only so many bytes for one reader
             await read.join()
-            self._wave = 1
+            asked = self._wave = 1
             found = _begun(await queue.begin_many(1))
         if found:
             size = sum(len(one.value) for one in found)
             most = max(1, min(_BATCH, int(self._options.rate or _BATCH)))
             self._wave = min(most, max(1, _BATCH_BYTES * len(found) // size), 4 * self._wave)
-        return found
+        return found, len(found) < asked and not self._options.follow
 
     async def _read_later(self, queue: RemoteReadQueue) -> list[_Begun]:
         """Wait for the next message; none if none comes in the time to follow."""

@@ -17,6 +17,7 @@ from mqenterprise.operations.node_client import NodeClient
 from qmnode import Access, Message
 from qmnode.commands.remote import RemoteTarget
 from qmnode.management.documents import lookup_text
+from qmnode.remote_read.remote_queue import RemoteReadQueue
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 from tests.operations.carried import Estate, at, create, messages_of, send
@@ -131,6 +132,25 @@ def test_messages_whose_reads_a_carry_has_ended_itself_are_not_undecided(
     summary = estate.carry("ended")
     assert (summary["messages"], summary["interrupted"], summary["undecided"]) == (3, 1, [])
     assert [one.body for one in at(messages_of(estate.new, "ended"))] == [b"0", b"1", b"2"]
+
+
+def test_a_carry_that_does_not_follow_ends_although_senders_go_on(
+    estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both(estate, "busy")
+    at(send(estate.old, "busy", [Message(b"%d" % number, recoverable=True) for number in range(3)]))
+    real, reads = RemoteReadQueue.begin_many, list[int]()
+
+    async def behind_a_sender(queue: RemoteReadQueue, limit: int) -> list[Message]:
+        reads.append(limit)
+        if len(reads) < 50:
+            await send(estate.old, "busy", [Message(b"more", recoverable=True)])
+        return await real(queue, limit)
+
+    monkeypatch.setattr(RemoteReadQueue, "begin_many", behind_a_sender)
+    assert estate.carry("busy")["messages"] == 4
+    assert len(reads) == 1
+    assert len(at(messages_of(estate.new, "busy"))) == 4
 
 
 def test_more_held_messages_are_settled_than_a_source_takes_calls_at_a_time(estate: Estate) -> None:
