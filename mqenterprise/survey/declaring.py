@@ -8,17 +8,19 @@ from typing import Any, Final
 
 import yaml
 
-from mqenterprise.survey.estate import Answer, Estate, Queue
+from mqenterprise.survey.estate import PROPERTIES, Answer, Estate, Queue
 from mqenterprise.topology.declaration import ONLY_PRIVATE
 from mqenterprise.topology.export import export, printable, written
 from mqenterprise.topology.names import MAXIMUM_LABEL, fold
-from mqenterprise.topology.resources import Table
+from mqenterprise.topology.resources import QUOTAS, Table
+from qmnode.objects.table import QUEUE
 from qmnode.structures.names.direct import cut_utf16, machine_address
 
 _ITEM: Final = re.compile(r"- machine: (.+)\n  name: (.+)\n  private: true\n")
 _FREE: Final = frozenset(row.name for row in ONLY_PRIVATE)
-_DEFAULTS: Final = {"transactional": False, "journaling": False, "authentication": False, "label": "", "quota": "none"}
-_DEFAULTS_TOO: Final = {"journal_quota": "none", "privacy_level": "optional", "multicast_address": ""}
+_DEFAULTS: Final = {name: QUEUE[name].form.write(QUEUE[name].default) for name in PROPERTIES} | dict.fromkeys(
+    QUOTAS.intersection(PROPERTIES), "none"
+)
 
 
 def declaration_of(estate: Estate) -> str:
@@ -78,12 +80,11 @@ def _item(queue: Queue) -> tuple[dict[str, Any], list[str]]:
         remarks.append(
             f"unknown: {', '.join(unknown)}: the default is declared. MS-MQMR does not show it: export it from Windows"
         )
-    defaults = _DEFAULTS | _DEFAULTS_TOO
     item: dict[str, Any] = {"name": queue.name}
     item |= {
         name: value
         for name, value in values.items()
-        if name not in _FREE and name != "base_priority" and value is not None and value != defaults.get(name)
+        if name not in _FREE and name != "base_priority" and value is not None and value != _DEFAULTS.get(name)
     }
     if queue.access:
         item["access"] = queue.access

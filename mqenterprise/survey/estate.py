@@ -8,24 +8,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.topology.names import fold
+from qmnode.objects.table import PRIVATE_QUEUE
 
 if TYPE_CHECKING:
     from mqenterprise.topology.resources import Table
 
 LONGEST: Final = 300
 """The most characters of a text that another machine or a file gives."""
-PROPERTIES: Final = (
-    "transactional",
-    "label",
-    "type",
-    "journaling",
-    "quota",
-    "journal_quota",
-    "authentication",
-    "privacy_level",
-    "multicast_address",
-)
-"""Properties of a queue, by their names in a declaration, that MS-MQMR does not show, but for the first."""
+PROPERTIES: Final = tuple(name for name, row in PRIVATE_QUEUE.items() if not row.added)
+"""Properties of a queue, by their names in a declaration. MS-MQMR shows whether it is transactional, and no other."""
 
 
 class SurveyError(Exception):
