@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 from pyarrow import compute
@@ -35,6 +37,8 @@ from qmnode.export.places import Place, below
 if TYPE_CHECKING:
     from mqenterprise.pipeline.directory import DirectoryTables
 
+_AT_ONCE: Final = 4
+"""Tables that are made side by side: while Spark plans one and starts its tasks, the processors work on others."""
 _EVER: Final = "1970-01-01"
 """A day before any message was sent."""
 _MOMENTS: Final = {
@@ -49,6 +53,7 @@ _MOMENTS: Final = {
     "heartbeats": {"last": compute.field("time")},
 }
 """The columns of tables that hold times of events."""
+_T = TypeVar("_T")
 QUARANTINE: Final = "_quarantine"
 """The folder beside the tables with the list of segments that were set aside."""
 
@@ -67,6 +72,13 @@ class Summed:
     """All segments that are set aside now."""
     as_of: datetime = datetime.min
     """The time of the last event, to which statements about the present refer."""
+
+    def add(self, other: Summed) -> None:
+        """Add the result for other tables."""
+        for path, events in other.found.items():
+            self.found[path] = max(events, self.found.get(path, 0))
+        self.lost |= other.lost
+        self.tables |= other.tables
 
     @property
     def segments(self) -> int:
@@ -103,6 +115,8 @@ class Analysis:
     most: int = 0
     """The most segments in one commit, oldest first; 0: all. Otherwise ``run`` is repeated until it finds nothing."""
 
+    _parts: _Parts = field(default_factory=lambda: _Parts(), init=False)
+
     @property
     def tables(self) -> Tables:
         return Tables(self.target)
@@ -120,22 +134,42 @@ class Analysis:
         """Bring the tables of a job (``all``: all) up to date. ConfigurationError, OSError, CommitFailedError."""
         wanted, summed = catalogue.needed(job), Summed()
         segments, strays = self._found()
-        for gathered in catalogue.GATHERED:
-            if gathered.name in wanted:
-                self._gather(gathered, segments, self._names() if gathered.has_queues else None, summed)
+        gathered = [one for one in catalogue.GATHERED if one.name in wanted]
+        names = [one for one in gathered if one.name == catalogue.NAMES]
+        self._side_by_side(summed, names, lambda one, to: self._gather(one, segments, None, to))
+        known = self._names() if any(one.has_queues for one in gathered) else None
+
+        def gather(one: Gathered, to: Summed) -> None:
+            self._gather(one, segments, known if one.has_queues else None, to)
+
+        self._side_by_side(summed, [one for one in gathered if one not in names], gather)
         summed.as_of = self._as_of(wanted)
         kept = _Kept(self.spark)
         try:
-            for derived in catalogue.DERIVED:
-                if derived.name in wanted:
-                    self._derive(derived, summed, kept)
+            derived = [one for one in catalogue.DERIVED if one.name in wanted]
+            self._side_by_side(summed, derived, lambda one, to: self._derive(one, to, kept))
         finally:
             kept.release()
-        for summary in catalogue.SUMMARIES:
-            if summary.name in wanted:
-                self._sum_up(summary, summed)
+        summaries, as_of = [one for one in catalogue.SUMMARIES if one.name in wanted], summed.as_of
+        self._side_by_side(summed, summaries, lambda one, to: self._sum_up(one, to, as_of))
         summed.aside = self._set_aside(strays, summed.lost)
         return summed
+
+    def _side_by_side(self, summed: Summed, tables: Sequence[_T], make: Callable[[_T, Summed], None]) -> None:
+        """Make tables of which none needs another, several at a time. The first error ends it when those are done."""
+        self._parts.begin()
+        workers = ThreadPoolExecutor(_AT_ONCE, "tables")
+
+        def made(table: _T) -> Summed:
+            part = Summed()
+            make(table, part)
+            return part
+
+        try:
+            for part in [workers.submit(made, table) for table in tables]:
+                summed.add(part.result())
+        finally:
+            workers.shutdown(cancel_futures=True)
 
     def _as_of(self, wanted: set[str]) -> datetime:
         """Return the time of the last event in the tables; without events, and at the latest, now."""
@@ -210,7 +244,7 @@ class Analysis:
 
     def _names(self) -> _Names:
         """Return the names of queues as they are known now."""
-        told = self.tables["queue_names"].arrow()
+        told = self.tables[catalogue.NAMES].arrow()
         rows = [] if told is None else told.select(["destination", "last"]).to_pylist()
         published = self.directory.arrow("queues").to_pylist()
         known = queue_names.lookup(
@@ -248,7 +282,7 @@ class Analysis:
             return {"progress": progress().state(), "since": window.since, **gathering.state(last)}
 
         count = _events(pieces)
-        fit_shuffles(self.spark, count)
+        self._parts.fit(self.spark, count)
 
         def write(events: DataFrame) -> Commit:
             partial = gathered.make(window.of(gathered, events))
@@ -290,7 +324,7 @@ class Analysis:
             dates = {row["date"] for row in gathering.table.finish(fresh).select("date").distinct().collect()} | {
                 UNKNOWN
             }
-            fit_shuffles(self.spark, count + table.count(dates))
+            self._parts.fit(self.spark, count + table.count(dates))
             stored = self._rows(table, dates)  # tables of earlier versions lack later columns
             old = stored.select(*(name for name in partial.columns if name in stored.columns))
             joined = gathering.table.join(fresh.unionByName(old, allowMissingColumns=True))
@@ -326,14 +360,14 @@ class Analysis:
             if dates is not None and not dates:
                 return
         self.say(f"Deriving {derived.name}")
-        fit_shuffles(self.spark, source.count(dates))
+        self._parts.fit(self.spark, source.count(dates))
         rows = kept.rows(source, there.version, dates)
         made = derived.make(rows, *(self.directory.frame(self.spark, name) for name in derived.directory))
         state = {"version": there.version, "directory": digest}
         commit = table.replace(made, dates if last is not None else None, lambda: state)
         summed.tables[derived.name] = commit.version
 
-    def _sum_up(self, summary: Summary, summed: Summed) -> None:
+    def _sum_up(self, summary: Summary, summed: Summed, as_of: datetime) -> None:
         """Make a summary anew as a whole, because it depends on the moment."""
         sources = [self.tables[name] for name in summary.sources]
         versions = {}
@@ -343,17 +377,15 @@ class Analysis:
                 return
             versions[source.name] = last.version
         digest, table = self.directory.digest(summary.directory), self.tables[summary.name]
-        state = {"versions": versions, "directory": digest, "day": summed.as_of.date().isoformat()}
+        state = {"versions": versions, "directory": digest, "day": as_of.date().isoformat()}
         before = table.last()
         if before is not None and before.state == state:
             return
         self.say(f"Summing up {summary.name}")
-        fit_shuffles(self.spark, sum(source.count() for source in sources))
+        self._parts.fit(self.spark, sum(source.count() for source in sources))
         rows = (source.read(self.spark) for source in sources)
-        made = summary.make(
-            *rows, *(self.directory.frame(self.spark, name) for name in summary.directory), summed.as_of
-        )
-        for name, value in (("date", summed.as_of.date().isoformat()), ("site", UNKNOWN)):
+        made = summary.make(*rows, *(self.directory.frame(self.spark, name) for name in summary.directory), as_of)
+        for name, value in (("date", as_of.date().isoformat()), ("site", UNKNOWN)):
             made = made if name in made.columns else made.withColumn(name, F.lit(value))
         commit = table.replace(made, None, lambda: state)
         summed.tables[summary.name] = commit.version
@@ -365,19 +397,39 @@ class _Kept:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._frames: dict[tuple[str, int, frozenset[str] | None], DataFrame] = {}
+        self._changing = Lock()
 
     def rows(self, source: StoredTable, version: int, dates: frozenset[str] | None) -> DataFrame:
         """The rows of a table, those of some dates or all."""
         key = source.name, version, dates
-        if key not in self._frames:
-            self._frames[key] = source.read(self._spark, dates).persist()
-        return self._frames[key]
+        with self._changing:
+            if key not in self._frames:
+                self._frames[key] = source.read(self._spark, dates).persist()
+            return self._frames[key]
 
     def release(self) -> None:
         """Let go of the rows that were read in memory."""
         for frame in self._frames.values():
             frame.unpersist()
         self._frames.clear()
+
+
+class _Parts:
+    """The number of parts of shuffles, which is a setting of the session: that of the largest table under way."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._changing = Lock()
+
+    def begin(self) -> None:
+        """Forget the tables that are done."""
+        self._rows = 0
+
+    def fit(self, spark: SparkSession, rows: int) -> None:
+        """Fit the number to plans about so many rows."""
+        with self._changing:
+            self._rows = max(self._rows, rows)
+            fit_shuffles(spark, self._rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,11 @@ def _as_they_are(rows: DataFrame) -> DataFrame:
     return rows
 
 
+NAMES: Final = "queue_names"
+"""The table that has to be up to date before those with names of queues are made."""
 GATHERED: Final = (
     Gathered(
-        "queue_names",
+        NAMES,
         queue_names.KINDS,
         queue_names.COLUMNS,
         queue_names.told_names,
@@ -189,5 +191,5 @@ def needed(job: str) -> set[str]:
     for derived in DERIVED:
         wanted |= {derived.source} if derived.name in wanted else set()
     for gathered in GATHERED:
-        wanted |= {"queue_names"} if gathered.has_queues and gathered.name in wanted else set()
+        wanted |= {NAMES} if gathered.has_queues and gathered.name in wanted else set()
     return wanted

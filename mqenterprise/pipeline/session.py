@@ -31,6 +31,8 @@ _ALWAYS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # Otherwise each call that builds a plan asks Java several times where in the program it is.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Otherwise two progress bars would show.
     "spark.ui.showConsoleProgress": "false",
 }
