@@ -837,7 +837,7 @@ export const strings = {
   },
   moving: {
     title: "Move to nodes",
-    about: (taken: string) => `What the survey of ${taken} found, and how far it is on its way from Windows to nodes.`,
+    about: "The way of the estate from Windows to nodes. Survey of",
     map: "Map of the move",
     machines: "Machines",
     machinesOf: (site: string) => `Machines of ${site}`,

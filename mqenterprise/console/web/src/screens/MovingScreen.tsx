@@ -8,7 +8,7 @@ import { type MapSite, type Place, PLACES, worst } from "../map/model";
 import { count } from "../parts/format";
 import { Failure, Notice, StateMark, Waiting } from "../parts/Notices";
 import { Age } from "../parts/Stale";
-import { Foreign } from "../parts/Texts";
+import { Foreign, Moment } from "../parts/Texts";
 import { useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
@@ -50,7 +50,16 @@ export function MovingScreen(): ReactNode {
       [step.name, ...step.queues.map((queue) => queue.path)].some((name) => name.toLowerCase().includes(wanted)),
   );
   return (
-    <Page title={s.title} about={moving.data && s.about(moving.data.taken)}>
+    <Page
+      title={s.title}
+      about={
+        moving.data && (
+          <>
+            {s.about} <Moment at={moving.data.taken} />
+          </>
+        )
+      }
+    >
       {moving.error && <Failure error={moving.error} retry={() => void moving.refetch()} />}
       <Age updated={moving.dataUpdatedAt} failed={Boolean(moving.error)} />
       {!moving.data && !moving.error && <Waiting />}
@@ -163,7 +172,7 @@ function MachineEntry({ machine }: { machine: MovingMachine }): ReactNode {
             </>
           )}
           {machine.queues ? s.moved(machine.moved, machine.queues) : s.noQueue}
-          {machine.reason && (
+          {machine.reason && machine.place !== "node" && (
             <>
               {" "}
               · <Foreign text={machine.reason} most={120} />

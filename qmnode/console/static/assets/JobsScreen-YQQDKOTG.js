@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-ZDG3DR5K.js";import"./chunk-KHHTMNOF.js";import"./chunk-33XWCP5J.js";import"./chunk-KH7TPT3M.js";import"./chunk-N5SW3Z76.js";import"./chunk-PMA46DB6.js";export{a as JobTitle,b as JobsScreen};
