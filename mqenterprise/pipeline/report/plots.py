@@ -5,7 +5,7 @@ page's own (``report.css``), so that they follow the reader's choice of light or
 """
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -119,11 +119,21 @@ def site_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> list[Element]:
             )
             if len(names) <= _NAMED_SITES[width]:
                 box = {"boxstyle": "round,pad=0.1", "fc": colour("paper"), "ec": "none", "alpha": 0.8}
-                below: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "weight": "bold", "zorder": 4}
-                axes.annotate(fit(name), point, (0, -12 if few else -5), bbox=box, fontsize=10 if few else 7.5, **below)
+                gap = 12 if few else 5
+                above = _has_links_below(place[name], points, linked)
+                axes.annotate(
+                    fit(name), point, (0, gap if above else -gap), textcoords="offset points", ha="center",
+                    va="bottom" if above else "top", weight="bold", fontsize=10 if few else 7.5, bbox=box, zorder=4,
+                )  # fmt: skip
         return figure
 
     return _both("Map of sites and routing links", draw)
+
+
+def _has_links_below(site: int, points: np.ndarray, linked: Sequence[tuple[int, int]]) -> bool:
+    """Return whether all links of a site lead down: its name stands above then, where it covers no label of them."""
+    others = [two if one == site else one for one, two in linked if site in (one, two)]
+    return bool(others) and bool((points[others, 1] < points[site, 1]).all())
 
 
 def _on_map(links: pd.DataFrame, sites: Mapping[str, bool]) -> list[str]:
