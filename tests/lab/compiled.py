@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ansible
+
+if TYPE_CHECKING:
+    from tests.lab.hosts import Host
 
 UTILITIES = Path(ansible.__file__).parent / "module_utils"
 THERE = "/usr/local/lib/qmlab-ansible"
@@ -40,14 +44,13 @@ def for_controller(folder: Path) -> Path:
     return folder
 
 
-def for_host(root: Path, python: str) -> None:
-    """Put them into the files of a host, for this Python of it."""
-    place = root / THERE.lstrip("/")
+def for_host(host: Host) -> None:
+    """Put them into the files of a host that runs, for its Python."""
+    place = host.root / THERE.lstrip("/")
     place.mkdir(parents=True)
     subprocess.run(["cp", "-a", str(UTILITIES), str(place)], check=True)
-    asked = [python, "-c", "import site; print(site.getsitepackages()[0])"]
-    packages = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    folder = root / packages.lstrip("/")
+    packages = host.do(host.system.python, "-c", "import site; print(site.getsitepackages()[0])").stdout.strip()
+    folder = host.root / packages.lstrip("/")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "qmlab_compiled.py").write_text(FINDER.format(place=THERE))
     (folder / "qmlab_compiled.pth").write_text("import qmlab_compiled\n")

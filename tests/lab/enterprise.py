@@ -27,12 +27,12 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
 from tests.lab import compiled
 from tests.lab.addresses import free_alias, free_port
-from tests.lab.hosts import HostLab, why_no_hosts
+from tests.lab.hosts import HostLab, System, why_no_hosts
 from tests.lab.network import alone, new_folder, remove, remove_leftovers
 from tests.lab.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 PROJECT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = PROJECT / "playbooks"
@@ -102,8 +102,8 @@ class RealHosts:
 
     kind = "hosts with systemd and ssh, in network namespaces"
 
-    def __init__(self, hosts: Mapping[str, str]) -> None:
-        self.lab = HostLab(dict(hosts))
+    def __init__(self, hosts: Mapping[str, str], systems: Mapping[str, System] | None = None) -> None:
+        self.lab = HostLab(dict(hosts), systems=systems)
         self.folder = self.lab.network.folder
         self.addresses = dict(self.lab.network.addresses)
         self.directory_address = self.lab.network.service
@@ -111,22 +111,17 @@ class RealHosts:
     def start(self) -> None:
         self.lab.start()
         for host in self.lab.hosts.values():
-            compiled.for_host(host.root, self.python)
+            compiled.for_host(host)
 
     def close(self) -> None:
         self.lab.close()
 
-    @property
-    def python(self) -> str:
-        """A host has this machine's files; a Python in somebody's home would be closed to the node's account."""
-        packaged = Path("/usr/bin/python3.11")
-        return str(packaged if packaged.exists() else Path(sys.executable).resolve())
-
     def inventory(self, host: str) -> dict[str, Any]:
+        python = self.lab.hosts[host].system.python
         return {
             "ansible_host": self.addresses[host],
-            "ansible_python_interpreter": self.python,
-            "queue_manager_python": self.python,
+            "ansible_python_interpreter": python,
+            "queue_manager_python": python,
         }
 
     def environment(self) -> dict[str, str]:
@@ -249,16 +244,26 @@ class Played:
 
 
 class LabEnterprise:
-    """An enterprise about to be rolled out. ``hosts`` are names with their sites, as the declaration has them."""
+    """An enterprise about to be rolled out, on the hosts that ``make`` makes of their names with their sites.
 
-    def __init__(self, declaration: Mapping[str, Any], *, real: bool | None = None) -> None:
+    Otherwise they are real ones where this machine can have them, or all are of the kind that ``real`` says.
+    """
+
+    def __init__(
+        self,
+        declaration: Mapping[str, Any],
+        *,
+        real: bool | None = None,
+        make: Callable[[Mapping[str, str]], Hosts] | None = None,
+    ) -> None:
         hosts = {
             host: next(iter(machine.get("sites", ())), "")
             for machine in declaration["machines"]
             for host in machine.get("hosts", (machine["name"],))
         }
-        use_real = why_no_hosts() is None if real is None else real
-        self.hosts: Hosts = RealHosts(hosts) if use_real else LoopbackHosts(hosts)
+        if make is None:
+            make = RealHosts if (why_no_hosts() is None if real is None else real) else LoopbackHosts
+        self.hosts: Hosts = make(hosts)
         self.folder = self.hosts.folder / "controller"
         self.folder.mkdir(mode=0o711)
         self.desk = self.folder / "desk"

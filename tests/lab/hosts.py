@@ -1,7 +1,7 @@
 """Hosts that Ansible can roll out to: a root file system, a real systemd and sshd each, in namespaces of their own.
 
-A host is what an operator gets: ssh, Python 3.11, systemd, and nothing of this project. It is an overlay over this
-machine's own root, booted with systemd-nspawn.
+A host is what an operator gets: ssh, Python, systemd, and nothing of this project. It is an overlay over this machine's
+own root or over that of another system, booted with systemd-nspawn.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.lab.network import Network, hierarchies, kill_recorded, record, remove_group, run, why_no_namespaces
 from tests.lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 START_LIMIT = 180.0
 NOT_STARTED = (
@@ -68,12 +74,28 @@ def why_no_hosts() -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class System:
+    """What a host is made of: the root below its own, the path of its Python, and a folder that is copied into it."""
+
+    base: Path
+    python: str
+    more: Path | None = None
+
+
+def own_system() -> System:
+    """This machine's. A Python in somebody's home would be closed to the node's account."""
+    packaged = Path("/usr/bin/python3.11")
+    return System(Path("/"), str(packaged if packaged.exists() else Path(sys.executable).resolve()))
+
+
 class Host:
     """One of them. It keeps its files when it is powered off."""
 
-    def __init__(self, lab: HostLab, name: str, address: str) -> None:
+    def __init__(self, lab: HostLab, name: str, address: str, system: System) -> None:
         self.name = name
         self.address = address
+        self.system = system
         self._lab = lab
         self._folder = lab.network.folder / "hosts" / name
         self._sockets = self._folder / "run"
@@ -97,12 +119,12 @@ class Host:
         return (self._folder / "console.log").read_text(errors="replace")
 
     def prepare(self) -> None:
-        """Lay its file system over this machine's, without what would be started there."""
+        """Lay its file system over that of its system, without what would be started there."""
         upper, work = self._folder / "upper", self._folder / "work"
         for folder in (upper, work, self.root, self._sockets):
             folder.mkdir(parents=True)
         run("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", str(self._sockets))
-        options = f"lowerdir=/,upperdir={upper},workdir={work}"
+        options = f"lowerdir={self.system.base},upperdir={upper},workdir={work}"
         if run("mount", "-t", "overlay", "overlay", "-o", options, str(self.root), check=False).returncode != 0:
             # The folder may itself be on an overlay, as in a container; memory can always carry one.
             shutil.rmtree(upper)
@@ -112,8 +134,10 @@ class Host:
             run("mount", "-t", "tmpfs", "tmpfs", str(memory))
             for folder in (memory / "upper", memory / "work"):
                 folder.mkdir()
-            options = f"lowerdir=/,upperdir={memory / 'upper'},workdir={memory / 'work'}"
+            options = f"lowerdir={self.system.base},upperdir={memory / 'upper'},workdir={memory / 'work'}"
             run("mount", "-t", "overlay", "overlay", "-o", options, str(self.root))
+        if self.system.more is not None:
+            run("cp", "-a", f"{self.system.more}/.", str(self.root))
         self._configure()
 
     def _configure(self) -> None:
@@ -219,13 +243,21 @@ class Host:
 
 
 class HostLab:
-    """Sites of hosts, and this machine as their controller: ``{"ams-router": "Amsterdam", ...}``."""
+    """Sites of hosts, and this machine as their controller: ``{"ams-router": "Amsterdam", ...}``.
 
-    def __init__(self, hosts: dict[str, str], domain: str = "contoso.test") -> None:
+    A host has this machine's system, unless ``systems`` has another for it.
+    """
+
+    def __init__(
+        self, hosts: dict[str, str], domain: str = "contoso.test", systems: Mapping[str, System] | None = None
+    ) -> None:
         self.domain = domain
         self.network = Network(list(dict.fromkeys(hosts.values())))
         self.key = self.network.folder / "controller_key"
-        self.hosts = {name: Host(self, name, self.network.add_host(name, site)) for name, site in hosts.items()}
+        chosen = dict.fromkeys(hosts, own_system()) | dict(systems or {})
+        self.hosts = {
+            name: Host(self, name, self.network.add_host(name, site), chosen[name]) for name, site in hosts.items()
+        }
 
     def start(self) -> None:
         """Boot all of them and wait until they can be reached."""

@@ -31,9 +31,9 @@ SITE_BITS = 27
 CONTROLLER_SITE = 7
 
 
-def run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run(*command: str, check: bool = True, limit: float = 240) -> subprocess.CompletedProcess[str]:
     """A command of the machine; AssertionError with what it said when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done

@@ -14,8 +14,9 @@ from tests.lab.network import hierarchies, kill_recorded, record, remove_group, 
 from tests.lab.waiting import wait_until
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-KEPT = PROJECT / "build/roots"
+KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qmnode-tests/roots"
 """The roots as debootstrap made them, which runs share."""
+BASE = ("systemd", "systemd-sysv", "dbus")
 
 
 def why_no_roots() -> str | None:
@@ -26,13 +27,14 @@ def why_no_roots() -> str | None:
     return f"not installed: {', '.join(missing)} (apt-get install debootstrap systemd-container)" if missing else None
 
 
-def clean_root(suite: str) -> Path:
-    """A root with systemd and what every Debian has, and no Python. Made once, in minutes."""
-    kept = KEPT / suite
+def clean_root(suite: str, *more: str) -> Path:
+    """A root with systemd and what every Debian has, and no Python; and with more packages. Made once, in minutes."""
+    kept = KEPT / "+".join((suite, *more))
     if not kept.exists():
-        partial = KEPT / f".{suite}-{os.getpid()}"
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus", suite, str(partial))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f".{kept.name}-{os.getpid()}")
+        packages = ",".join((*BASE, *more))
+        run("debootstrap", "--variant=minbase", f"--include={packages}", suite, str(partial), limit=1800)
         with suppress(OSError):  # another process was faster
             partial.rename(kept)
     return kept
