@@ -236,7 +236,7 @@ class TestFaults:
 
     @pytest.mark.soak
     @pytest.mark.timeout(1800)
-    def test_other_playbooks_go_on_without_a_host_that_is_away(self, small: LabEnterprise) -> None:
+    def test_other_playbooks_go_on_without_a_host_that_is_away(self, small: LabEnterprise, tmp_path: Path) -> None:
         if not small.is_real:
             pytest.skip("hosts without a network of their own cannot be away")
         small.lab.network.unplug(SHOP)
@@ -252,6 +252,14 @@ class TestFaults:
             assert went_on.stats[ROUTER]["failures"] == 0
             passed_over = small.play(playbook, **asked, **allowed | {"queue_manager_failures": "site"})
             assert passed_over.at_fault == {SHOP, ROUTER}, passed_over.said
+        backed_up = small.play("backup", backup_to=str(tmp_path), backup_name="one")
+        assert backed_up.at_fault == {SHOP}, backed_up.said
+        assert f"{SHOP} cannot be reached" in backed_up.said
+        again = f"ansible-playbook playbooks/backup.yml -e backup_to={tmp_path} -e backup_name=one --limit {SHOP}"
+        assert again in backed_up.said
+        assert (tmp_path / f"{ROUTER}-one.tar.gz").exists()
+        verified = small.play("verify")
+        assert verified.at_fault == {SHOP}, verified.said
         refused = small.play("tls", queue_manager_tls="require", **allowed)
         assert "this one could still speak in clear" in refused.said
         assert refused.changed == 0
