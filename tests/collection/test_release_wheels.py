@@ -5,16 +5,16 @@ import shlex
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
 import pytest
+from packaging.utils import parse_wheel_filename
 
-MODULE = (
-    Path(__file__).resolve().parents[2]
-    / "playbooks/collections/ansible_collections/mqenterprise/fleet/plugins/modules/release.py"
-)
+PROJECT = Path(__file__).resolve().parents[2]
+MODULE = PROJECT / "playbooks/collections/ansible_collections/mqenterprise/fleet/plugins/modules/release.py"
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +140,36 @@ def test_a_host_without_wheels_has_the_reason_and_no_archive(release: ModuleType
     assert "for its Python 3.9 on armv7l glibc 2.31, none of enterprise" in answer["problem"]
     with pytest.raises(AssertionError, match="is no target"):
         release.archive_for(module, "qmnode", None, "3.9", own)
+
+
+class PipModule(FakeModule):
+    """An Ansible module whose pip is the real one."""
+
+    def run_command(self, command: list[str]) -> tuple[int, str, str]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_hosts_of_another_architecture_can_have_a_release(release: ModuleType, tmp_path: Path) -> None:
+    """All of its wheels are whole, and each fits: none of such hosts is here to install them."""
+    module, own, lock = PipModule(""), tmp_path / "1-a.tar", PROJECT / "requirements.lock"
+    release.build(module, PROJECT, "qmnode", lock, own)
+    for machine in ("aarch64", "x86_64"):
+        answer, is_new = release.archive_for(module, "qmnode", lock, f"3.13 {machine} glibc 2.36", own)
+        assert (answer["problem"], is_new) == ("", True)
+        with tarfile.open(answer["archive"]) as packed:
+            packed.extractall(tmp_path / machine, filter="data")
+        wheels = sorted((tmp_path / machine / "wheels").iterdir())
+        assert {"qmnode", "pip", "rocksdict"} <= {wheel.name.partition("-")[0] for wheel in wheels}
+        compiled = 0
+        for wheel in wheels:
+            assert zipfile.ZipFile(wheel).testzip() is None
+            platforms = {tag.platform for tag in parse_wheel_filename(wheel.name)[3]}
+            assert platforms == {"any"} or all(name.endswith(machine) for name in platforms), wheel.name
+            compiled += platforms != {"any"}
+        assert compiled > 3
 
 
 def test_of_several_pythons_the_first_is_taken_that_the_host_has() -> None:
