@@ -7,6 +7,7 @@ levels.
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 from ansible import constants
@@ -16,6 +17,8 @@ from ansible.inventory.host import Host
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
 STAGE = "task"
+_KNOWN = {}
+"""Levels by host. Ansible runs each task of a host in a process of its own, in which no inventory changes."""
 
 
 class Levels:
@@ -28,6 +31,13 @@ class Levels:
 
     def of(self, name):
         """The levels of a host: each where it is from, and its variables."""
+        if multiprocessing.parent_process() is None:
+            return list(self._of(name))
+        if name not in _KNOWN:
+            _KNOWN[name] = list(self._of(name))
+        return _KNOWN[name]
+
+    def _of(self, name):
         host = self.inventory.get_host(name)
         groups = {"all": [self.inventory.groups["all"]]}
         groups["groups"] = sort_groups([group for group in host.get_groups() if group.name != "all"])
