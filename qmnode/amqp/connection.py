@@ -153,6 +153,10 @@ class AmqpConnection(asyncio.Protocol):
         self.door.leave(self, asyncio.get_running_loop().create_task(self._return_all()))
 
     async def _return_all(self) -> None:
+        async with self.door.returning:
+            await self._return_held()
+
+    async def _return_held(self) -> None:
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_RETURN_AT_ONCE: Final = 8
+
 _STOPPING: Final = 3.0
 """Seconds that clients have to close when the node stops."""
 _HANDSHAKE: Final = 10.0
@@ -59,6 +61,8 @@ class AmqpDoor:
         self.partial = shares.open(AMQP_PARTIAL_BYTES, self.settings.partial_bytes)
         self.in_transactions = shares.open(AMQP_TRANSACTION_BYTES, self.settings.transaction_bytes)
         self.attached = shares.open(AMQP_ATTACHED_BYTES, self.settings.attached_bytes)
+        self.returning = asyncio.Semaphore(_RETURN_AT_ONCE)
+        """Held while a connection that ended returns what it held: when hundreds end at once, the loop goes on."""
         self.temporary = TemporaryQueues(
             manager,
             shares.open(AMQP_TEMPORARY_QUEUES, self.settings.temporary_queues),
