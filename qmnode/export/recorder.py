@@ -86,6 +86,8 @@ class EventRecorder:
 
     # Called by the model and the transfer (qmnode.model.ports.Recorder)
 
+    writes = True
+
     def inserted(self, queue: "Queue", value: bytes) -> None:
         """A message arrived in a queue: the event depends on the kind of queue."""
         if queue.is_dead_letter or queue.is_journal:

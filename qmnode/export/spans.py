@@ -114,6 +114,11 @@ class SpanRecorder:
 
     # Called by the model and the transfer (qmnode.model.ports.Recorder)
 
+    @property
+    def writes(self) -> bool:
+        """Whether events are recorded too."""
+        return self._events is not None
+
     def inserted(self, queue: "Queue", value: bytes) -> None:
         """A message arrived in a queue."""
         if self._events is not None:

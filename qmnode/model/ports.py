@@ -225,6 +225,10 @@ class MessageStore(Protocol):
 class Recorder(Protocol):
     """Records the events of messages. Each record is written in the batch of its event."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether there are such records: then a message that a reader waits for is stored as well."""
+
     def inserted(self, queue: "Queue", value: bytes) -> None:
         """A message arrived in a queue."""
 

@@ -396,6 +396,7 @@ def insert_lent(queue: "Queue", lookup_identifier: int, value: memoryview) -> by
     reader = next(iter(queue.waiting), None)
     if (
         reader is not None
+        and queue.recorder is None  # which takes no lent memory
         and reader.only_takes
         and not reader.closed
         and _can_be_handed_on(queue, value)
@@ -430,7 +431,8 @@ def _serve_waiting(queue: "Queue", entries: Sequence[Entry]) -> Sequence[Entry]:
 
 def _can_be_handed_on(queue: "Queue", value: Packet) -> bool:
     """Whether the message may skip the queue: no journal, report, trace or subscriber would see it there."""
-    if queue.recorder is not None or queue.subscriber is not None or queue.journaling or queue.paused:
+    recorder = queue.recorder
+    if (recorder is not None and recorder.writes) or queue.subscriber is not None or queue.journaling or queue.paused:
         return False
     return not value[FLAGS] & (REPORT | NOTICE)
 
@@ -441,6 +443,11 @@ def _hand_on(queue: "Queue", reader: "WaitingRead", entries: Sequence[Arrived], 
     tally.arrived += len(entries)
     tally.arrived_bytes += size
     _count_received(queue, [read_arrival(value)[0] for _, value in entries], size)
+    if queue.recorder is not None:
+        for _, value in entries:
+            whole = bytes(value)
+            queue.recorder.inserted(queue, whole)
+            queue.recorder.deleted(queue, whole, RECEIVED)
     reader.satisfied_by(entries)
 
 

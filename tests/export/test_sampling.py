@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import qmnode
 from qmnode.administration.asker import Asker
 from qmnode.bodies import trace_context
 from qmnode.errors import ConfigurationError
 from qmnode.export import telemetry
 from qmnode.export.spans import MOST_A_SECOND, Span, SpanRecorder
+from qmnode.local.server import LocalServer
 from qmnode.model.api import Access
 from qmnode.model.message import Message
+from qmnode.model.positions import insert_many, take_received
 from qmnode.node import QueueManager
-from qmnode.settings.node import Settings, TelemetrySettings, TransportSettings
+from qmnode.settings.node import LocalSettings, Settings, TelemetrySettings, TransportSettings
 from tests.export.collector import collector
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import FrameType
 
@@ -187,6 +192,43 @@ async def test_a_message_that_is_not_sampled_costs_two_calls_for_each_event(tmp_
             await out.send_many([Message(b"x", recoverable=True) for _ in range(10)])
             await queue.receive_many(10)
     assert called == {"inserted": 10, "deleted": 10, "look": 20}
+
+
+def _noted(calls: list[str], name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    calls.append(name)
+    return function(*arguments)
+
+
+async def test_messages_that_readers_wait_for_are_not_stored_for_their_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        kept, _ = recorded(manager, 1.0)
+        await manager.create_queue(r"NODE1\private$\orders")
+        server = LocalServer(manager, LocalSettings(socket=tmp_path / "node.sock"))
+        await server.start()
+        orders = manager.names.find(r"NODE1\private$\orders")
+        async with (
+            await manager.open_queue(NAME, Access.SEND) as out,
+            await qmnode.connect(tmp_path / "node.sock", reconnect=0) as application,
+            await application.open_queue(NAME) as queue,
+        ):
+            await out.send_many([Message(b"x", recoverable=True) for _ in range(2)])
+            arrived = take_received(orders, 2, 1 << 20)
+            await manager.store.durable()
+            kept.spans.clear()
+            stored: list[str] = []
+            for name in ("put_message", "put_messages"):
+                put = getattr(manager.store, name)
+                monkeypatch.setattr(manager.store, name, partial(_noted, stored, name, put))
+            waiting = asyncio.ensure_future(queue.receive_many(2, 60))
+            await eventually(lambda: bool(orders.waiting), "a waiting reader")
+            insert_many(orders, arrived)  # as they come from another node
+            assert len(await waiting) == 2
+            await eventually(lambda: len(kept.spans) == 6, "all spans")
+        await server.stop()
+    assert Counter(span.name.partition(" ")[0] for span in kept.spans) == {"send": 2, "receive": 2, "store": 2}
+    assert stored == []
 
 
 async def test_a_span_is_exported_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
