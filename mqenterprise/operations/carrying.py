@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qmnode.remote_read.remote_node import RemoteNode
     from qmnode.remote_read.remote_queue import RemoteReadQueue
 
-_BATCH: Final = 256
+_BATCH: Final = 400
 _BATCH_BYTES: Final = 2 * 1024 * 1024
 _AHEAD: Final = 300
 """Seconds by which a clock may differ."""
