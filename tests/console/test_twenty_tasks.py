@@ -164,6 +164,12 @@ def test_failures_return(someone: Person) -> None:
         group = someone.page.get_by_role("listitem").filter(has_text="Sales.PriceMissing")
         click(group.get_by_role("button", name="Return…", exact=True))
         confirmed(someone, click, "^Return 3 messages")
+    queue_of(someone, "BRE-1", r"system$;deadletter")
+    with within(3, "return of a dead letter") as click:
+        click(someone.page.get_by_role("checkbox", name=re.compile("^Select order")).first)
+        click(button(someone, "Return…"))
+        expect(someone.dialog()).to_contain_text("as new messages, new identifiers → expired")
+        confirmed(someone, click, "^Return 1 message")
 
 
 def test_a_journal_is_replayed(someone: Person) -> None:

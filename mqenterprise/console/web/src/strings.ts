@@ -271,7 +271,7 @@ export const strings = {
     transactional: "Transactional. This can never be changed.",
     senders: "Who may send",
     receivers: "Who may receive",
-    accessHelp: "Empty: as for every new queue",
+    accessHelp: "Empty: its owner alone",
     confirm: "Create the queue",
     onlyMade: "The queue is made. Its access list is not as you gave it, for this reason:",
     seeAccess: "See its access",

@@ -167,7 +167,7 @@ export function JobScreen(): ReactNode {
               <StateMark state="preview" /> {s.preview}
             </p>
           )}
-          {log.data?.pages[0] && <Ways log={log.data.pages[0]} />}
+          {log.data?.pages[0] && <Ways log={log.data.pages[0]} machine={machine} />}
           {found.undone_by > 0 && (
             <p className="gap-above">
               {s.undoneBy}{" "}

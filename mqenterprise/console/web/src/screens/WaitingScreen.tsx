@@ -85,7 +85,8 @@ export function Reason({ waiting }: { waiting: WaitingDocument }): ReactNode {
   return (
     <>
       <p>
-        <strong>{s.reasons[waiting.reason]}</strong> <Foreign text={sentence(waiting.sentence)} most={400} />
+        {waiting.reason !== "paused" && <strong>{s.reasons[waiting.reason]} </strong>}
+        <Foreign text={sentence(waiting.sentence)} most={400} />
       </p>
       <dl className="facts">
         <dt>{s.messages}</dt>

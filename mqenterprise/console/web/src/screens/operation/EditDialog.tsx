@@ -128,7 +128,7 @@ export function EditDialog({
             <p role="status">
               {s.would}{" "}
               <strong>
-                <Foreign text={rehearse.data.target} />
+                <Foreign text={wordOf(machine, rehearse.data.target)} />
               </strong>
             </p>
             {rehearse.data.lost.length > 0 && <p>{s.changes}</p>}

@@ -11,6 +11,7 @@ import { Foreign } from "../../parts/Texts";
 import { sentence } from "../../parts/text";
 import { Link } from "../../router";
 import { strings } from "../../strings";
+import { wordOf } from "../queue/names";
 import { TargetInput } from "./TargetInput";
 import { useDoubt } from "./targets";
 import { isOver, useJob, useJobLog } from "./useJob";
@@ -191,21 +192,21 @@ function Rehearsal({
         <strong>{s.would[kind](count(job.done))}</strong> {job.failed > 0 && s.wouldFail(count(job.failed))}
         {job.done === 0 && job.failed === 0 && s.nothing}
       </p>
-      {(kind !== "delete" || job.failed > 0) && <Ways log={log.data} />}
+      {(kind !== "delete" || job.failed > 0) && <Ways log={log.data} machine={machine} />}
       <p className="dim">{s.later}</p>
     </Notice>
   );
 }
 
 /** What becomes of the messages, or has become of them, in groups. */
-export function Ways({ log }: { log: JobLog }): ReactNode {
+export function Ways({ log, machine }: { log: JobLog; machine: string }): ReactNode {
   const ways = Map.groupBy(log.entries, (entry) =>
     JSON.stringify([entry.result, entry.way, entry.target, entry.detail ?? ""]),
   );
   return (
     <ul>
       {[...ways.values()].slice(0, MOST_WAYS).map((entries) => (
-        <Way key={entries[0]?.lookup_identifier} entries={entries} more={log.next !== null} />
+        <Way key={entries[0]?.lookup_identifier} entries={entries} machine={machine} more={log.next !== null} />
       ))}
     </ul>
   );
@@ -216,7 +217,15 @@ export function wayWord(way: string): string {
   return (s.ways as Record<string, string>)[way] ?? way;
 }
 
-function Way({ entries, more }: { entries: readonly JobLogEntry[]; more: boolean }): ReactNode {
+function Way({
+  entries,
+  machine,
+  more,
+}: {
+  entries: readonly JobLogEntry[];
+  machine: string;
+  more: boolean;
+}): ReactNode {
   const one = entries[0];
   if (!one) return null;
   const isPromise = one.result === WOULD_BE && one.way !== "";
@@ -228,7 +237,7 @@ function Way({ entries, more }: { entries: readonly JobLogEntry[]; more: boolean
       {one.target && (
         <>
           {" → "}
-          <Foreign text={one.target} most={200} />
+          <Foreign text={wordOf(machine, one.target)} most={200} />
         </>
       )}
       {one.detail && (
@@ -257,7 +266,7 @@ function Under({
     <>
       {error ? <Failure error={error} /> : null}
       <JobProgress job={job} />
-      {log.data && <Ways log={log.data} />}
+      {log.data && <Ways log={log.data} machine={machine} />}
       <div className="dialog-actions">
         <Link to="/jobs/$machine/$number" params={{ machine, number: String(job.job) }} onClick={onClose}>
           {s.show(job.job)}

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-OVJ6WQ2R.js";import"./chunk-FEGYU4KP.js";import"./chunk-YTBRO3EC.js";import"./chunk-SUIBWLI5.js";import"./chunk-IEQ2GETI.js";import"./chunk-2T5GX7EN.js";export{a as JobTitle,b as JobsScreen};
