@@ -431,7 +431,7 @@ def _rates(before: Columns, after: Columns, seconds: float) -> tuple[list[float]
 
 
 def _kept_waiting(value: Any) -> list[str]:
-    """What keeps messages from going on, for a while and by nobody's will: sentences, of which some are enough."""
+    """Sentences about messages that have waited for a while though nobody wanted that; a few are enough."""
     rows = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     long = time.time() - _A_WHILE
     return [

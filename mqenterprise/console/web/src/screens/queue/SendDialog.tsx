@@ -1,4 +1,4 @@
-import { Button, Checkbox, NativeSelect, NumberInput, Textarea, TextInput } from "@mantine/core";
+import { Button, Checkbox, NativeSelect, Textarea, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
@@ -7,6 +7,7 @@ import { Failure } from "../../parts/Notices";
 import { strings } from "../../strings";
 
 const s = strings.send;
+const PRIORITIES = Array.from({ length: 8 }, (_, priority) => String(priority));
 
 /** A message to try a queue with: text, label and the properties that matter. */
 export function SendDialog({
@@ -24,7 +25,7 @@ export function SendDialog({
   const [text, setText] = useState("");
   const [label, setLabel] = useState("");
   const [encoding, setEncoding] = useState("utf-8");
-  const [priority, setPriority] = useState<string | number>(3);
+  const [priority, setPriority] = useState("3");
   const [recoverable, setRecoverable] = useState(true);
   const send = useMutation({
     mutationFn: () =>
@@ -77,7 +78,14 @@ export function SendDialog({
             { value: "utf-16-le", label: "UTF-16 (VT_BSTR)" },
           ]}
         />
-        {!transactional && <NumberInput label={s.priority} min={0} max={7} value={priority} onChange={setPriority} />}
+        {!transactional && (
+          <NativeSelect
+            label={s.priority}
+            value={priority}
+            onChange={(event) => setPriority(event.currentTarget.value)}
+            data={PRIORITIES}
+          />
+        )}
         {!transactional && (
           <Checkbox
             label={s.recoverable}

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-B6KIDT4H.js";import"./chunk-FRAOKEZ5.js";import"./chunk-254E67JO.js";import"./chunk-VEI6KMGJ.js";import"./chunk-A6CCU5NB.js";import"./chunk-LWR3MUKI.js";export{a as JobTitle,b as JobsScreen};
