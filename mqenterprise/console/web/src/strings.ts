@@ -144,6 +144,8 @@ export const strings = {
     farther: "Zoom out",
     whole: "Show all",
     directory: "The directory cannot be read. Sites, links and routes may be old:",
+    drift: (number: number) => `The directory differs from its declaration by ${many(number, "change", "changes")}.`,
+    showPlan: "Show them",
     well: "All nodes and routing links are up.",
     down: (number: number, all: number) =>
       `${number} of ${many(all, "node", "nodes")} ${number === 1 ? "is" : "are"} down:`,

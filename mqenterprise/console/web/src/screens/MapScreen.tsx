@@ -1,5 +1,8 @@
 import { TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo } from "react";
+import { calls } from "../api/calls";
+import { useSession } from "../api/session";
 import type { BridgeState, NodeState, Overview } from "../api/types";
 import { EnterpriseMap } from "../map/EnterpriseMap";
 import { byTrouble, type MapLink, type MapSite, worst } from "../map/model";
@@ -10,10 +13,12 @@ import { Foreign, Moment, None } from "../parts/Texts";
 import { Link, useSearch } from "../router";
 import { Page } from "../shell/Page";
 import { strings } from "../strings";
-import { useEnterprise, useOverview } from "./enterprise";
+import { timed, useEnterprise, useOverview } from "./enterprise";
 
 const s = strings.map;
 const MOST_NAMED = 8;
+/** Milliseconds from one comparison of directory and declaration to the next. */
+const COMPARED = 300_000;
 
 export function MapScreen(): ReactNode {
   const overview = useOverview();
@@ -29,6 +34,7 @@ export function MapScreen(): ReactNode {
       {overview.data ? (
         <>
           <Troubles overview={overview.data} sites={sites} links={links} />
+          <Drift />
           <div className="map-screen grows">
             <section className="panel flush map-panel" aria-label={s.title}>
               <EnterpriseMap label={s.label} sites={sites} links={links} selected={at} onSelect={select} />
@@ -113,6 +119,26 @@ function Troubles({ overview, sites, links }: { overview: Overview; sites: MapSi
         )}
       </div>
     </>
+  );
+}
+
+/** How much of the directory others have changed, where a declaration is given. */
+function Drift(): ReactNode {
+  const enabled = useSession().features.includes("plan");
+  const plan = useQuery({
+    queryKey: ["plan"],
+    queryFn: ({ signal }) => timed(calls.plan(signal)),
+    refetchInterval: COMPARED,
+    staleTime: COMPARED,
+    enabled,
+  });
+  if (!plan.data?.steps.length) return null;
+  return (
+    <Notice tone="warn">
+      <p>
+        {s.drift(plan.data.steps.length)} <Link to="/plan">{s.showPlan}</Link>
+      </p>
+    </Notice>
   );
 }
 

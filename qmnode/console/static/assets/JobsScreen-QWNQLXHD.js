@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-OE4MY7KL.js";import"./chunk-ZYOOUM74.js";import"./chunk-LOMQRRZ2.js";import"./chunk-GHGEXFR2.js";import"./chunk-XPW2GGYV.js";import"./chunk-WHLULMMF.js";export{a as JobTitle,b as JobsScreen};
