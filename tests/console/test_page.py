@@ -490,6 +490,7 @@ def test_keys_rotate_by_click_in_the_node_and_in_the_directory(filled: ConsoleLa
         expect(steps.nth(2)).to_contain_text("may still use it until")
         assert someone.serious() == []
         assert done(lambda: encryption_keys(filled, "current")) == {old}  # nothing happens before the confirmation
+        expect(someone.dialog()).to_contain_text("Keys for signing stay as they are.")
 
         # Twice the same button, before the dialog shows another in its place.
         someone.button("Rotate the keys of BETA now", someone.dialog()).evaluate("it => { it.click(); it.click() }")
@@ -581,6 +582,13 @@ def published(lab: ConsoleLab, machine: str) -> frozenset[str]:
         publication = Publication(directory)
         (node,) = publication.nodes(computers=[machine])
         return publication.read(node).fingerprints
+
+
+def test_colours_are_chosen_without_a_style_that_the_policy_forbids(filled: ConsoleLab, window: Browser) -> None:
+    with person(filled, window) as someone:
+        someone.go("queues")
+        someone.click("Dark colours")
+        expect(someone.button("Light colours")).to_be_visible()
 
 
 def test_a_word_alone_is_looked_for_in_bodies(filled: ConsoleLab, window: Browser) -> None:
