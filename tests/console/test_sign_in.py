@@ -209,7 +209,7 @@ def members(slapd: EmbeddedDirectory, **groups: str) -> Iterator[None]:
 def test_who_leaves_a_group_of_the_directory_loses_its_rights_in_a_session_that_runs(
     lab: ConsoleLab, slapd: EmbeddedDirectory
 ) -> None:
-    lab.fill("left")
+    done(lambda: lab.fill("left"))
     with ldap(lab, "alice") as (client, _):
 
         def purged() -> int:
