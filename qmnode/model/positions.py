@@ -396,7 +396,7 @@ def insert_lent(queue: "Queue", lookup_identifier: int, value: memoryview) -> by
     reader = next(iter(queue.waiting), None)
     if (
         reader is not None
-        and queue.recorder is None  # which takes no lent memory
+        and queue.recorder is None  # a recorder takes no lent memory
         and reader.only_takes
         and not reader.closed
         and _can_be_handed_on(queue, value)
