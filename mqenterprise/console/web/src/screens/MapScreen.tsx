@@ -28,13 +28,21 @@ export function MapScreen(): ReactNode {
   const site = sites.find((one) => one.id === at);
   const link = links.find((one) => one.id === at);
   return (
-    <Page title={s.title} about={overview.data && s.about(sites.length, links.length, overview.data.nodes.length)}>
+    <Page
+      title={s.title}
+      about={
+        overview.data && (
+          <>
+            {s.about(sites.length, links.length, overview.data.nodes.length)} <Drift />
+          </>
+        )
+      }
+    >
       {overview.error && <Failure error={overview.error} retry={() => void overview.refetch()} />}
       <Age updated={overview.dataUpdatedAt} failed={Boolean(overview.error)} />
       {overview.data ? (
         <>
           <Troubles overview={overview.data} sites={sites} links={links} />
-          <Drift />
           <div className="map-screen grows">
             <section className="panel flush map-panel" aria-label={s.title}>
               <EnterpriseMap label={s.label} sites={sites} links={links} selected={at} onSelect={select} />
@@ -122,7 +130,7 @@ function Troubles({ overview, sites, links }: { overview: Overview; sites: MapSi
   );
 }
 
-/** How much of the directory others have changed, where a declaration is given. */
+/** How much of the directory others have changed, where a declaration is given; in no line that the map would lack. */
 function Drift(): ReactNode {
   const enabled = useSession().features.includes("plan");
   const plan = useQuery({
@@ -134,11 +142,9 @@ function Drift(): ReactNode {
   });
   if (!plan.data?.steps.length) return null;
   return (
-    <Notice tone="warn">
-      <p>
-        {s.drift(plan.data.steps.length)} <Link to="/plan">{s.showPlan}</Link>
-      </p>
-    </Notice>
+    <>
+      · <strong>{s.drift(plan.data.steps.length)}</strong> <Link to="/plan">{s.showPlan}</Link>
+    </>
   );
 }
 
