@@ -44,6 +44,12 @@ _SECTIONS: Final = {
     rows.kind: [section for section, (_, other) in declaration.SECTIONS.items() if other is rows]
     for _, rows in declaration.SECTIONS.values()
 }
+_MORE_THAN_OURS: Final = {
+    Kind.SITE: "may hold more than Message Queuing",
+    Kind.USER: "may be a person's account",
+    Kind.DISTRIBUTION_LIST: "may be a group that gives rights",
+}
+"""Why objects of a kind that others made are not deleted."""
 _LISTED: Final = ("queues", "queue_aliases", "distribution_lists")
 """Sections whose objects lists may contain. No rule about the other sections depends on them."""
 
@@ -228,9 +234,9 @@ def plan_absent(
         if holding := sorted(needed.get(reference, ())):
             more = f" and {len(holding) - 5} more" if len(holding) > 5 else ""
             wrong.append(f"the {row.title} is needed by {', '.join(holding[:5])}{more}: remove or change that first")
-        elif kind is Kind.SITE and not row.owned:
+        elif kind in _MORE_THAN_OURS and not row.owned:
             wrong.append(
-                f"the {row.title} was not made by this tool, and may hold more than Message Queuing: "
+                f"the {row.title} was not made by this tool, and {_MORE_THAN_OURS[kind]}: "
                 "delete it with the directory's own tools"
             )
         place = places.get(reference)

@@ -6,9 +6,11 @@ import pytest
 
 from mqenterprise.directory.gateway import SECURITY
 from mqenterprise.directory.mapping import QUEUE, QUEUE_MANAGER
-from mqenterprise.directory.names import parent_of
-from mqenterprise.topology.single import carry_out, plan_absent
-from qmnode.directory.port import Queue, QueueManager, RoutingLink
+from mqenterprise.directory.names import child, parent_of
+from mqenterprise.topology.resources import Table, resource
+from mqenterprise.topology.single import NotPossible, carry_out, plan_absent
+from mqenterprise.topology.target import Snapshot
+from qmnode.directory.port import Queue, QueueManager, RoutingLink, User
 from qmnode.objects.rows import Changes, Kind
 from tests.lab.directory_objects import change, create, delete
 
@@ -120,3 +122,36 @@ def test_objects_of_others_are_deleted_on_request_with_what_was_made_for_them(be
     assert [row.title for row in left if "added" in row.name or row.kind is Kind.ROUTING_LINK] == []
     domain = bench.directory.connection.dialect.contexts.domain
     assert not list(bench.directory.connection.search(domain, "(&(objectClass=computer)(cn=added))", ("1.1",)))
+
+
+def test_a_user_of_others_stays(bench, fresh_name):
+    name = fresh_name("ann")
+    user = create(bench.directory, User(name=name))
+    try:
+        with pytest.raises(NotPossible, match=f"the user {name} was not made by this tool, and may be a person's"):
+            plan_absent(bench.target.snapshot([name]), Kind.USER, [(name,)])
+        assert bench.directory.connection.read(user.full_path, ("cn",)).first("cn") == name.encode()
+    finally:
+        delete(bench.directory, user)
+
+
+def test_a_group_of_others_with_the_name_of_a_list_stays(bench, fresh_name):
+    name, connection = fresh_name("Payroll"), bench.directory.connection
+    dn = child(name, connection.dialect.contexts.users)
+    connection.add(dn, ("top", "group"), {"groupType": (b"-2147483646",), **connection.dialect.account("group", name)})
+    try:
+        changes = plan_absent(bench.target.snapshot(), Kind.DISTRIBUTION_LIST, [(name,)])
+        carry_out(changes, bench.target, patience=30)
+        assert not changes.changed
+        assert connection.read(dn, ("cn",)).first("cn") == name.encode()
+    finally:
+        connection.delete(dn)
+
+
+def test_a_list_that_others_made_is_refused():
+    row = resource(Kind.DISTRIBUTION_LIST, ("Payroll",), {"members": ()})
+
+    with pytest.raises(
+        NotPossible, match="the distribution list Payroll was not made by this tool, and may be a group"
+    ):
+        plan_absent(Snapshot("E", Table({row.reference: row}), str), Kind.DISTRIBUTION_LIST, [("Payroll",)])
