@@ -269,9 +269,9 @@ class LdapTarget:
             if (machine := self._index.machines.get(key[0])) is not None:
                 configuration = None if machine.configuration is None else machine.configuration.dn
                 settings = (*machine.settings.values(),)
-                is_ours = machine.is_computer_ours or writer.is_ours(self._connection.read(machine.computer, (MARK,)))
+                is_its_own = self._is_computer_of(writer, machine)
                 self._gateway.delete_queue_manager(
-                    writer, machine.computer, configuration, settings, machine.servers, is_ours
+                    writer, machine.computer, configuration, settings, machine.servers, is_its_own
                 )
                 with self._lock:
                     self._index.machines.pop(key[0], None)
@@ -280,6 +280,14 @@ class LdapTarget:
                 self._gateway.delete_site(writer, place.dn)
             else:
                 writer.remove(place.dn)
+
+    def _is_computer_of(self, writer: Writer, machine: MachinePlace) -> bool:
+        """Return whether the computer has the mark of this writer. An apply looks again when it deletes it."""
+        if isinstance(writer, FencedWriter):
+            return machine.is_computer_ours
+        with suppress(ObjectNotFound):
+            return writer.is_ours(self._connection.read(machine.computer, (MARK,)))
+        return False
 
 
 def _names(value: Value) -> tuple[str, ...]:

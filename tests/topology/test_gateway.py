@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqenterprise.directory.gateway import SECURITY
+from mqenterprise.directory.gateway import MARK, SECURITY, mark
 from mqenterprise.directory.mapping import QUEUE, QUEUE_MANAGER
 from mqenterprise.directory.names import child, parent_of
 from mqenterprise.topology.resources import Table, resource
@@ -155,3 +155,33 @@ def test_a_list_that_others_made_is_refused():
         NotPossible, match="the distribution list Payroll was not made by this tool, and may be a group"
     ):
         plan_absent(Snapshot("E", Table({row.reference: row}), str), Kind.DISTRIBUTION_LIST, [("Payroll",)])
+
+
+def test_a_machine_of_others_goes_without_the_computer_of_an_apply(bench, declared, added):
+    computer = parent_of(added.full_path)
+    bench.directory.gateway.writer.change(computer, {MARK: (mark(1),)})
+    bench.directory.queues.delete(bench.directory.queues.find(f"added\\{'x' * 100}"))
+
+    carry_out(plan_absent(bench.target.snapshot(), Kind.MACHINE, [("added",)]), bench.target, patience=30)
+
+    try:
+        assert bench.directory.queue_managers.find("added") is None
+        assert bench.directory.connection.read(computer, (MARK,)).first(MARK) == mark(1)
+    finally:
+        bench.directory.connection.delete(computer)
+
+
+def test_an_apply_deletes_a_machine_whose_computer_somebody_has_deleted(bench, fresh_name):
+    name, connection = fresh_name("theirs"), bench.directory.connection
+    computer = child(name, connection.dialect.contexts.computers)
+    connection.add(computer, ("top", "computer"), connection.dialect.account("computer", name))
+    sites = [{"name": "A"}]
+    bench.apply(
+        bench.declare({"enterprise": {"name": "E"}, "sites": sites, "machines": [{"name": name, "sites": ["A"]}]})
+    )
+    (step,) = plan_absent(bench.target.snapshot(), Kind.MACHINE, [(name,)]).plan.steps
+    connection.delete(computer, tree=True)
+
+    bench.target.carry_out(step, 10**9)
+
+    assert name not in [row.name[0] for row in bench.target.snapshot().table if row.kind is Kind.MACHINE]
