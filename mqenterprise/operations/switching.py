@@ -64,7 +64,14 @@ class Plan:
         """Read a plan that was begun. Raises OperationsError."""
         try:
             values = json.loads(path.read_text("utf-8"))
-            return cls(path=path, **values)
+            plan = cls(path=path, **values)
+            for name, value in values.items():
+                wanted = {"transactional": bool, "taken_back": bool, "done": list}.get(name, str)
+                if not isinstance(value, wanted):
+                    raise TypeError(f"{name} is {value!r}")
+            if not all(isinstance(step, str) for step in plan.done):
+                raise TypeError(f"done is {plan.done!r}")
+            return plan
         except (OSError, ValueError, TypeError) as error:
             raise OperationsError(f"{path} is no plan of a switch: {error}") from None
 
