@@ -100,7 +100,12 @@ class Moving:
         for queue in report["queues"]:
             if fold(queue["machine"]) in here:
                 moves[fold(queue["path"])] = _Move(Place.NODE, queue["machine"])
-        machines = [_machine(machine, report["queues"], moves, here) for machine in report["machines"]]
+        queues: dict[str, list[Mapping[str, Any]]] = {}
+        for queue in report["queues"]:
+            queues.setdefault(fold(queue["machine"]), []).append(queue)
+        machines = [
+            _machine(machine, queues.get(fold(machine["name"]), ()), moves, here) for machine in report["machines"]
+        ]
         surveyed = {fold(machine["name"]) for machine in report["machines"]}
         machines += [_new(name) for name in at_nodes if fold(name) not in surveyed]
         places = [move.place for move in moves.values()]
@@ -157,9 +162,8 @@ def _of_all(places: Sequence[Place]) -> Place:
 
 
 def _machine(
-    machine: Mapping[str, Any], queues: Iterable[Mapping[str, Any]], moves: Mapping[str, _Move], here: set[str]
+    machine: Mapping[str, Any], mine: Sequence[Mapping[str, Any]], moves: Mapping[str, _Move], here: set[str]
 ) -> dict[str, Any]:
-    mine = [queue for queue in queues if fold(queue["machine"]) == fold(machine["name"])]
     places = [moves[fold(queue["path"])].place for queue in mine]
     return {
         "name": machine["name"],
