@@ -150,6 +150,8 @@ class AmqpConnection(asyncio.Protocol):
         for timer in self._timers:
             timer.cancel()
         self._stop_tick()
+        if self._peer is not None:
+            self._peer.stop()
         self.door.leave(self, asyncio.get_running_loop().create_task(self._return_all()))
 
     async def _return_all(self) -> None:

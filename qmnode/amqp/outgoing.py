@@ -221,6 +221,11 @@ class OutgoingLink:
                 return
             delivery.settle()
 
+    def stop(self) -> None:
+        """Take no more messages."""
+        if self._task is not None and self._waits:
+            self._task.cancel()
+
     async def close(self) -> None:
         """The link has ended: everything that has no outcome is available again."""
         self._closed = True

@@ -184,6 +184,12 @@ class Peer:
         """Close the connection for a reason."""
         refuse(self._connection, error)
 
+    def stop(self) -> None:
+        """The connection is lost: its receivers take no more messages."""
+        for link in self._links.values():
+            if isinstance(link, OutgoingLink):
+                link.stop()
+
     async def close(self) -> None:
         """The connection is lost: what its links brought is stored, and everything that they hold is returned."""
         await self._close_links()

@@ -38,6 +38,7 @@ _PAGE: Final = 100
 _LARGEST_PAGE: Final = 1000
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
+_LONGEST_SEARCH: Final = 300
 _MISTAKES: Final = (400, 404, 422)
 """Statuses of answers to what a person mistyped."""
 
@@ -217,7 +218,7 @@ def _matching(seen: Seen, search: str, kinds: set[str], *, filled: bool) -> Iter
     if filled:
         numbers = [number for number in numbers if counts[number]]
     if search:
-        texts, words = seen.searched, search.split()
+        texts, words = seen.searched, tuple(dict.fromkeys(search[:_LONGEST_SEARCH].split()))
         numbers = [number for number in numbers if all(word in texts[number] for word in words)]
     return numbers
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+import structlog
 from cryptography.fernet import Fernet, InvalidToken
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,6 +25,8 @@ from qmnode.console.sessions import Session, Sessions
 from qmnode.console.view import LyingError, Seen, View, document_of
 from qmnode.management.tokens import Role
 from qmnode.shares.blocks import block_of
+
+log = structlog.get_logger(__name__)
 
 REQUEST_SIZE: Final = 16 << 20
 """The largest request in bytes."""
@@ -130,7 +133,11 @@ class SignIn:
             return ""
         except DeniedError as error:
             return str(error)
+        except Exception as error:  # each request of the session would fail with it
+            log.error("the groups of a person cannot be read", person=before.name, exc_info=error)
+            return ""
         if person.groups != before.groups or not session.roles:
+            session.view.forget()
             session.view.credential, unknown = self._of(person)
             try:
                 session.name, role = await _identify(session.view, unknown)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Final
 
 from qmnode.console.port import (
@@ -166,7 +166,7 @@ class Seen:
         except (UnavailableError, LyingError) as error:
             self.reason, self.refuses = str(error), isinstance(error, RefusedError)
             if isinstance(error, RefusedError) and error.status in _NO_RIGHT:
-                self._forget()
+                self.forget()
             return
         self.is_another = self.refuses = False
         self._kept = {name: named[name] for name in _KEPT}
@@ -181,13 +181,14 @@ class Seen:
         self.is_another = bool(self.machine.identifier) and found != self.machine.identifier
         if self.is_another:
             name = _text(document.get("computer_name")) or "another queue manager"
-            self._forget()
+            self.forget()
             raise LyingError(
                 f"{name} ({_text(found)}) answers at its address, and the directory has {self.machine.identifier}: "
                 "correct its address in the file of --nodes, or admit the node again"
             )
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forget what the node has shown."""
         self._names, self._kept, self.columns, self.document = "", {}, {}, {}
         self.rates, self.as_of = ([], []), None
 
@@ -343,6 +344,11 @@ class View:
         wanted = {name.casefold() for name in machines}
         return [one for one in await self.nodes() if not wanted or one.machine.name.casefold() in wanted]
 
+    def forget(self) -> None:
+        """Forget what nodes have shown: the person may have less rights now."""
+        for seen in self._seen.values():
+            seen.forget()
+
     async def close(self) -> None:
         """Forget all nodes and close their connections."""
         for seen in self._seen.values():
@@ -434,15 +440,16 @@ def _kept_waiting(value: Any) -> list[str]:
     """Sentences about messages that have waited for a while though nobody wanted that; a few are enough."""
     rows = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     long = time.time() - _A_WHILE
-    return [
+    found = (
         f"{_number(one.get('messages')) or 0} messages wait{f' for {machine}' if machine else ''}: {sentence}"[:500]
-        for one in rows[:_MOST_REASONS]
+        for one in rows
         if (sentence := _text(one.get("sentence")))
-        and one.get("reason") not in _WANTED
+        and _text(one.get("reason")) not in _WANTED
         and isinstance(since := one.get("since"), int | float)
         and 0 < since < long
         for machine in (_text(one.get("machine")),)
-    ]
+    )
+    return list(islice(found, _MOST_REASONS))
 
 
 def _texts(value: Any) -> list[str]:

@@ -177,7 +177,7 @@ class Methods:
         assert self._marks is not None
         keeps = taken.size <= _MOST_KEPT and self._marks.has_room_for_messages(self.program, taken.slot, taken.size)
         kept = (_KEPT, *pack_received(taken.entries)) if keeps else ()
-        self._marks.put(self.program, taken.slot, taken.number, kept)
+        self._marks.put(self.program, taken.slot, taken.number, kept, with_messages=keeps)
 
     def error_value(self, error: Exception) -> Any:
         """An error as it goes to the application."""

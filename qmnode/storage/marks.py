@@ -23,24 +23,28 @@ PROGRAM_SIZE: Final = 16
 MOST_OF_PROGRAM: Final = 16 * 1024 * 1024
 """Bytes of one program's marks. Over half of them none is kept with messages; over all of them it may not send."""
 MOST_OF_ALL: Final = 64 * 1024 * 1024
-"""Bytes of all marks over which none is kept with messages. One account gets no more of them than it leaves to others:
-half if it is the only one.
+"""Bytes of all marks with messages. One account gets no more of them than it leaves to others: half if it is the only
+one.
 """
 NOBODY: Final = -1
 """The account of programs that have not come back since the start."""
+_LARGE: Final = 1024
+"""Bytes of a mark from which it counts as one with messages when the store is opened."""
 WHOLE: Final = 0
 """The part of a call that is done as one; its messages that are sent each for itself count from 1."""
 
 
 class _Held:
-    """The marks of one program: of each slot the number of its call, their bytes, and their last part."""
+    """The marks of one program: of each slot the number of its call, their bytes, their last part, and the bytes that
+    count as messages.
+    """
 
-    __slots__ = ("account", "size", "slots")
+    __slots__ = ("account", "messages", "size", "slots")
 
     def __init__(self, account: int = NOBODY) -> None:
         self.account = account
-        self.size = 0
-        self.slots: dict[int, tuple[int, int, int]] = {}
+        self.size = self.messages = 0
+        self.slots: dict[int, tuple[int, int, int, int]] = {}
 
 
 class Marks:
@@ -49,38 +53,43 @@ class Marks:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._size = 0
+        self._messages = 0
         self._held: dict[bytes, _Held] = {}
         self._of_accounts: Counter[int] = Counter()
+        """Bytes of marks with messages, by account."""
         for key, value in store.scan(_META, _PREFIX, _PREFIX[:-1] + b"\1"):
             _, program, slot, part = _KEY.unpack(key)
-            self._count(program, slot, _NUMBER.unpack_from(value)[0], part, len(key) + len(value))
+            size = len(key) + len(value)
+            self._count(program, slot, _NUMBER.unpack_from(value)[0], part, size, size if size > _LARGE else 0)
 
-    def _count(self, program: bytes, slot: int, number: int, part: int, size: int) -> int:
+    def _count(self, program: bytes, slot: int, number: int, part: int, size: int, messages: int) -> int:
         """Count a mark; return the last part of the call that had the slot before, which counts no more, or -1."""
         held = self._held.get(program) or self._held.setdefault(program, _Held())
-        before, last, grows = held.slots.get(slot), -1, size
+        before, last = held.slots.get(slot), -1
         if before is None:
-            held.slots[slot] = number, size, part
+            held.slots[slot] = number, size, part, messages
         elif before[0] == number and part:
-            held.slots[slot] = number, before[1] + size, max(part, before[2])
+            held.slots[slot] = number, before[1] + size, max(part, before[2]), before[3] + messages
         else:
-            held.slots[slot], last = (number, size, part), before[2]
-            grows -= before[1]
-        self._grow(held, grows)
+            held.slots[slot], last = (number, size, part, messages), before[2]
+            self._grow(held, -before[1], -before[3])
+        self._grow(held, size, messages)
         return last
 
-    def _grow(self, held: _Held, size: int) -> None:
+    def _grow(self, held: _Held, size: int, messages: int) -> None:
         held.size += size
         self._size += size
-        self._of_accounts[held.account] += size
+        held.messages += messages
+        self._messages += messages
+        self._of_accounts[held.account] += messages
 
     def belong(self, program: bytes, account: int) -> None:
         """Count the marks of a program, which has come, for the account that it runs as."""
         held = self._held.get(program) or self._held.setdefault(program, _Held())
-        size = held.size
-        self._grow(held, -size)
+        size, messages = held.size, held.messages
+        self._grow(held, -size, -messages)
         held.account = account
-        self._grow(held, size)
+        self._grow(held, size, messages)
 
     def has_room(self, program: bytes, slot: int, size: int, most: int | None = None) -> bool:
         """Whether a mark of that size may be kept. One in the place of another that is as large always may."""
@@ -95,14 +104,18 @@ class Marks:
         """The same for the messages of a receive, which leave room for the identifiers of sends."""
         held = self._held.get(program)
         account = self._of_accounts[NOBODY if held is None else held.account]
-        if account + size > MOST_OF_ALL - self._size:
+        if account + size > MOST_OF_ALL - self._messages:
             return False
         return self.has_room(program, slot, size, MOST_OF_PROGRAM // 2)
 
-    def put(self, program: bytes, slot: int, number: int, answer: Iterable[Packet], part: int = WHOLE) -> None:
+    def put(
+        self, program: bytes, slot: int, number: int, answer: Iterable[Packet], part: int = WHOLE, *,
+        with_messages: bool = False,
+    ) -> None:  # fmt: skip
         """Write the mark of a call, with its answer in parts, in the current batch."""
         value = b"".join((_NUMBER.pack(number), *answer))
-        last = self._count(program, slot, number, part, _KEY.size + len(value))
+        size = _KEY.size + len(value)
+        last = self._count(program, slot, number, part, size, size if with_messages else 0)
         if last > 0 or (last == 0 and part):
             first, end = _KEY.pack(_PREFIX, program, slot, 0), _KEY.pack(_PREFIX, program, slot, last + 1)
             self._store.delete_range(_META, first, end)
@@ -124,7 +137,7 @@ class Marks:
     def forget(self, program: bytes) -> None:
         """Delete the marks of a program with the next batch."""
         if (held := self._held.pop(program, None)) is not None:
-            self._grow(held, -held.size)
+            self._grow(held, -held.size, -held.messages)
             if not self._of_accounts[held.account]:
                 del self._of_accounts[held.account]
         first, end = _KEY.pack(_PREFIX, program, 0, 0), _KEY.pack(_PREFIX, program, 0xFFFFFFFF, 0xFFFFFFFF)

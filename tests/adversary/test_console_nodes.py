@@ -102,6 +102,7 @@ async def test_that_messages_wait_for_long_is_trouble() -> None:
         words | {"reason": "no_name", "since": long},
         words | {"reason": "paused", "since": long},  # which somebody wanted
         words | {"reason": "host_down", "since": time.time()},  # it may be over at the next try
+        words | {"reason": ["host_down"], "machine": {}, "sentence": {}, "since": long},
         words | {"reason": "host_down", "since": "long"}, words | {"sentence": 7, "since": long}, 7,
     ]  # fmt: skip
     for waiting, expected in ((rows, "48 messages wait for BRE-1: no address: BRE-1"), (rows[1:], ""), (7, "")):

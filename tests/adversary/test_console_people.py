@@ -544,7 +544,7 @@ async def test_a_session_does_not_outlast_a_directory_that_is_silent() -> None:
             return Person("alice", ("ops",), self.again)
 
     directory = Directory()
-    ways = Ways(lambda _: lambda _: TOKEN, passwords=directory, groups_age=0.02)
+    ways = Ways(lambda _: lambda _: TOKEN, passwords=directory, groups_age=0.2)
     served = Console(Played({"ALPHA": PlayedNode()}), ["console.test"], ways=ways)
     async with browser(served) as client:
         wanted = {"method": "ldap", "user": "alice", "password": "right"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,8 @@ from structlog.testing import capture_logs
 from qmnode.amqp.codec import Described, ULong
 from qmnode.settings.node import PoisonSettings
 from qmnode.structures.message_classes import MessageClass
+from tests.adversary.test_amqp_crowds import OPENED
+from tests.adversary.test_amqp_door import attach, flow
 from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take
 from tests.amqp.raw import BEGIN, frame, opened, performative, read_frames, values
 from tests.lab.waiting import holds
@@ -161,6 +164,39 @@ async def test_presettled_messages_are_gone_when_they_are_sent(door: Door) -> No
 
     assert await in_thread(work) == b"1"
     assert await door.bodies("orders") == []
+
+
+async def test_a_receiver_that_is_gone_takes_nothing_while_others_return_theirs(door: Door) -> None:
+    await door.send("orders", b"0")
+    _, writer = await asyncio.open_connection("127.0.0.1", door.door.port)
+    writer.write(OPENED + BEGIN + attach("in", 0, "orders", receives=True) + flow(0, 100))
+
+    async def waits() -> bool:
+        return not await door.bodies("orders")
+
+    await holds(waits, 60, "the receiver has the first message, and waits for more")
+    for _ in range(50):
+        await asyncio.sleep(0)
+    turns = door.door.returning
+    while not turns.locked():
+        await turns.acquire()
+
+    async def gone() -> bool:
+        return not door.door.connections
+
+    writer.transport.abort()
+    try:
+        await holds(gone, 60, "the connection is gone")
+        await door.send("orders", b"1")
+        assert await door.bodies("orders") == [b"1"]
+    finally:
+        for _ in range(8):
+            turns.release()
+
+    async def returned() -> bool:
+        return sorted(await door.bodies("orders")) == [b"0", b"1"]
+
+    await holds(returned, 60, "the first message returns")
 
 
 async def test_a_presettled_message_is_stored(door: Door) -> None:

@@ -367,7 +367,10 @@ async def test_programs_of_another_account_leave_room_for_messages(
         marks.belong(one, 4711)
     for number in range(90):
         if marks.has_room_for_messages(greedy[number % 9], number, 1_000):
-            marks.put(greedy[number % 9], number, 1, [bytes(950)])
+            marks.put(greedy[number % 9], number, 1, [bytes(950)], with_messages=True)
+    marks.put(greedy[0], 99, 1, [bytes(30_000)])  # identifiers of a large send count for its program alone
+    assert 45_000 < kept(service) <= 50_100
+    marks.put(greedy[0], 99, 1, [])
     assert 15_000 < kept(service) <= 20_000, "half of all"
     before = kept(service)
     sender, receiver = await both(program)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import ssl
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -36,6 +37,13 @@ _TOO_MANY: Final = 429
 _INTERNAL: Final = 500
 _LONGEST_ANSWER: Final = 1 << 20
 _MOST_GROUPS: Final = 1000
+
+
+@dataclass(slots=True)
+class _Refresh:
+    """The refresh token that a provider gave last: many take each one only once."""
+
+    token: Any
 
 
 class OpenIdProvider:
@@ -87,22 +95,23 @@ class OpenIdProvider:
         claims = await self._claims(answer.get("id_token"))
         if claims.get("nonce") != nonce:
             raise DeniedError("the ID token is the answer to another question")
-        return await self._person(claims, answer, nonce, time.monotonic())
+        return await self._person(claims, answer, nonce, time.monotonic(), _Refresh(answer.get("refresh_token")))
 
-    async def _again(self, before: Person, subject: str, nonce: str, refresh_token: Any, began: float) -> Person:
+    async def _again(self, before: Person, subject: str, nonce: str, began: float, refresh: _Refresh) -> Person:
         """The person with the groups of now (OpenID Connect Core, 12). Raises as ``identify`` does."""
-        if not isinstance(refresh_token, str):
+        if not isinstance(refresh.token, str):
             if time.monotonic() - began > _UNRENEWED:
                 raise DeniedError("the provider said an hour ago which groups you are in: sign in again")
             return before
-        answer = await self._granted(grant_type="refresh_token", refresh_token=refresh_token)
-        answer.setdefault("refresh_token", refresh_token)
+        answer = await self._granted(grant_type="refresh_token", refresh_token=refresh.token)
+        # Kept at once: whatever fails from here on, the token before may be used up.
+        refresh.token = answer.get("refresh_token", refresh.token)
         claims: Mapping[str, Any] = {"sub": subject}
         if answer.get("id_token") is not None:
             claims = await self._claims(answer["id_token"])
             if claims["sub"] != subject or claims.get("nonce", nonce) != nonce:
                 raise DeniedError("the provider says who another person is")
-        return await self._person(claims, answer, nonce, began)
+        return await self._person(claims, answer, nonce, began, refresh)
 
     async def _granted(self, **asked: str) -> dict[str, Any]:
         """The answer of the token endpoint to this grant."""
@@ -114,7 +123,9 @@ class OpenIdProvider:
             own = httpx.BasicAuth(quote(self._settings.client_id, safe=""), quote(self._secret, safe=""))
         return await self._ask("POST", self._endpoint("token_endpoint"), data=asked, auth=own)
 
-    async def _person(self, claims: Mapping[str, Any], answer: dict[str, Any], nonce: str, began: float) -> Person:
+    async def _person(
+        self, claims: Mapping[str, Any], answer: dict[str, Any], nonce: str, began: float, refresh: _Refresh
+    ) -> Person:
         """The person of these claims, and of those to which the access token of an answer leads."""
         if self._settings.groups not in claims and isinstance(answer.get("access_token"), str):
             bearer = {"Authorization": f"Bearer {answer['access_token']}"}
@@ -128,7 +139,7 @@ class OpenIdProvider:
         person = Person(
             name if isinstance(name, str) and name else subject,
             tuple(one for one in groups[:_MOST_GROUPS] if isinstance(one, str)) if isinstance(groups, list) else (),
-            lambda: self._again(person, subject, nonce, answer.get("refresh_token"), began),
+            lambda: self._again(person, subject, nonce, began, refresh),
         )
         return person
 
@@ -200,6 +211,8 @@ class OpenIdProvider:
             raise UnavailableError(f"the provider's answer is no document (HTTP status {response.status_code})")
         if response.status_code >= _INTERNAL or response.status_code == _TOO_MANY:
             raise UnavailableError(f"the provider cannot answer now (HTTP status {response.status_code})")
+        if document.get("error") == "invalid_client":  # which says nothing of the person
+            raise UnavailableError("the provider does not know the console: compare its client_id and client secret")
         if response.status_code != 200:
             reason = document.get("error_description") or document.get("error") or response.status_code
             raise DeniedError(f"the provider refused: {str(reason)[:300]}")
