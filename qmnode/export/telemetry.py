@@ -14,13 +14,23 @@ import http.client
 import importlib.util
 import logging
 import os
+import socket
 import ssl
 import time
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
-from urllib.request import Request, urlopen
+from concurrent.futures import Future
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.request import (
+    AbstractHTTPHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
 
 import structlog
 
@@ -45,6 +55,7 @@ _DELAY: Final = 1.0
 _ANSWER: Final = 5.0
 """Seconds for which an answer of the collector is awaited, and the last exports when the node stops."""
 _SCOPE: Final = "qmnode"
+_T = TypeVar("_T")
 
 
 def check_telemetry(settings: TelemetrySettings) -> None:
@@ -60,10 +71,9 @@ def check_telemetry(settings: TelemetrySettings) -> None:
 
 
 class Telemetry:
-    """The exporters of one node."""
+    """The exporters of one node. ConfigurationError if a certificate that the environment names cannot be loaded."""
 
     def __init__(self, settings: TelemetrySettings, computer_name: str) -> None:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
@@ -80,20 +90,25 @@ class Telemetry:
         )
         address = settings.endpoint.rstrip("/")
         self._identifiers = RandomIdGenerator()
-        self._post = _posts(f"{address}/v1/traces")
+        self._post = _posts(f"{address}/v1/traces", "TRACES")
+        self._post_metrics = _posts(f"{address}/v1/metrics", "METRICS")
         self._waiting: deque[Span] = deque(maxlen=_WAITING)
         self._ending = asyncio.Event()
+        self._ended = False
         self._sending = asyncio.get_running_loop().create_task(self._send(), name="spans")
-        self._metrics = OTLPMetricExporter(f"{address}/v1/metrics", timeout=_ANSWER)
         self._task: asyncio.Task[None] | None = None
         self._started = time.time_ns()
 
-    def _note(self, what: str, succeeded: bool) -> None:
-        """Log that exports fail, or succeed again: once, and not for each."""
+    def _note(self, what: str, succeeded: bool, error: Exception | None = None) -> None:
+        """Log that exports fail, or succeed again: once, and not for each. An error is a fault of this program."""
         if succeeded is self._failures.get(what, False):
             self._failures[what] = not succeeded
-            report = log.info if succeeded else log.warning
-            report(f"{what} are exported again" if succeeded else f"{what} are not exported: see telemetry.endpoint")
+            if succeeded:
+                log.info(f"{what} are exported again")
+            elif error is None:
+                log.warning(f"{what} are not exported: see telemetry.endpoint")
+            else:
+                log.warning(f"{what} are not exported", exc_info=error)
 
     def export(self, span: "Span") -> None:
         """Export a span soon; the oldest is dropped if too many wait."""
@@ -108,12 +123,15 @@ class Telemetry:
                     await self._ending.wait()
             ended = self._ending.is_set()
             if self._waiting:
-                await asyncio.to_thread(self.send_spans)
+                try:
+                    await _in_thread(self.send_spans)
+                except Exception as error:  # it must not end the exports, nor come out of stop()
+                    self._note("spans", False, error)
 
     def send_spans(self) -> None:
         """Export the waiting spans, in this thread; those that the collector does not take are dropped."""
         succeeded = True
-        while succeeded and self._waiting:
+        while succeeded and self._waiting and not self._ended:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _AT_ONCE))]
             succeeded = self._post(_as_otlp(batch, self._resource.attributes))
             self._note("spans", succeeded)
@@ -173,16 +191,19 @@ class Telemetry:
     async def _run(self, families: Callable[[], Awaitable[Iterable["Metric"]]]) -> None:
         while True:
             await asyncio.sleep(self._settings.metrics_seconds)
-            await self._export_metrics(await families())
+            try:
+                await self._export_metrics(await families())
+            except Exception as error:  # as with spans
+                self._note("metrics", False, error)
 
     async def _export_metrics(self, families: Iterable["Metric"]) -> None:
-        from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
+        from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+        from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
         scope = ScopeMetrics(InstrumentationScope(_SCOPE, program_version()), list(self._converted(families)), "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
-        result = await asyncio.to_thread(self._metrics.export, data)
-        self._note("metrics", result is MetricExportResult.SUCCESS)
+        self._note("metrics", await _in_thread(lambda: self._post_metrics(encode_metrics(data).SerializeToString())))
 
     def _converted(self, families: Iterable["Metric"]) -> "Iterable[OtlpMetric]":
         """Return each family as the metric of that name: counters as sums, the rest as gauges."""
@@ -203,7 +224,7 @@ class Telemetry:
             yield Metric(family.name, family.documentation, family.unit, data)
 
     async def stop(self) -> None:
-        """Export the remaining spans if that can be done soon, and end."""
+        """Export the remaining spans if that can be done within 5 seconds, and end."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -212,7 +233,22 @@ class Telemetry:
             async with asyncio.timeout(_ANSWER):
                 self._ending.set()
                 await self._sending
-                await asyncio.to_thread(self._metrics.shutdown)
+        self._ended = True
+
+
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    """Await a call in a thread that does not keep the process from ending, as those of asyncio do."""
+    result: Future[_T] = Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except Exception as error:
+            result.set_exception(error)
+
+    Thread(target=run, name="telemetry", daemon=True).start()
+    return await asyncio.wrap_future(result)
 
 
 def _as_otlp(spans: Iterable["Span"], resource: Mapping[str, Any]) -> bytes:
@@ -258,36 +294,91 @@ def _text(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _posts(address: str) -> Callable[[bytes], bool]:
-    """Return what sends a request to this address, and says whether the collector took it.
+class _InTime(AbstractHTTPHandler):
+    """Opens addresses, and breaks the connection if the head of the answer takes too long, however it comes."""
 
-    Obeys the variables of OpenTelemetry for headers, certificates and compression.
+    def do_open(self, http_class: Any, req: Request, **arguments: Any) -> http.client.HTTPResponse:
+        made: list[http.client.HTTPConnection] = []
+        answered = Event()
+
+        def connection(*place: Any, **options: Any) -> http.client.HTTPConnection:
+            made.append(http_class(*place, **options))
+            return made[0]
+
+        def watch() -> None:
+            while not answered.wait(_ANSWER):
+                for one in made:
+                    if one.sock is not None:
+                        with contextlib.suppress(OSError):  # it is closed
+                            socket.socket.shutdown(one.sock, socket.SHUT_RDWR)
+
+        Thread(target=watch, name="telemetry's watch", daemon=True).start()
+        try:
+            return super().do_open(connection, req, **arguments)
+        finally:
+            answered.set()
+
+
+class _Http(_InTime, HTTPHandler):
+    pass
+
+
+class _Https(_InTime, HTTPSHandler):
+    pass
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Takes a redirect for the refusal that it is: the headers have secrets for this collector only."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _posts(address: str, signal: str) -> Callable[[bytes], bool]:
+    """Return what sends a request to this address, and says whether the collector took it, by the answer's status.
+
+    Obeys the variables of OpenTelemetry for headers, certificates and compression, of this signal (``TRACES``) first.
+    ConfigurationError if a certificate cannot be loaded.
     """
     from opentelemetry.util.re import parse_env_headers
 
-    def asked(name: str) -> str:
-        variables = f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
-        return next((found for variable in variables if (found := os.environ.get(variable))), "")
+    def asked(name: str) -> tuple[str, str]:
+        """The first variable that is set, and its value."""
+        variables = f"OTEL_EXPORTER_OTLP_{signal}_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+        return next(((one, found) for one in variables if (found := os.environ.get(one))), ("", ""))
 
-    headers = {"Content-Type": "application/x-protobuf", **parse_env_headers(asked("HEADERS"), liberal=True)}
-    coding = asked("COMPRESSION").strip().lower()
+    headers = {"Content-Type": "application/x-protobuf", **parse_env_headers(asked("HEADERS")[1], liberal=True)}
+    coding = asked("COMPRESSION")[1].strip().lower()
     compressions: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
     compress = compressions.get(coding)
     if compress is not None:
         headers["Content-Encoding"] = coding
     context = None
     if address.startswith("https://"):
-        context = ssl.create_default_context(cafile=asked("CERTIFICATE") or None)
-        if certificate := asked("CLIENT_CERTIFICATE"):
-            context.load_cert_chain(certificate, asked("CLIENT_KEY") or None)
+        authority, own, key = (asked(name) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"))
+        context = _loaded([authority], lambda: ssl.create_default_context(cafile=authority[1] or None))
+        if own[1]:
+            loading = context.load_cert_chain
+            _loaded([own, key], lambda: loading(own[1], key[1] or None))
+    opener = build_opener(_Http(), _Https(context=context), _NoRedirects())
 
     def post(content: bytes) -> bool:
         request = Request(address, compress(content) if compress else content, headers)  # noqa: S310 (it is checked)
         try:
-            with urlopen(request, timeout=_ANSWER, context=context) as answer:  # noqa: S310
-                answer.read()
+            opener.open(request, timeout=_ANSWER).close()
         except (OSError, ValueError, http.client.HTTPException):  # HTTPError, for a refusal, is an OSError
             return False
         return True
 
     return post
+
+
+def _loaded(named: Iterable[tuple[str, str]], load: Callable[[], _T]) -> _T:
+    """Return what is loaded from the files that these variables name. ConfigurationError."""
+    try:
+        return load()
+    except OSError as error:  # SSLError, too
+        files = " and ".join(f"{variable}={value}" for variable, value in named if variable)
+        raise ConfigurationError(
+            f"{files or 'the certificates of the system'}: cannot be loaded ({error}): name a readable file in PEM"
+        ) from error

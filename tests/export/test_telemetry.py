@@ -1,0 +1,219 @@
+"""Collectors that answer slowly, without end or with the address of another, and faults of the exports themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from qmnode.errors import ConfigurationError
+from qmnode.export import telemetry
+from qmnode.export.spans import Span
+from qmnode.export.telemetry import Telemetry
+from qmnode.settings.node import TelemetrySettings
+from tests.export.collector import collector
+from tests.lab.waiting import eventually, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from prometheus_client.core import Metric
+
+SPAN = Span("send orders", 1, 2, 3, "PRODUCER", 4, 5, {}, "")
+LONG = 15.0
+"""Seconds for which a collector makes a node wait that lets it."""
+
+
+class Odd:
+    """A collector with an answer of its own."""
+
+    def __init__(self, answer: Callable[[BaseHTTPRequestHandler, Odd], None]) -> None:
+        self.answer = answer
+        self.over = threading.Event()
+        """Set when the test is over, or the collector was heard to the end."""
+        self.url = ""
+        self.heard: list[str] = []
+        """The paths of requests."""
+
+    @contextmanager
+    def listening(self) -> Iterator[Odd]:
+        odd = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
+
+            def do_GET(self) -> None:
+                odd.heard.append(self.path)
+                odd.answer(self, odd)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: Any) -> None:
+                """Who asks hangs up."""
+
+        server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.over.set()
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def drips(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    """Send something again and again, for as long as it is taken."""
+    for _ in range(int(LONG / 0.02)):
+        asked.wfile.write(b"x")
+        if odd.over.wait(0.02):
+            return
+    odd.over.set()
+
+
+def drips_headers(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    asked.wfile.write(b"HTTP/1.0 200 OK\r\nX: ")
+    drips(asked, odd)
+
+
+def drips_content(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    asked.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
+    drips(asked, odd)
+
+
+def takes(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    asked.send_response(200)
+    asked.end_headers()
+
+
+def asked_of(url: str, metrics_seconds: float = 0.0) -> TelemetrySettings:
+    return TelemetrySettings(endpoint=url, sampling=0, metrics_seconds=metrics_seconds)
+
+
+def export(odd: Odd, spans: int = 1) -> None:
+    """Export spans as a program does that ends as soon as the collector is asked."""
+
+    async def program() -> None:
+        exporters = Telemetry(asked_of(odd.url), "NODE1")
+
+        def asked() -> bool:
+            for _ in range(0 if odd.heard else spans):
+                exporters.export(SPAN)
+            return bool(odd.heard)
+
+        await eventually(asked, "a request")
+        await exporters.stop()
+
+    asyncio.run(program())
+
+
+def threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("telemetry")]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_ANSWER", 0.5)
+    monkeypatch.setattr(telemetry, "_DELAY", 0.01)
+
+
+@pytest.mark.parametrize("answer", [drips_headers, drips_content])
+@pytest.mark.usefixtures("hasty")
+def test_a_collector_that_never_ends_its_answer_keeps_no_node_from_ending(
+    answer: Callable[[BaseHTTPRequestHandler, Odd], None],
+) -> None:
+    with Odd(answer).listening() as odd:
+        export(odd)
+        assert not odd.over.is_set(), "the node heard the answer to its end"
+        assert all(one.daemon for one in threads())
+        wait_until(lambda: not threads(), LONG, "no answer is awaited for ever")
+        assert not odd.over.is_set()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_node_that_ends_does_not_wait_for_each_of_many_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def takes_slowly(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+        odd.over.wait(0.2)
+        takes(asked, odd)
+
+    monkeypatch.setattr(telemetry, "_AT_ONCE", 1)
+    with Odd(takes_slowly).listening() as odd:
+        export(odd, 100)
+        wait_until(lambda: not threads(), LONG, "the exports end")
+        assert 0 < len(odd.heard) < 100
+
+
+@pytest.mark.parametrize("status", [302, 307])
+async def test_a_redirect_is_a_refusal_and_its_host_hears_nothing(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
+    with Odd(takes).listening() as other:
+
+        def redirects(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+            asked.send_response(status)
+            asked.send_header("Location", other.url + asked.path)
+            asked.end_headers()
+
+        async def families() -> list[Metric]:
+            return []
+
+        with Odd(redirects).listening() as odd, capture_logs() as logs:
+            exporters = Telemetry(asked_of(odd.url, 0.01), "NODE1")
+            exporters.export(SPAN)
+            exporters.start(families)
+            await eventually(lambda: len(logs) == 2, "both failures in the log")
+            await exporters.stop()
+        assert other.heard == []
+    assert {one["event"] for one in logs} == {
+        f"{what} are not exported: see telemetry.endpoint" for what in ("spans", "metrics")
+    }
+    assert set(odd.heard) == {"/v1/traces", "/v1/metrics"}
+
+
+@pytest.mark.parametrize("name", ["TRACES_CERTIFICATE", "METRICS_CERTIFICATE", "CLIENT_CERTIFICATE"])
+async def test_a_certificate_that_cannot_be_loaded_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable, file = f"OTEL_EXPORTER_OTLP_{name}", tmp_path / "authority.pem"
+    monkeypatch.setenv(variable, str(file))
+    sentence = f"{variable}={file}: .*name a readable file in PEM"
+    with pytest.raises(ConfigurationError, match=sentence):
+        Telemetry(asked_of("https://127.0.0.1:1"), "NODE1")
+    file.write_text("PEM")
+    with pytest.raises(ConfigurationError, match=sentence):
+        Telemetry(asked_of("https://127.0.0.1:1"), "NODE1")
+
+
+async def test_a_fault_in_the_exports_ends_neither_them_nor_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = telemetry._as_otlp
+    faults = iter([KeyError("kind"), ValueError()])
+
+    def fail_twice(*arguments: Any) -> bytes:
+        for fault in faults:
+            raise fault
+        return encode(*arguments)
+
+    monkeypatch.setattr(telemetry, "_as_otlp", fail_twice)
+    monkeypatch.setattr(telemetry, "_DELAY", 0.01)
+    with collector() as found, capture_logs() as logs:
+        exporters = Telemetry(asked_of(found.url), "NODE1")
+
+        def taken() -> bool:
+            exporters.export(SPAN)
+            return bool(found.spans)
+
+        await eventually(taken, "spans after those that could not be encoded")
+        await exporters.stop()
+    assert [one["event"] for one in logs] == ["spans are not exported", "spans are exported again"]
+    assert isinstance(logs[0]["exc_info"], KeyError)
