@@ -117,7 +117,14 @@ def test_what_is_being_done_is_seen(spark: SparkSession, tmp_path: Path) -> None
     (tmp_path / "in").mkdir()
     done = RUNNER.invoke(app, ["analyze", "keys", "--from", str(tmp_path / "in"), "--to", str(tmp_path / "out")])
 
-    assert (done.exit_code, done.stderr.splitlines()) == (0, STAGES)
+    assert done.exit_code == 0
+    check_stages(done.stderr.splitlines())
+
+
+def check_stages(said: list[str]) -> None:
+    """Tables are made side by side: which of them comes first is left to chance."""
+    assert [said[0], said[-1]] == [STAGES[0], STAGES[-1]]
+    assert sorted(said) == sorted(STAGES)
 
 
 NOISE = re.compile("WARN|log level|incubator")
@@ -148,7 +155,7 @@ def test_nothing_is_said_that_nobody_can_act_on(
     assert process.wait(240) == 0, said
     text = said.decode()
     if not terminal:
-        assert text.splitlines() == STAGES
+        check_stages(text.splitlines())
         return
     assert all(stage in text for stage in STAGES)
     assert re.search(r"\d/5", text), "how far it is"
