@@ -31,7 +31,7 @@ from qmnode.structures.user_certificates import MqUserSignCerts
 from tests.certificates.enterprise import ACCOUNT, ADMIN, ALICE
 from tests.collection.conftest import COLLECTION
 from tests.keys.processes import PROJECT, QUEUE, NodeProcess, ReplicatedDirectory
-from tests.lab.directory_objects import create
+from tests.lab.directory_objects import create, delete
 from tests.lab.groups import Groups
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def enterprise(
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(EnterpriseDirectory(slapd.client_settings()))
         user = create(directory, User(name=ACCOUNT, security_identifier=ALICE.write()))
-        stack.callback(directory.users.delete, user)
+        stack.callback(delete, directory, user)
         enterprise = Enterprise(directory, tmp_path, fresh_name)
         for node in (enterprise.one, enterprise.two):
             stack.callback(node.stop)
