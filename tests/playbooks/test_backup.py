@@ -61,7 +61,13 @@ mkdir -p "$2" && echo messages > "$2/store"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("comes", [20, 0], ids=["by half", "not at all, with an older file in its place"])
+@pytest.mark.parametrize(
+    "comes",
+    [
+        pytest.param(20, id="by half"),
+        pytest.param(0, id="not at all, with an older file in its place", marks=pytest.mark.soak),
+    ],
+)
 def test_an_archive_that_did_not_come_is_not_stored(tmp_path: Path, comes: int) -> None:
     (tmp_path / "connection").mkdir()
     (tmp_path / "connection/breaking.py").write_text(CONNECTION)
