@@ -119,7 +119,8 @@ def test_a_queue_that_was_changed_by_hand_is_drift(enterprise: Enterprise) -> No
 
     drifted = enterprise.run("drift", BILLS, ORDERS, code=2)
 
-    assert "The directory is as declared." in drifted.splitlines(), "there is something to do all the same"
+    said = ("The directory is as declared.", "All that is declared is there.")  # others may have left lists there
+    assert any(line.startswith(said) for line in drifted.splitlines()), "there is something to do all the same"
     assert r"~ queue docs-a\private$\bills" in drifted and "label: Mine -> Bills" in drifted and "access:" in drifted
     enterprise.run("apply", BILLS, ORDERS)
     enterprise.run("drift", BILLS, ORDERS)

@@ -211,7 +211,7 @@ class OpenIdProvider:
             raise UnavailableError(f"the provider's answer is no document (HTTP status {response.status_code})")
         if response.status_code >= _INTERNAL or response.status_code == _TOO_MANY:
             raise UnavailableError(f"the provider cannot answer now (HTTP status {response.status_code})")
-        if document.get("error") == "invalid_client":  # which says nothing of the person
+        if document.get("error") == "invalid_client":  # says nothing of the person
             raise UnavailableError("the provider does not know the console: compare its client_id and client secret")
         if response.status_code != 200:
             reason = document.get("error_description") or document.get("error") or response.status_code
