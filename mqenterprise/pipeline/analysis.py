@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 4
 """Tables that are made side by side: while Spark plans one and starts its tasks, the processors work on others."""
+_CANCEL_EVERY: Final = 0.5
+"""Seconds between two cancellations of jobs while tables end after an interrupt."""
 _EVER: Final = "1970-01-01"
 """A day before any message was sent."""
 _MOMENTS: Final = {
@@ -116,6 +118,7 @@ class Analysis:
     """The most segments in one commit, oldest first; 0: all. Otherwise ``run`` is repeated until it finds nothing."""
 
     _parts: _Parts = field(default_factory=lambda: _Parts(), init=False)
+    _interrupted: Event = field(default_factory=Event, init=False)
 
     @property
     def tables(self) -> Tables:
@@ -125,6 +128,10 @@ class Analysis:
     def quarantine(self) -> Quarantine:
         """The list of segments that are set aside."""
         return Quarantine(below(self.target, QUARANTINE))
+
+    def _quarantine_of(self, table: str) -> Quarantine:
+        """Return the part of the list that the reading for one table set aside: others may read other columns."""
+        return Quarantine(below(self.target, f"{QUARANTINE}/{table}"))
 
     def steps(self, job: str) -> int:
         """Return the number of tables to bring up to date."""
@@ -156,8 +163,12 @@ class Analysis:
         return summed
 
     def _side_by_side(self, summed: Summed, tables: Sequence[_T], make: Callable[[_T, Summed], None]) -> None:
-        """Make tables of which none needs another, several at a time. The first error ends it when those are done."""
+        """Make tables of which none needs another, several at a time.
+
+        The first error ends it when those are done. An interrupt cancels all jobs of Spark first.
+        """
         self._parts.begin()
+        self._interrupted.clear()
         workers = ThreadPoolExecutor(_AT_ONCE, "tables")
 
         def made(table: _T) -> Summed:
@@ -165,9 +176,18 @@ class Analysis:
             make(table, part)
             return part
 
+        parts: list[Future[Summed]] = []
         try:
-            for part in [workers.submit(made, table) for table in tables]:
+            parts += [workers.submit(made, table) for table in tables]
+            for part in parts:
                 summed.add(part.result())
+        except KeyboardInterrupt:
+            self._interrupted.set()
+            workers.shutdown(wait=False, cancel_futures=True)
+            begun = [part for part in parts if not part.cancelled()]
+            while wait(begun, _CANCEL_EVERY).not_done:  # a table may be between two jobs
+                self.spark.sparkContext.cancelAllJobs()
+            raise
         finally:
             workers.shutdown(cancel_futures=True)
 
@@ -225,10 +245,10 @@ class Analysis:
         elif last is not None:
             since = None
         while (pieces := self._next(segments, progress)) or last is None:
-            after = functools.partial(self._after, progress, pieces)
+            after = functools.partial(self._after, gathered.name, progress, pieces)
             last = self._take(gathering, pieces, last, _Window(since), after, summed)
             progress = Progress.of(last.state["progress"])
-            if len(self._readable(pieces)) == len(pieces):
+            if len(self._readable(gathered.name, pieces)) == len(pieces):
                 break  # otherwise other segments may have some events of the broken ones
         if names is not None and last.state.get("names") != names.digest:
             self._rename(table, last, names, summed)
@@ -292,20 +312,21 @@ class Analysis:
 
         begin = window.begin if window.since is not None else None
         wanted = Wanted(pieces, gathered.columns, gathered.kinds, begin)
-        commit = with_events(self.spark, wanted, self.quarantine, write)
+        aside = self._quarantine_of(gathered.name)
+        commit = with_events(self.spark, wanted, aside, write, self._interrupted.is_set)
         new = {piece.copies[0].path: _events([piece]) for piece in pieces}
         summed.found |= {path: max(events, summed.found.get(path, 0)) for path, events in new.items()}
-        summed.lost |= new.keys() - {piece.copies[0].path for piece in self._readable(pieces)}
+        summed.lost |= new.keys() - {piece.copies[0].path for piece in self._readable(gathered.name, pieces)}
         summed.tables[gathered.name] = commit.version
         return commit
 
-    def _after(self, progress: Progress, pieces: Sequence[Piece]) -> Progress:
-        """Return the table's progress after its rows were written. Segments that were set aside are not in it."""
-        return progress.after(self._readable(pieces))
+    def _after(self, table: str, progress: Progress, pieces: Sequence[Piece]) -> Progress:
+        """Return the table's progress after its rows were written. Segments that it could not read are not in it."""
+        return progress.after(self._readable(table, pieces))
 
-    def _readable(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Return the pieces that were not set aside."""
-        known = self.quarantine.records()
+    def _readable(self, table: str, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces that the reading for this table did not set aside. Others may have, in the meantime."""
+        known = self._quarantine_of(table).records()
         return [piece for piece in pieces if not all(_is_known(known.get(one.path), one) for one in piece.copies)]
 
     def _join(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import signal
+import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,21 +17,25 @@ import pyarrow as pa
 import pytest
 from pyarrow import compute, parquet
 
-from mqenterprise.pipeline import directory
-from mqenterprise.pipeline.analysis import Analysis
+from mqenterprise.pipeline import catalogue, directory
+from mqenterprise.pipeline.analysis import Analysis, Summed
 from mqenterprise.pipeline.simulation.run import simulate
 from mqenterprise.pipeline.simulation.writing import TRUTH, write
+from mqenterprise.pipeline.sources.reading import Wanted, with_events
+from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
 from mqenterprise.pipeline.tables import StoredTable, Tables
 from qmnode.errors import ConfigurationError
 from qmnode.export.places import Place
 from qmnode.export.segment import SCHEMA, Origin, write_segment
+from tests.adversary.test_segments import again, with_values, written
+from tests.lab.waiting import wait_until
 from tests.pipeline import truth as known
 from tests.pipeline.enterprises import RING, ring_traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES = ("message_life", "service_levels", "backlog")
 JOB = "service-levels"
@@ -199,6 +207,76 @@ def test_tables_below_the_segments_are_no_segments(spark: SparkSession, simulate
     assert below.run("message-life").aside == []
     with pytest.raises(ConfigurationError, match="write the tables to a place of their own"):
         Analysis(spark, [str(tmp_path)], str(tmp_path), simulated.directory).run("message-life")
+
+
+def test_a_segment_that_one_table_cannot_read_is_counted_once_by_the_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table has read it, the other sets it aside for a column of its own, and then the first one commits."""
+    place, count = tmp_path / "in", 4
+    sizes = {"kind": ["sample"] * count, "count": [1] * count, "bytes": [10] * count, "queue": ["orders"] * count}
+    path = written(place, 1, count, **sizes)
+    again(path, with_values(parquet.read_table(path), "sent_time", [-1] * count))
+    analysis = Analysis(spark, [str(place)], str(tmp_path / "out"), directory.read([Place.open(str(place))]))
+    pieces = pieces_of(find_segments([str(place)])[0])
+    original = StoredTable.replace
+    one, other = (Wanted(pieces, columns, ("sample",)) for columns in (("time", "kind"), ("sent_time", "kind")))
+
+    def replacing(self: StoredTable, frame: Any, dates: Any, state: Callable[[], Any]) -> Any:
+        def late() -> Any:
+            with_events(spark, other, analysis._quarantine_of("message_life"), lambda rows: rows.collect())
+            return state()
+
+        return original(self, frame, dates, late)
+
+    assert len(with_events(spark, one, analysis._quarantine_of("queue_sizes"), lambda rows: rows.collect())) == count
+    monkeypatch.setattr(StoredTable, "replace", replacing)
+    (gathered,) = (one for one in catalogue.GATHERED if one.name == "queue_sizes")
+    analysis._gather(gathered, find_segments([str(place)])[0], None, Summed())
+    monkeypatch.undo()
+    assert [record.reason for record in analysis.quarantine.records().values()] == ["out-of-range"]
+
+    def samples() -> list[int]:
+        table = Tables(str(tmp_path / "out"))["queue_sizes"].arrow()
+        assert table is not None
+        return table.column("samples").to_pylist()
+
+    before = samples()
+    assert sum(before) == count
+    again(path, with_values(parquet.read_table(path), "sent_time", [1] * count))
+    analysis.run("capacity")
+    assert samples() == before
+    assert analysis.quarantine.records() == {}, "the file is repaired"
+
+
+def test_an_interrupt_ends_the_jobs_and_nothing_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    written(place, 1)
+    analysis = Analysis(spark, [str(place)], str(tmp_path / "out"), directory.read([Place.open(str(place))]))
+    wanted = Wanted(pieces_of(find_segments([str(place)])[0]))
+    tried: list[int] = []
+
+    def use(events: DataFrame) -> int:
+        tried.append(len(events.inputFiles()))
+        if len(tried) == 1:
+            spark.sparkContext.parallelize([1], 1).foreach(lambda _: time.sleep(60))
+        return 0
+
+    def interrupt() -> None:
+        wait_until(spark.sparkContext.statusTracker().getActiveJobsIds, 60, "the job")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    watch = threading.Thread(target=interrupt)
+
+    def make(table: str, summed: Summed) -> None:
+        watch.start()
+        with_events(spark, wanted, analysis.quarantine, use, analysis._interrupted.is_set)
+
+    with pytest.raises(KeyboardInterrupt):
+        analysis._side_by_side(Summed(), ["table"], make)
+    watch.join()
+    assert tried == [1]
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
 
 
 def damage(path: Path) -> None:

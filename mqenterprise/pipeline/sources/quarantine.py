@@ -41,7 +41,7 @@ class Record:
 
 
 class Quarantine:
-    """The list, in a directory or a bucket."""
+    """The list, in a directory or a bucket. It has the records of lists in folders below, too."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -61,12 +61,13 @@ class Quarantine:
         """Remove a segment that was read after all."""
         place = Place.open(self.address)
         try:
-            place.delete(f"{place.root}/{_name(path)}")
+            for file in place.files(_name(path)):
+                place.delete(file.path)
         except OSError:
             return  # another process was faster, or the list cannot be written, which was reported above
 
     def records(self) -> dict[str, Record]:
-        """All records by the path of their segments, in the order of the paths. OSError."""
+        """All records by the path of their segments, in the order of the paths: the newest of each. OSError."""
         place = Place.open(self.address)
         found: dict[str, Record] = {}
         for file in place.files(_SUFFIX):
@@ -76,7 +77,9 @@ class Quarantine:
                 record = Record(**json.loads(content))
             except (ValueError, TypeError):
                 continue  # not ours, or being written now
-            found[record.path] = record
+            known = found.get(record.path)
+            if known is None or (known.seen, known.lost) <= (record.seen, record.lost):
+                found[record.path] = record
         return dict(sorted(found.items()))
 
 

@@ -39,6 +39,8 @@ _CLOCKS: Final = timedelta(days=1)
 """The greatest difference between the clocks of nodes."""
 _PATTERN: Final = frozenset("*?[]{}\\")
 """Characters with which Spark takes a path for a pattern."""
+_CANCELLED: Final = "SPARK_JOB_CANCELLED"
+"""Spark's name of the error that ends cancelled jobs."""
 _T = TypeVar("_T")
 
 
@@ -61,10 +63,17 @@ class Wanted:
         return self.since is not None and footer.last_time < (self.since - _CLOCKS).timestamp() * 1e6
 
 
-def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use: Callable[[DataFrame], _T]) -> _T:
+def with_events(
+    spark: SparkSession,
+    wanted: Wanted,
+    quarantine: Quarantine,
+    use: Callable[[DataFrame], _T],
+    is_ended: Callable[[], bool] = lambda: False,
+) -> _T:
     """Return the result of ``use`` on the events. Unreadable segments are set aside while it reads them.
 
     When Spark fails to read a file, ``use`` is called again with events that Python reads, so it must be repeatable.
+    Not so if ``is_ended``: then Spark failed because its jobs were cancelled.
     """
     paths, rest = _divided(wanted, quarantine)
     if not paths:
@@ -72,7 +81,9 @@ def with_events(spark: SparkSession, wanted: Wanted, quarantine: Quarantine, use
     try:
         events = _by_spark(spark, wanted, paths)
         return use(events.unionByName(_by_python(spark, wanted, rest, quarantine)) if rest else events)
-    except (PySparkException, Py4JError):
+    except (PySparkException, Py4JError) as error:
+        if is_ended() or _CANCELLED in str(error):
+            raise
         return use(_by_python(spark, wanted, wanted.pieces, quarantine))
 
 
