@@ -110,7 +110,7 @@ def test_a_whole_estate_is_surveyed_in_a_minute_without_a_write() -> None:
         began = time.monotonic()
         arguments = [each for file in files for each in ("--directory", file)]
         arguments += [each for one in exported for each in ("--export", one["file"])]
-        done = lab.survey(*arguments, *lab.account, "--sample", SAMPLE, "--output", output)
+        done = lab.survey(*arguments, *lab.account, "--sample", SAMPLE, "--timeout", 600, "--output", output)
         took = time.monotonic() - began
         report = json.loads((output / "report.json").read_text("utf-8"))
         print(f"\nsurveyed in {took:.1f} s: {done.stdout}")
