@@ -93,7 +93,7 @@ async def dial(
 
 def _words(error: OSError) -> str:
     """The system's own words: event loops have others for some errors."""
-    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
 
 
 async def _connect(address: str, port: int, own_address: str) -> socket.socket:

@@ -284,6 +284,7 @@ def test_a_queue_is_made_filled_edited_purged_and_deleted(filled: ConsoleLab, wi
             someone.dialog().get_by_label("Type made to confirm").fill("made")
             someone.button(button, someone.dialog()).click()
             expect(someone.dialog()).to_have_count(0)
+            someone.sees(f"made was {'purged' if item == 'Purge…' else 'deleted'}.")
             if item == "Purge…":
                 assert done(lambda: filled.count("made")) == 0
         expect(someone.page.get_by_role("heading", level=1)).to_have_text("Queues")

@@ -65,7 +65,7 @@ export const strings = {
   palette: {
     open: "Search or go to a screen",
     short: "Search or go to…",
-    hint: "A screen, a queue, a machine or a setting",
+    hint: "A screen, a queue or a machine",
     screens: "Screens",
     queues: "Queues",
     machines: "Machines",
@@ -431,6 +431,7 @@ export const strings = {
     type: "Type",
     toConfirm: "to confirm",
     confirm: { remove: "Delete the queue", purge: "Purge the queue" },
+    done: { remove: (name: string) => `${name} was deleted.`, purge: (name: string) => `${name} was purged.` },
   },
   send: {
     title: "Send a message",
@@ -442,6 +443,7 @@ export const strings = {
     about: "One message is sent to this queue. It is on disk when the dialog closes.",
     aboutTransactional: "One message is sent to this queue, in a transaction of its own.",
     confirm: "Send",
+    done: "The message was sent.",
   },
   history: {
     span: "Span",

@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect } from "react";
+import { Said } from "../parts/Said";
 import { visible } from "../parts/text";
 import { strings } from "../strings";
 
@@ -28,6 +29,7 @@ export function Page({
         </div>
         {actions && <div className="actions">{actions}</div>}
       </header>
+      <Said />
       {children}
     </>
   );

@@ -19,7 +19,7 @@ export function openPalette(): void {
   palette.open();
 }
 
-/** Everything by keyboard: screens, queues, nodes and settings, by a part of their name. */
+/** Everything by keyboard: screens, queues, nodes and the zone of times, by a part of their name. */
 export function Palette(): ReactNode {
   const [text, setText] = useState("");
   const [wanted] = useDebouncedValue(text.trim(), 150);

@@ -13,7 +13,7 @@ import { Link } from "../../router";
 import { strings } from "../../strings";
 import { wordOf } from "../queue/names";
 import { TargetInput } from "./TargetInput";
-import { useDoubt } from "./targets";
+import { placeOf, useDoubt } from "./targets";
 import { isOver, useJob, useJobLog } from "./useJob";
 
 const s = strings.operation;
@@ -131,6 +131,7 @@ export function OperationDialog({
               job={rehearsal.data ?? rehearse.data}
               error={rehearsal.error}
               kind={kind}
+              isDoubted={!target.trim()}
             />
           )}
           {doubt && (
@@ -176,11 +177,14 @@ function Rehearsal({
   job,
   error,
   kind,
+  isDoubted,
 }: {
   machine: string;
   job: Job;
   error: unknown;
   kind: Kind;
+  /** Whether the targets are the messages' own, which nobody has looked at yet. */
+  isDoubted: boolean;
 }): ReactNode {
   const log = useJobLog(machine, job.job, 0, isOver(job.state));
   if (error) return <Failure error={error} />;
@@ -192,21 +196,35 @@ function Rehearsal({
         <strong>{s.would[kind](count(job.done))}</strong> {job.failed > 0 && s.wouldFail(count(job.failed))}
         {job.done === 0 && job.failed === 0 && s.nothing}
       </p>
-      {(kind !== "delete" || job.failed > 0) && <Ways log={log.data} machine={machine} />}
+      {(kind !== "delete" || job.failed > 0) && <Ways log={log.data} machine={machine} isDoubted={isDoubted} />}
       <p className="dim">{s.later}</p>
     </Notice>
   );
 }
 
 /** What becomes of the messages, or has become of them, in groups. */
-export function Ways({ log, machine }: { log: JobLog; machine: string }): ReactNode {
+export function Ways({
+  log,
+  machine,
+  isDoubted = false,
+}: {
+  log: JobLog;
+  machine: string;
+  isDoubted?: boolean;
+}): ReactNode {
   const ways = Map.groupBy(log.entries, (entry) =>
     JSON.stringify([entry.result, entry.way, entry.target, entry.detail ?? ""]),
   );
   return (
     <ul>
       {[...ways.values()].slice(0, MOST_WAYS).map((entries) => (
-        <Way key={entries[0]?.lookup_identifier} entries={entries} machine={machine} more={log.next !== null} />
+        <Way
+          key={entries[0]?.lookup_identifier}
+          entries={entries}
+          machine={machine}
+          more={log.next !== null}
+          isDoubted={isDoubted}
+        />
       ))}
     </ul>
   );
@@ -221,10 +239,12 @@ function Way({
   entries,
   machine,
   more,
+  isDoubted,
 }: {
   entries: readonly JobLogEntry[];
   machine: string;
   more: boolean;
+  isDoubted: boolean;
 }): ReactNode {
   const one = entries[0];
   if (!one) return null;
@@ -246,7 +266,20 @@ function Way({
           <Foreign text={sentence(one.detail)} most={300} />
         </>
       )}
+      {isDoubted && isPromise && one.target && <Doubt machine={machine} target={one.target} />}
     </li>
+  );
+}
+
+/** What is doubtful about the destination that messages have themselves. */
+function Doubt({ machine, target }: { machine: string; target: string }): ReactNode {
+  const doubt = useDoubt(machine, target, placeOf(target, machine) !== null);
+  return (
+    doubt && (
+      <Notice tone="warn">
+        <p role="status">{doubt}</p>
+      </Notice>
+    )
   );
 }
 

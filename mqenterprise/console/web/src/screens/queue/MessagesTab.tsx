@@ -7,7 +7,6 @@ import type { Found, FoundPage } from "../../api/types";
 import { Conditions } from "../../parts/Conditions";
 import { classWord, count, size } from "../../parts/format";
 import { Failure, Waiting } from "../../parts/Notices";
-import { Said } from "../../parts/Said";
 import { Age, StaleNotice } from "../../parts/Stale";
 import { type Column, Table } from "../../parts/Table";
 import { Foreign, Moment, None } from "../../parts/Texts";
@@ -143,7 +142,6 @@ export function MessagesTab({ machine, queue }: { machine: string; queue: string
     });
   return (
     <div className="stack">
-      <Said />
       <Conditions where={where} onFind={begin} />
       {page.error && <Failure error={page.error} retry={() => void page.refetch()} />}
       <StaleNotice stale={page.data?.stale} />

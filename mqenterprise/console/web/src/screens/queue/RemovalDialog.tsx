@@ -5,6 +5,7 @@ import { calls } from "../../api/calls";
 import { Dialog } from "../../parts/Dialog";
 import { count } from "../../parts/format";
 import { Failure, Notice } from "../../parts/Notices";
+import { say } from "../../parts/Said";
 import { Foreign } from "../../parts/Texts";
 import { visible } from "../../parts/text";
 import { strings } from "../../strings";
@@ -35,6 +36,7 @@ export function RemovalDialog({
     mutationFn: () => (what === "remove" ? calls.deleteQueue(machine, queue) : calls.purge(machine, queue)),
     onSuccess: () => {
       void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "session" });
+      say(s.done[what](visible(name)));
       onClose();
       if (what === "remove") onRemoved();
     },

@@ -4,6 +4,7 @@ import { type ReactNode, useState } from "react";
 import { calls } from "../../api/calls";
 import { Dialog } from "../../parts/Dialog";
 import { Failure } from "../../parts/Notices";
+import { say } from "../../parts/Said";
 import { strings } from "../../strings";
 
 const s = strings.send;
@@ -43,6 +44,7 @@ export function SendDialog({
       }),
     onSuccess: () => {
       void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "session" });
+      say(s.done);
       onClose();
     },
   });

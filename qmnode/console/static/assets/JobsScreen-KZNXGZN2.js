@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-725A2ZQ2.js";import"./chunk-TS6A6CGZ.js";import"./chunk-HL54KTA7.js";import"./chunk-YWMM5TEE.js";import"./chunk-X525XZFF.js";import"./chunk-UH7NNH2F.js";export{a as JobTitle,b as JobsScreen};

@@ -1,0 +1,1 @@
+import{a,b}from"./chunk-5ASO2CEY.js";import"./chunk-2HJK6QCV.js";import"./chunk-YTGDATM6.js";import"./chunk-WQGY7IVO.js";import"./chunk-UJB2PORL.js";import"./chunk-4WZQX4EH.js";export{a as JobTitle,b as JobsScreen};
