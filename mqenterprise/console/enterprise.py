@@ -320,7 +320,7 @@ class DirectoryEnterprise:
         if "administer" in session.roles:
             answering = [seen for seen in nodes if not seen.fault and seen.as_of is not None]
             carried = [one for found in await asyncio.gather(*map(_carries, answering)) for one in found]
-        answers = {seen.machine.name: seen.as_of is not None for seen in nodes}
+        answers = {seen.machine.name: seen.as_of is not None or seen.refuses for seen in nodes}
         sites = {fold(seen.machine.name): seen.machine.site for seen in nodes}
         try:
             document = await asyncio.to_thread(self._moving.document, answers, carried)

@@ -79,8 +79,8 @@ class Moving:
     def document(self, at_nodes: Mapping[str, bool], carried: Iterable[Carried] | None) -> dict[str, Any]:
         """Each machine with its place, and the survey's order of moves with how far each is.
 
-        ``at_nodes``: the machines of the directory, and whether a node of theirs has answered; ``carried``: None if the
-        person may not see carries. Raises :class:`OperationsError`.
+        ``at_nodes``: the machines of the directory, and whether a node of theirs has answered, be it with a refusal;
+        ``carried``: None if the person may not see carries. Raises :class:`OperationsError`.
         """
         report = self.report()
         unread: list[str] = []
