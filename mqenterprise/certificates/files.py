@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from mqenterprise.certificates.errors import CertificateError
 from qmnode.security.algorithms import SMALLEST_STRONG_MODULUS, Policy
-from qmnode.security.key_making import make_internal_certificate
+from qmnode.security.certificates import make_internal_certificate
 from qmnode.security.rsa_keys import PrivateKey
 
 _STRONG_ONLY: Final = Policy(frozenset(), "weak_algorithms_sent")

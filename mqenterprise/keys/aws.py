@@ -23,15 +23,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_records import decode_contents, encode_contents
+from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
 from qmnode.security.key_ring import KeyState
-from qmnode.security.key_store import (
-    KeyStoreConflictError,
-    KeyStoreContents,
-    KeyStoreOptions,
-    KeyStoreUnavailableError,
-)
+from qmnode.security.key_stores import KeyStoreContents, KeyStoreOptions, decode_contents, encode_contents
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.structures.guid import guid_to_text
 
@@ -81,7 +75,7 @@ def open_aws_key_store(options: KeyStoreOptions) -> AwsKeyStore:
 
 
 class AwsKeyStore:
-    """A :class:`~qmnode.security.key_store.KeyStore` in Secrets Manager. Calls run in a thread."""
+    """A :class:`~qmnode.security.key_stores.KeyStore` in Secrets Manager. Calls run in a thread."""
 
     def __init__(self, client: Any, name: str, kms_key_id: str | None = None) -> None:
         self._client = client

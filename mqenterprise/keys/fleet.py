@@ -13,8 +13,7 @@ from mqenterprise.keys.rotation import KeysOfNode, Rotation
 from mqenterprise.keys.settings import COMPUTER
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
-from qmnode.security.key_store import KeyStoreOptions
-from qmnode.security.key_stores import open_key_store
+from qmnode.security.key_stores import KeyStoreOptions, open_key_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from mqenterprise.keys.publication import Node
     from mqenterprise.keys.rotation import PublishedLists
     from mqenterprise.keys.settings import KeySettings
-    from qmnode.security.key_store import KeyStore
+    from qmnode.security.key_stores import KeyStore
 
 
 def store_of(node: Node, settings: KeySettings) -> KeyStore:

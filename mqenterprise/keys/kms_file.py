@@ -13,13 +13,11 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.file_key_store import FileKeyStore
-from qmnode.security.key_store import KeyStoreUnavailableError
-from qmnode.security.sealing import envelope, opened, sealed_document
+from qmnode.security.errors import KeyStoreError, KeyStoreUnavailableError
+from qmnode.security.key_stores import FileKeyStore, envelope, opened, sealed_document
 
 if TYPE_CHECKING:
-    from qmnode.security.key_store import KeyStoreOptions
+    from qmnode.security.key_stores import KeyStoreOptions
 
 _SETTINGS: Final = frozenset({"path", "kms_key_id", "region", "endpoint_url"})
 _CONTEXT: Final = {"purpose": "qmnode key store"}
@@ -45,7 +43,7 @@ def open_kms_file_key_store(options: KeyStoreOptions) -> FileKeyStore:
 
 
 class KmsSealing:
-    """A :class:`~qmnode.security.sealing.Sealing` with a data key that KMS encrypts."""
+    """A :class:`~qmnode.security.key_stores.Sealing` with a data key that KMS encrypts."""
 
     protection = "KMS"
 

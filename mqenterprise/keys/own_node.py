@@ -24,7 +24,6 @@ from mqenterprise.keys.rotation import ATTEMPTS, Rotation, needs_next
 from mqenterprise.keys.settings import KeySettings
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
-from qmnode.security.key_making import usable_providers
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.key_rotation import (
     KeyChange,
@@ -35,6 +34,7 @@ from qmnode.security.key_rotation import (
     RotationStage,
     StepKind,
 )
+from qmnode.security.published_keys import usable_providers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping

@@ -8,8 +8,8 @@ from mqenterprise.keys import life_cycle
 from mqenterprise.keys.life_cycle import Step
 from mqenterprise.keys.report import rows_of
 from mqenterprise.keys.rotation import needs_next
-from qmnode.security.key_making import usable_providers
 from qmnode.security.key_ring import KeyPurpose, KeyState
+from qmnode.security.published_keys import usable_providers
 
 if TYPE_CHECKING:
     from mqenterprise.keys.life_cycle import Waiting

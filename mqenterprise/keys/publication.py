@@ -14,7 +14,7 @@ from mqenterprise.directory.swap import swap
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.topology.problems import did_you_mean
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.published_keys import public_key_list
 from qmnode.security.rsa_keys import fingerprint_of, public_key_from_wire
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid

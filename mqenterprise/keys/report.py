@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mqenterprise.keys import life_cycle
 from mqenterprise.keys.life_cycle import Step
 from qmnode.security.algorithms import PROVIDER_BY_NAME
-from qmnode.security.key_making import usable_providers
 from qmnode.security.key_ring import KeyPurpose, KeyState
+from qmnode.security.published_keys import usable_providers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,10 @@ import structlog
 from mqenterprise.keys import life_cycle
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Shown
-from qmnode.security.key_making import make_pair, usable_providers
+from qmnode.security.errors import KeyStoreConflictError
 from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_store import KeyStoreConflictError, KeyStoreContents
+from qmnode.security.key_stores import KeyStoreContents
+from qmnode.security.published_keys import make_pair, usable_providers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mqenterprise.keys.publication import Node
     from qmnode.security.algorithms import Provider
     from qmnode.security.key_ring import KeyPair
-    from qmnode.security.key_store import KeyStore
+    from qmnode.security.key_stores import KeyStore
 
 ATTEMPTS: Final = 5
 """Attempts at a step that another writer interferes with."""

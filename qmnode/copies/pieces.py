@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from qmnode.copies.target import PIECE, CopyError, Target
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.sealing import SCRYPT, PassphraseSealing, sealed_document
+from qmnode.security.key_stores import SCRYPT, PassphraseSealing, sealed_document
 
 KEY: Final = "copy.json"
 FORMAT: Final = 1

@@ -11,8 +11,7 @@ import structlog
 from qmnode.dcerpc import kerberos, ntlm
 from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType, SecurityContext
 from qmnode.errors import MessageQueuingError
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_store import KeyStoreUnavailableError
+from qmnode.security.errors import KeyStoreError, KeyStoreUnavailableError
 from qmnode.security.private_files import read_private
 from qmnode.structures.error_codes import ErrorCode
 

@@ -13,8 +13,8 @@ import structlog
 
 from qmnode.directory.port import Directory, DirectoryOperationError
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_store import KeyStore
-from qmnode.security.publication import publish_first_keys
+from qmnode.security.key_stores import KeyStore
+from qmnode.security.published_keys import publish_first_keys
 from qmnode.security.service import KeyStoreStatus
 
 if TYPE_CHECKING:

@@ -50,8 +50,7 @@ from qmnode.protocol.records import Family, Record
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_store import KeyStore, KeyStoreOptions
-from qmnode.security.key_stores import open_key_store
+from qmnode.security.key_stores import KeyStore, KeyStoreOptions, open_key_store
 from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
 from qmnode.shares.parties import UNKNOWN, Kind

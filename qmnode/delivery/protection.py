@@ -13,7 +13,7 @@ from qmnode.directory.port import DirectoryOperationError
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import Entry
 from qmnode.model.record import PREFIX_SIZE, SOURCE, read_properties_place, without_dead_letter_header
-from qmnode.security.key_caches import AgedCache
+from qmnode.security.caches import AgedCache
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Unprotectable
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass

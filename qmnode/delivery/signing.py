@@ -16,7 +16,7 @@ from qmnode.model.message import DEFAULTS
 from qmnode.model.ports import Clock, PutSignature
 from qmnode.model.record import PREFIX_SIZE, with_properties_place
 from qmnode.security.outcomes import Signer
-from qmnode.security.outgoing import OutgoingSecurity, level_for
+from qmnode.security.protector import OutgoingSecurity, level_for
 from qmnode.security.signers import Signers
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm

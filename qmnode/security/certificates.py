@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
     from qmnode.security.algorithms import Policy
+    from qmnode.security.rsa_keys import PrivateKey
 
 LARGEST_CERTIFICATE = 0xFFFF
 """Bytes: SecurityHeader.SenderCertSize ends there."""
@@ -61,3 +65,23 @@ def parse_certificate(encoded: bytes) -> SenderCertificate:
         raise ValueError(f"the public exponent of the certificate's key has more than {LONGEST_EXPONENT} bits")
     fingerprint = f"SHA256:{hashlib.sha256(encoded).hexdigest()[:32]}"
     return SenderCertificate(encoded, public_key, not_before.timestamp(), not_after.timestamp(), fingerprint)
+
+
+LONGEST_NAME = 64
+"""Characters of a certificate's common name (RFC 5280, ub-common-name)."""
+
+
+def make_internal_certificate(private_key: PrivateKey, name: str, not_before: float, not_after: float) -> bytes:
+    """A certificate signed by its own key, DER: only that the key exists. Times are seconds since 1970."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_NAME])])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private_key.public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(not_before, UTC))
+        .not_valid_after(datetime.fromtimestamp(not_after, UTC))
+        .sign(private_key.signing_key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.DER)

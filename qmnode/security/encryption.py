@@ -1,4 +1,9 @@
-"""Session keys: chosen and wrapped for a destination (MS-MQQB 3.1.7.1.5), unwrapped on arrival (3.1.5.8.3).
+"""Encryption of message bodies: session keys, chosen and wrapped for a destination (MS-MQQB 3.1.7.1.5), unwrapped on
+arrival (3.1.5.8.3), and the ciphers under them (MS-MQMQ 2.2.19.3).
+
+Bodies are under AES or RC2 in CBC mode with a zero IV and PKCS #5 padding, or under RC4. The specification fixes mode,
+IV and padding; there is no integrity in any of them. An encrypted message must be protected from change, too, and only
+a signature gives that.
 
 Two readings of the text would lose or leak messages, so:
 
@@ -10,10 +15,17 @@ Two readings of the text would lose or leak messages, so:
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4, RC2
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, modes
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.padding import PKCS7
 
 from qmnode.errors import MessageQueuingError
+from qmnode.security import legacy
 from qmnode.security.algorithms import (
     AES_PROVIDER,
     BASE_PROVIDER,
@@ -24,26 +36,128 @@ from qmnode.security.algorithms import (
     modulus_weakness,
     usable_algorithms,
 )
-from qmnode.security.ciphers import BodyCipher
+from qmnode.security.caches import AgedCache
 from qmnode.security.errors import MessageRefusedError
-from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey, SendKey
 from qmnode.security.rsa_keys import encrypt_to
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
+from qmnode.structures.fields import Octets
 from qmnode.structures.key_blobs import SimpleBlob
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.security.key_ring import KeyRing
-    from qmnode.security.public_key_lists import PublishedKey, PublishedKeys
+    from qmnode.security.published_keys import PublishedKey, PublishedKeys
     from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid
+
+_LIBRARY_RC2_KEY: Final = 16
+"""Bytes: the one length of RC2 keys that ``cryptography`` takes."""
+_ZERO_IV: Final = {algorithm: bytes(facts.block_size) for algorithm, facts in CIPHERS.items()}
+_CLASSES: Final[dict[EncryptionAlgorithm, Callable[[bytes], AES | RC2]]] = {
+    EncryptionAlgorithm.AES128: AES,
+    EncryptionAlgorithm.AES192: AES,
+    EncryptionAlgorithm.AES256: AES,
+    EncryptionAlgorithm.RC2: RC2,
+}
+_PADDINGS: Final = {size: PKCS7(size * 8) for size in (8, 16)}
+
+
+class WrongKeyError(Exception):
+    """The padding of a decrypted body is wrong: the key does not fit or the body was altered."""
+
+
+class BodyCipher:
+    """A session key and what is made of it once, for all bodies under it. May be used from several threads."""
+
+    __slots__ = ("_algorithm", "_block_size", "_cipher", "_legacy_key")
+
+    def __init__(self, algorithm: EncryptionAlgorithm, key: bytes) -> None:
+        self._algorithm = algorithm
+        self._block_size = CIPHERS[algorithm].block_size
+        self._legacy_key = b""
+        self._cipher: Cipher[modes.CBC] | Cipher[None] | None = None
+        if not self._block_size:
+            self._cipher = Cipher(ARC4(key), None)
+        elif algorithm is EncryptionAlgorithm.RC2 and len(key) != _LIBRARY_RC2_KEY:
+            self._legacy_key = key
+        else:
+            self._cipher = Cipher(_CLASSES[algorithm](key), modes.CBC(_ZERO_IV[algorithm]))
+
+    def encrypt(self, body: Octets) -> bytes:
+        """The body as it travels. All of the key is effective."""
+        size = self._block_size
+        if size:
+            missing = size - len(body) % size
+            body = b"".join((body, bytes((missing,)) * missing))
+        if self._cipher is None:
+            return legacy.rc2_encrypt(self._legacy_key, bytes(body), len(self._legacy_key) * 8)
+        return _run(self._cipher.encryptor(), body)
+
+    def decrypt(self, encrypted: Octets) -> bytes:
+        """The body as it was. Raises :class:`WrongKeyError` if the padding is not what it must be, byte for byte."""
+        size = self._block_size
+        if size and (not encrypted or len(encrypted) % size):
+            raise WrongKeyError(f"{len(encrypted)} bytes are not whole blocks of {self._algorithm.name}")
+        if self._cipher is None:
+            padded = legacy.rc2_decrypt(self._legacy_key, bytes(encrypted), len(self._legacy_key) * 8)
+        else:
+            padded = _run(self._cipher.decryptor(), encrypted)
+        if not size:
+            return padded
+        unpadder = _PADDINGS[size].unpadder()
+        try:
+            return unpadder.update(padded) + unpadder.finalize()
+        except ValueError:
+            raise WrongKeyError("the body does not end in padding") from None
+
+
+def decrypt_body(algorithm: EncryptionAlgorithm, key: bytes, encrypted: Octets) -> bytes:
+    """One body that is under a key."""
+    return BodyCipher(algorithm, key).decrypt(encrypted)
+
+
+def _run(context: CipherContext, data: Octets) -> bytes:
+    return context.update(data) + context.finalize()
+
 
 SHORT_KEY: Final = 5
 """Bytes of a 40-bit key."""
 ZERO_PADDING: Final = bytes(11)
 """The 88 zero bits that make a 40-bit key one of 128 bits in the enhanced provider."""
+
+
+class SendKey(NamedTuple):
+    """The key of a session key for sending. With the public key in it, a rotated key is never used again."""
+
+    remote_qm_guid: Guid
+    crypto_service_provider: str
+    crypto_algorithm: EncryptionAlgorithm
+    public_key_fingerprint: str
+
+
+class ReceiveKey(NamedTuple):
+    """The key of a session key for receiving (3.1.5.8.3)."""
+
+    remote_qm_guid: Guid
+    crypto_service_provider: str
+    crypto_algorithm: EncryptionAlgorithm
+    encrypted_symmetric_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSymmetricKey:
+    """CachedSymmetricKey, 3.1.1.3.3, beside what it is found by."""
+
+    encrypted_symmetric_key: bytes
+    """The encrypted session key, a SIMPLEBLOB."""
+    symmetric_key: bytes = field(repr=False)
+    fingerprint: str
+    """Of the RSA key that it is encrypted to."""
+    cached_time: float
+    cipher: BodyCipher = field(repr=False, compare=False)
+    """The key at work."""
 
 
 @dataclass(frozen=True, slots=True)

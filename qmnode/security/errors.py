@@ -42,3 +42,11 @@ class MessageDeferredError(Exception):
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
         self.sentence = sentence
+
+
+class KeyStoreUnavailableError(KeyStoreError):
+    """The store is away: try again later. Nothing may be decided meanwhile that depends on it."""
+
+
+class KeyStoreConflictError(KeyStoreError):
+    """Someone else wrote the store since it was read: read again, then decide again."""

@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.directory.port import (
     Directory,
@@ -25,10 +25,9 @@ from qmnode.directory.port import (
     WorkgroupDirectory,
     equals,
 )
+from qmnode.security.caches import AgedCache, SharedReads
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
-from qmnode.security.key_caches import AgedCache, CachedUserCert, UserCertKey
 from qmnode.security.rsa_keys import public_key_to_wire
-from qmnode.security.shared_reads import SharedReads
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -60,6 +59,25 @@ class Sender:
     """The user's own SID; Everyone for a queue manager, Anonymous for nobody."""
     sids: frozenset[Sid]
     """``Token.Sids`` of MS-DTYP 2.5.3.2: the user and all groups."""
+
+
+class UserCertKey(NamedTuple):
+    """The key of a user certificate: both compared bytewise (3.1.5.8.3)."""
+
+    certificate: bytes
+    security_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CachedUserCert:
+    """CachedUserCert, 3.1.1.3.4, with the user's groups as the directory expanded them."""
+
+    identifier: Guid
+    """The digest of the certificate: MQUSERSIGNCERT.Identifier."""
+    sender: Sender
+    cached_time: float
+    user: Guid | None = None
+    """The user's object in the directory; None for a queue manager, and where the directory names none."""
 
 
 Senders = dict[UserCertKey, Sender | MessageRefusedError | MessageDeferredError]

@@ -1,12 +1,349 @@
-"""Key stores by name: the file store, and what is installed beside it."""
+"""Where private keys are kept: the port, the store in a file, how that is encrypted, and stores that are installed.
 
-from collections.abc import Callable, Iterable
+The file store is one file of mode 0600, replaced as a whole; it is in clear, or encrypted with a passphrase through
+scrypt into AES-256-GCM. All stores share one serialisation of key pairs.
+
+Records of destroyed keys stay, without their private keys, so that a log line about an old message can still be
+understood. A store has a version: a writer names the version that it read, so two writers never undo each other's step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
 
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.file_key_store import open_file_key_store
-from qmnode.security.key_store import KeyStore, KeyStoreOptions
+from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
+from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.security.private_files import as_owner_of, read_private
+from qmnode.security.rsa_keys import PrivateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qmnode.structures.guid import Guid
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStoreContents:
+    """All key pairs of one node, as of one version of its store. Version 0 is a store that does not exist yet."""
+
+    version: int
+    pairs: tuple[KeyPair, ...]
+
+
+class KeyStore(Protocol):
+    """Where a node's private keys are. Every call is bounded in time and raises only :class:`KeyStoreError`."""
+
+    async def read(self) -> KeyStoreContents:
+        """The contents. A store that nothing was written to is empty, with version 0."""
+
+    async def replace(self, pairs: tuple[KeyPair, ...], *, expected_version: int) -> int:
+        """Put these pairs in the place of all; returns the new version.
+
+        Atomic: a reader, or a restart at any moment, finds the old contents or the new. Raises
+        :class:`KeyStoreConflictError` when the version is no longer ``expected_version``.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStoreOptions:
+    """The arguments for opening a key store."""
+
+    settings: Mapping[str, str]
+    """The store's own settings, as the node's configuration states them."""
+    directory: Path
+    """The folder of the node, for key stores in files."""
+    identifier: Guid | None = None
+    """QueueManager.Identifier, when it is settled already."""
+
+
+LARGEST_STORE = 4 * 1024 * 1024
+"""Bytes: more is no key store. A pair takes about 1 KiB."""
+
+
+class _Record(BaseModel):
+    """One pair. ``hide_input_in_errors``: a mistake must not print the key."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    provider: str = Field(max_length=256)
+    purpose: KeyPurpose
+    state: KeyState
+    fingerprint: str = Field(max_length=64)
+    modulus_length: int
+    created_time: float
+    staged_time: float | None = None
+    published_time: float | None = None
+    superseded_time: float | None = None
+    destroyed_time: float | None = None
+    private_key: str | None = Field(None, repr=False)
+
+    def to_pair(self) -> KeyPair:
+        key = None if self.private_key is None else PrivateKey.from_der(b64decode(self.private_key, validate=True))
+        if key is not None and key.fingerprint != self.fingerprint:
+            raise ValueError(f"the private key of {self.fingerprint} is another one, {key.fingerprint}")
+        return KeyPair(**{**self.model_dump(), "private_key": key})
+
+    @classmethod
+    def of(cls, pair: KeyPair) -> _Record:
+        key = None if pair.private_key is None else b64encode(pair.private_key.to_der()).decode()
+        names = [name for name in cls.model_fields if name != "private_key"]
+        return cls(**{name: getattr(pair, name) for name in names}, private_key=key)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    format: Literal[1] = 1
+    version: int = Field(ge=1)
+    keys: list[_Record] = Field(max_length=1000)
+
+
+def encode_contents(contents: KeyStoreContents) -> bytes:
+    """The contents as bytes that only a key store may see."""
+    document = _Document(version=contents.version, keys=[_Record.of(pair) for pair in contents.pairs])
+    return json.dumps(document.model_dump(mode="json"), indent=1).encode()
+
+
+def decode_contents(encoded: bytes, where: str) -> KeyStoreContents:
+    """The contents from bytes. Raises :class:`KeyStoreError` that names ``where`` and repeats nothing of the bytes."""
+    if len(encoded) > LARGEST_STORE:
+        raise KeyStoreError(f"{where} has {len(encoded)} bytes, which is no key store")
+    try:
+        document = _Document.model_validate_json(encoded)
+        return KeyStoreContents(document.version, tuple(record.to_pair() for record in document.keys))
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:3])
+    except (ValueError, UnsupportedAlgorithm) as error:
+        faults = str(error)
+    raise KeyStoreError(f"{where} cannot be read: {faults}") from None
+
+
+PURPOSE: Final = b"qmnode key store 1"
+"""The data that AES-GCM authenticates beside the contents: a file of another kind does not open."""
+SCRYPT: Final = {"n": 1 << 15, "r": 8, "p": 1}
+"""32 MiB and about 0.1 s for each guess."""
+_LARGEST_SCRYPT: Final = {"n": 1 << 20, "r": 32, "p": 16}
+
+
+class Sealing(Protocol):
+    """Turns what a key store holds into what its file holds, and back. Calls may block; errors name ``where``."""
+
+    protection: str
+    """The protection of the file, in a word."""
+
+    def seal(self, clear: bytes, where: str) -> bytes:
+        """Encrypt the contents of a file. Raises :class:`KeyStoreError`."""
+
+    def open(self, stored: bytes, where: str) -> bytes:
+        """Decrypt the contents of a file. Raises :class:`KeyStoreError`."""
+
+
+class NoSealing:
+    """The file's permissions are all that protects the keys."""
+
+    protection = "permissions"
+
+    def seal(self, clear: bytes, where: str) -> bytes:
+        """Return the contents unchanged."""
+        return clear
+
+    def open(self, stored: bytes, where: str) -> bytes:
+        """As it is, if it is in clear."""
+        if sealed_document(stored) is not None:
+            raise KeyStoreError(f"{where} is encrypted: give its passphrase, or its key of KMS")
+        return stored
+
+
+class PassphraseSealing:
+    """The passphrase is the first line of a file that only the node's user may read, and is read when it is needed."""
+
+    protection = "passphrase"
+
+    def __init__(self, passphrase: Path | str) -> None:
+        self.__passphrase = passphrase
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a passphrase is not copied to another process")
+
+    def seal(self, clear: bytes, where: str) -> bytes:
+        """Encrypt with a fresh salt."""
+        salt = os.urandom(16)
+        return envelope(clear, self._derive(salt, SCRYPT), {"scrypt": SCRYPT, "salt": b64encode(salt).decode()})
+
+    def open(self, stored: bytes, where: str) -> bytes:
+        """Decrypt; a store in clear is taken as it is, and encrypted when it is next written."""
+        sealed = sealed_document(stored)
+        if sealed is None:
+            return stored
+        try:
+            salt = b64decode(sealed["salt"], validate=True)
+            cost = {name: int(sealed["scrypt"][name]) for name in SCRYPT}
+            if any(not 0 < cost[name] <= limit for name, limit in _LARGEST_SCRYPT.items()):
+                raise ValueError
+        except (KeyError, TypeError, ValueError):
+            raise KeyStoreError(f"{where} is not an encrypted key store that a passphrase opens") from None
+        return opened(sealed, self._derive(salt, cost), where, "the passphrase is wrong or the file altered")
+
+    def _derive(self, salt: bytes, cost: dict[str, int]) -> bytes:
+        passphrase = self.__passphrase
+        secret = passphrase if isinstance(passphrase, str) else _read_passphrase(passphrase)
+        return Scrypt(salt=salt, length=32, **cost).derive(secret.encode())
+
+
+def _read_passphrase(path: Path) -> str:
+    stored = read_private(path)
+    if stored is None:
+        raise KeyStoreError(f"{path} is not there: put the key store's passphrase into it, mode 0600")
+    lines = stored.decode("utf-8", "replace").splitlines()
+    if not lines or not lines[0]:
+        raise KeyStoreError(f"{path} holds no passphrase")
+    return lines[0]
+
+
+def envelope(clear: bytes, key: bytes, how: dict[str, Any]) -> bytes:
+    """An encrypted store as JSON, with how its key is found."""
+    nonce = os.urandom(12)
+    parts = {"nonce": nonce, "sealed": AESGCM(key).encrypt(nonce, clear, PURPOSE)}
+    encoded = {name: b64encode(value).decode() for name, value in parts.items()}
+    return json.dumps({"format": 1, **how, **encoded}, indent=1).encode()
+
+
+def opened(sealed: dict[str, Any], key: bytes, where: str, otherwise: str) -> bytes:
+    """Open an envelope; ``otherwise`` says why the key may not fit."""
+    try:
+        nonce, data = (b64decode(sealed[name], validate=True) for name in ("nonce", "sealed"))
+        return AESGCM(key).decrypt(nonce, data, PURPOSE)
+    except InvalidTag:
+        raise KeyStoreError(f"{where} does not open: {otherwise}") from None
+    except (KeyError, TypeError, ValueError):
+        raise KeyStoreError(f"{where} is not an encrypted key store that can be read") from None
+
+
+def sealed_document(stored: bytes) -> dict[str, Any] | None:
+    """The envelope of an encrypted store, or None for one in clear or anything else."""
+    try:
+        document = json.loads(stored)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) and "sealed" in document else None
+
+
+MODE: Final = 0o600
+
+
+def open_file_key_store(options: KeyStoreOptions) -> FileKeyStore:
+    """The store that the settings ``path`` and ``passphrase_file`` describe in the node's directory."""
+    unknown = sorted(set(options.settings) - {"path", "passphrase_file"})
+    if unknown:
+        raise KeyStoreError(f"a file key store has no settings {', '.join(unknown)}")
+    path = options.directory / options.settings.get("path", "keys")
+    named = options.settings.get("passphrase_file")
+    return FileKeyStore(path, None if named is None else PassphraseSealing(options.directory / named))
+
+
+class FileKeyStore:
+    """A :class:`~qmnode.security.key_stores.KeyStore` in a file. Calls run in a thread."""
+
+    def __init__(self, path: Path, sealing: Sealing | str | None = None) -> None:
+        """``sealing`` may be a passphrase."""
+        self._path = path
+        self._sealing = PassphraseSealing(sealing) if isinstance(sealing, str) else sealing or NoSealing()
+
+    def __repr__(self) -> str:
+        return f"<FileKeyStore {self._path}, protected by {self._sealing.protection}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key store holds the way to its keys and is not copied to another process")
+
+    async def read(self) -> KeyStoreContents:
+        """The contents; refuses a file that others can read, or that another user owns."""
+        return await asyncio.to_thread(self.read_now)
+
+    async def replace(self, pairs: tuple[KeyPair, ...], *, expected_version: int) -> int:
+        """Write the file anew beside the old one, sync it, and put it in its place."""
+        return await asyncio.to_thread(self.replace_now, pairs, expected_version=expected_version)
+
+    def read_now(self) -> KeyStoreContents:
+        """As :meth:`read`, for callers that may block."""
+        folder = self._path.parent
+        with as_owner_of(folder):
+            stored = read_private(self._path)
+        if stored is None:
+            if not folder.is_dir():
+                raise self._elsewhere("cannot be read")
+            return KeyStoreContents(0, ())
+        where = str(self._path)
+        return decode_contents(self._sealing.open(stored, where), where)
+
+    def replace_now(self, pairs: tuple[KeyPair, ...], *, expected_version: int) -> int:
+        """As :meth:`replace`, for callers that may block."""
+        try:
+            with self._exclusive():
+                found = self.read_now().version
+                if found != expected_version:
+                    raise KeyStoreConflictError(
+                        f"{self._path} is at version {found}, not {expected_version}: read it again"
+                    )
+                clear = encode_contents(KeyStoreContents(found + 1, pairs))
+                sealed = self._sealing.seal(clear, str(self._path))
+                with as_owner_of(self._path.parent):
+                    self._store(sealed)
+                return found + 1
+        except FileNotFoundError:
+            raise self._elsewhere("cannot be written") from None
+        except OSError as error:
+            raise KeyStoreUnavailableError(f"{self._path} cannot be written: {error.strerror}") from None
+
+    def _elsewhere(self, fault: str) -> KeyStoreUnavailableError:
+        return KeyStoreUnavailableError(
+            f"{self._path} {fault}: there is no folder {self._path.parent} on this machine; "
+            f"do this where the node's keys are, or say where they are"
+        )
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """One writer at a time, also across processes. The lock is a file of its own: the store's is replaced."""
+        with as_owner_of(self._path.parent):
+            flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+            lock = os.open(self._path.with_name(self._path.name + ".lock"), flags, MODE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _store(self, stored: bytes) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()  # of a writer that was killed; the lock says that none is at work
+        file = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+        with os.fdopen(file, "wb") as stream:
+            os.fchmod(file, MODE)
+            stream.write(stored)
+            stream.flush()
+            os.fsync(file)
+        fresh.replace(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
 
 ENTRY_POINT_GROUP: Final = "qmnode.key_store"
 """An entry point is a function from :class:`KeyStoreOptions` to a :class:`KeyStore`."""

@@ -12,7 +12,7 @@ from qmnode.structures.user_message import UserMessage
 if TYPE_CHECKING:
     from qmnode.errors import MessageQueuingError
     from qmnode.security.identity import Sender, SenderClaim
-    from qmnode.security.public_key_lists import PublishedKeys
+    from qmnode.security.published_keys import PublishedKeys
     from qmnode.security.rsa_keys import PrivateKey
     from qmnode.structures.message_classes import MessageClass
 

@@ -7,8 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_store import KeyStoreUnavailableError
+from qmnode.security.errors import KeyStoreError, KeyStoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

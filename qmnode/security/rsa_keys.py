@@ -1,7 +1,8 @@
-"""RSA keys: made, checked, named by fingerprint, and the one private operation that must never be fooled.
+"""RSA keys: made, checked, named by fingerprint; signatures; and the one private operation that must never be fooled.
 
 Numbers on the wire and in CryptoAPI's blobs are little-endian (MS-MQQB 2.4.1, 2.4.2), the library's are big-endian: the
-functions here speak wire order.
+functions here speak wire order. The specification does not say in which order a signature's bytes travel; the other RSA
+values are little-endian, as is what CryptSignHash returns, so this one is, too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import hmac
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from qmnode.security import legacy
-from qmnode.security.algorithms import PKCS1_OVERHEAD, SMALLEST_STRONG_MODULUS, Policy
+from qmnode.security.algorithms import HASHES, PKCS1_OVERHEAD, SMALLEST_STRONG_MODULUS, Policy
+from qmnode.structures.message_security import HashAlgorithm
 
 PUBLIC_EXPONENT: Final = 65537
 ENCRYPTED: Final = "the private key has a passphrase: write it without one, openssl pkey -in KEY -out NEW"
@@ -170,3 +174,23 @@ def _pseudo_random(seed: bytes, label: bytes, size: int) -> bytes:
     suffix = label + (size * 8).to_bytes(2, "big")
     blocks = [hmac.digest(seed, index.to_bytes(2, "big") + suffix, "sha256") for index in range(-(-size // 32))]
     return b"".join(blocks)[:size]
+
+
+def sign(private_key: PrivateKey, algorithm: HashAlgorithm, data: bytes) -> bytes:
+    """The signature over ``data`` as it travels. ValueError when the key is too short for the hash."""
+    implementation = HASHES[algorithm].implementation
+    if implementation is None:
+        return legacy.sign(private_key.signing_key, algorithm, data)[::-1]
+    return private_key.signing_key.sign(data, _PADDING, implementation)[::-1]
+
+
+def verify(public_key: RSAPublicKey, algorithm: HashAlgorithm, signature: bytes, data: bytes) -> bool:
+    """Whether ``signature``, as it travelled, is this key's over ``data``."""
+    implementation = HASHES[algorithm].implementation
+    if implementation is None:
+        return legacy.verify(public_key, algorithm, signature[::-1], data)
+    try:
+        public_key.verify(signature[::-1], data, _PADDING, implementation)
+    except InvalidSignature:
+        return False
+    return True

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
 
 from qmnode.security.access_check import Token, access_check
-from qmnode.security.destinations import DestinationDirectory
 from qmnode.security.errors import KeyStoreError, MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import SenderDirectory, UnsignedSenderDirectory, anonymous, place_of
 from qmnode.security.key_ring import KeyPurpose, KeyRing, KeyState
@@ -33,7 +33,7 @@ from qmnode.security.outcomes import (
     Verdict,
 )
 from qmnode.security.protector import MessageProtector
-from qmnode.security.worker import Worker, inline
+from qmnode.security.published_keys import DestinationDirectory
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
@@ -48,14 +48,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qmnode.directory.port import Directory
-    from qmnode.security.identity import Sender
+    from qmnode.security.identity import Sender, SenderClaim, Senders
     from qmnode.security.key_ring import KeyPair
-    from qmnode.security.key_store import KeyStore
-    from qmnode.security.public_key_lists import PublishedKeys
+    from qmnode.security.key_stores import KeyStore
+    from qmnode.security.published_keys import PublishedKeys
     from qmnode.settings.security import SecuritySettings
 
     Keys = dict[Guid, PublishedKeys | Deferred]
-    from qmnode.security.identity import SenderClaim, Senders
+
+
+Result = TypeVar("Result")
+
+
+class Worker(Protocol):
+    """Runs a piece of work: :func:`inline`, or where it does not hold up the event loop, such as ``asyncio.to_thread``.
+
+    The library gives up the interpreter's lock for an RSA operation and must get it back from a loop that is busy,
+    which hands it over every 5 ms (``sys.setswitchinterval``): measured, a signature of 280 microseconds then takes
+    1,480. So a thread pays only while there is a core and time to spare; a node at its limit is faster with ``inline``.
+    """
+
+    async def __call__(self, work: Callable[[], Result], /) -> Result:
+        """Return the result of ``work``."""
+
+
+async def inline(work: Callable[[], Result]) -> Result:
+    """The worker of a node with one core: here and now."""
+    return work()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, User, equals
 from qmnode.errors import MessageQueuingError
-from qmnode.security.accounts import security_identifier_of
 from qmnode.security.certificates import SenderCertificate, parse_certificate
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.outcomes import Signer
+from qmnode.security.principals import security_identifier_of
 from qmnode.security.private_files import read_private
 from qmnode.security.rsa_keys import PrivateKey, public_key_to_wire
 from qmnode.settings.security import SecuritySettings, SignerSettings

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message
-from qmnode.security.incoming import IncomingSecurity
 from qmnode.security.outcomes import TRUSTED, Refused
-from qmnode.security.suspects import FAILURES
+from qmnode.security.protector import FAILURES, IncomingSecurity
 from qmnode.structures.message_properties_header import PropertyFlags
 from qmnode.structures.message_security import PrivacyLevel
 from qmnode.structures.queue_formats import DirectQueueFormatName

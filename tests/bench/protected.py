@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import padding
 
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.directory.file import FileDirectory
-from qmnode.security.file_key_store import FileKeyStore
-from qmnode.security.key_making import make_internal_certificate
+from qmnode.security.certificates import make_internal_certificate
+from qmnode.security.key_stores import FileKeyStore
 from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
 from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel

@@ -17,9 +17,9 @@ from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueApi
-from qmnode.security.file_key_store import FileKeyStore
-from qmnode.security.key_making import make_internal_certificate
+from qmnode.security.certificates import make_internal_certificate
 from qmnode.security.key_ring import KeyPair
+from qmnode.security.key_stores import FileKeyStore
 from qmnode.settings.node import ExportSettings, LocalSettings
 from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.guid import Guid, guid_to_text, new_guid

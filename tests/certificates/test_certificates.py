@@ -21,7 +21,7 @@ from mqenterprise.cli import app
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import User
-from qmnode.security.file_key_store import FileKeyStore
+from qmnode.security.key_stores import FileKeyStore
 from qmnode.security.outcomes import Admitted, Protected, ProtectionRequest, Refused, Signer
 from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings

@@ -26,7 +26,7 @@ from qmnode.errors import ConfigurationError
 from qmnode.management.context import Context
 from qmnode.management.documents import NodeDocument
 from qmnode.management.metrics import exposition
-from qmnode.security.sealing import PassphraseSealing
+from qmnode.security.key_stores import PassphraseSealing
 from qmnode.settings.node import ManagementSettings, Settings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.origin import copy_notice

@@ -21,7 +21,7 @@ from mqenterprise.keys.publication import ATTRIBUTES, Node, Publication
 from mqenterprise.keys.rotation import Rotation
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.published_keys import public_key_list
 from qmnode.structures.guid import new_guid
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_certificates import MqUserSignCerts

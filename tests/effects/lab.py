@@ -31,7 +31,7 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.session import Applied, apply_declared
-from qmnode.security.key_making import make_internal_certificate
+from qmnode.security.certificates import make_internal_certificate
 from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass

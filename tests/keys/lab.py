@@ -9,9 +9,9 @@ from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Shown
 from mqenterprise.keys.rotation import Rotation
 from mqenterprise.keys.settings import KeySettings
-from qmnode.security.file_key_store import FileKeyStore
+from qmnode.security.errors import KeyStoreConflictError
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_store import KeyStore, KeyStoreConflictError, KeyStoreContents
+from qmnode.security.key_stores import FileKeyStore, KeyStore, KeyStoreContents
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import Guid
 

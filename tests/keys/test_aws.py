@@ -16,11 +16,9 @@ from botocore.exceptions import ClientError
 from mqenterprise.keys.aws import AwsKeyStore, open_aws_key_store
 from mqenterprise.keys.rotation import Rotation
 from qmnode import Access, Message
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.file_key_store import FileKeyStore
+from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
 from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_store import KeyStore, KeyStoreConflictError, KeyStoreOptions, KeyStoreUnavailableError
-from qmnode.security.key_stores import ENTRY_POINT_GROUP, open_key_store
+from qmnode.security.key_stores import ENTRY_POINT_GROUP, FileKeyStore, KeyStore, KeyStoreOptions, open_key_store
 from qmnode.security.outcomes import Admitted, Deferred
 from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings

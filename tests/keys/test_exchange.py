@@ -27,7 +27,7 @@ from qmnode.directory.port import (
 )
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused
-from qmnode.security.public_key_lists import PublishedKeys
+from qmnode.security.published_keys import PublishedKeys
 from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import Guid

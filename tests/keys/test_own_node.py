@@ -26,7 +26,6 @@ from mqenterprise.keys.publication import Node, Publication, Shown
 from mqenterprise.keys.rotation import Rotation
 from qmnode import Access, Message
 from qmnode.directory.port import QueueManager
-from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_ring import KeyPurpose, KeyState
 from qmnode.security.key_rotation import (
     KeyRotationOptions,
@@ -36,6 +35,7 @@ from qmnode.security.key_rotation import (
     RotationStage,
     StepKind,
 )
+from qmnode.security.key_stores import FileKeyStore
 from qmnode.settings.node import KeyRotationSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_security import PrivacyLevel

@@ -10,8 +10,8 @@ from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Shown
 from mqenterprise.keys.report import rows_of
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_store import KeyStore, KeyStoreContents
-from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.key_stores import KeyStore, KeyStoreContents
+from qmnode.security.published_keys import public_key_list
 from qmnode.structures.public_keys import PROV_RSA_FULL, MqdsPublicKey, MqdsPublicKeys
 from tests.keys.lab import NEEDED_FOR, RELOAD, SHOWN_FOR, WAITING, Bench
 

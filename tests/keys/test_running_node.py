@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.security.file_key_store import FileKeyStore
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.published_keys import public_key_list
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.structures.message_security import PrivacyLevel
 from tests.certificates.enterprise import HOUR, QUEUE, Enterprise, two_nodes

@@ -17,8 +17,8 @@ from mqenterprise.keys.settings import KeySettings
 from qmnode.directory.port import QueueManager
 from qmnode.security.algorithms import AES_PROVIDER, Policy
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_store import KeyStoreContents
-from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.key_stores import KeyStoreContents
+from qmnode.security.published_keys import public_key_list
 from qmnode.security.rsa_keys import PrivateKey
 from tests.keys.lab import MemoryStore
 from tests.lab.servers import start_slapd

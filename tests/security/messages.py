@@ -22,7 +22,7 @@ from qmnode.security.outcomes import (
     Unprotectable,
 )
 from qmnode.security.protector import MessageProtector
-from qmnode.security.public_key_lists import PublishedKeys, public_key_list
+from qmnode.security.published_keys import PublishedKeys, public_key_list
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import Guid

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmnode.security.algorithms import CIPHERS, PROVIDERS, Provider
-from qmnode.security.ciphers import BodyCipher, WrongKeyError, decrypt_body
+from qmnode.security.encryption import BodyCipher, WrongKeyError, decrypt_body
 from qmnode.structures.message_security import EncryptionAlgorithm
 
 CASES = [(provider, algorithm) for provider in PROVIDERS for algorithm in sorted(provider.algorithms)]

@@ -18,11 +18,21 @@ from qmnode.security.algorithms import (
     Provider,
     sending_policy,
 )
-from qmnode.security.encryption import Choice, WrappedKey, choose, is_shortened, session_key, unwrap
+from qmnode.security.caches import AgedCache
+from qmnode.security.encryption import (
+    CachedSymmetricKey,
+    Choice,
+    ReceiveKey,
+    SendKey,
+    WrappedKey,
+    choose,
+    is_shortened,
+    session_key,
+    unwrap,
+)
 from qmnode.security.errors import MessageRefusedError
-from qmnode.security.key_caches import AgedCache, CachedSymmetricKey, ReceiveKey, SendKey
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
-from qmnode.security.public_key_lists import PublishedKeys, public_key_list
+from qmnode.security.published_keys import PublishedKeys, public_key_list
 from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid

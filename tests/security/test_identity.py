@@ -17,7 +17,7 @@ from qmnode.security.certificates import parse_certificate
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
 from qmnode.security.identity import SenderClaim, SenderDirectory, anonymous
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.public_key_lists import public_key_list
+from qmnode.security.published_keys import public_key_list
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qmnode.security.ciphers import BodyCipher
-from qmnode.security.key_caches import AgedCache, CachedSymmetricKey
+from qmnode.security.caches import AgedCache
+from qmnode.security.encryption import BodyCipher, CachedSymmetricKey
 from qmnode.structures.message_security import EncryptionAlgorithm
 
 KEY = b"0123456789abcdef"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from qmnode.security.algorithms import AES_PROVIDER, BASE_PROVIDER, ENHANCED_PROVIDER
-from qmnode.security.certificates import parse_certificate
+from qmnode.security.certificates import make_internal_certificate, parse_certificate
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security.key_making import (
+from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
+from qmnode.security.outcomes import Opened, Protected, ProtectionRequest, Refused
+from qmnode.security.published_keys import (
+    PublishedKeys,
     first_pairs,
-    make_internal_certificate,
     make_pair,
+    public_key_list,
     published,
     usable_providers,
 )
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
-from qmnode.security.outcomes import Opened, Protected, ProtectionRequest, Refused
-from qmnode.security.public_key_lists import PublishedKeys, public_key_list
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key

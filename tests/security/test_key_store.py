@@ -16,11 +16,9 @@ from pathlib import Path
 import pytest
 
 from qmnode.security.algorithms import AES_PROVIDER
-from qmnode.security.errors import KeyStoreError
-from qmnode.security.file_key_store import FileKeyStore
+from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
 from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_store import KeyStoreConflictError, KeyStoreOptions, KeyStoreUnavailableError
-from qmnode.security.key_stores import open_key_store
+from qmnode.security.key_stores import FileKeyStore, KeyStoreOptions, open_key_store
 from tests.security.keys import private_key
 
 PASSPHRASE = "correct horse battery staple"

@@ -9,9 +9,8 @@ import base64
 
 import pytest
 
-from qmnode.security.ciphers import BodyCipher, decrypt_body
-from qmnode.security.rsa_keys import PrivateKey
-from qmnode.security.signing import sign, verify
+from qmnode.security.encryption import BodyCipher, decrypt_body
+from qmnode.security.rsa_keys import PrivateKey, sign, verify
 from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
 from qmnode.structures.signature_properties import signed_bytes
 from tests.security.messages import message

@@ -60,5 +60,5 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_importing_the_security_room_does_not_load_pycryptodome() -> None:
-    code = "import sys, qmnode.security.ciphers, qmnode.security.signing; assert 'Crypto' not in sys.modules"
+    code = "import sys, qmnode.security.encryption, qmnode.security.rsa_keys; assert 'Crypto' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

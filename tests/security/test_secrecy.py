@@ -5,11 +5,11 @@ from __future__ import annotations
 import pprint
 import traceback
 
-from qmnode.security.file_key_store import FileKeyStore
-from qmnode.security.incoming import IncomingSecurity
 from qmnode.security.key_ring import KeyRing
+from qmnode.security.key_stores import FileKeyStore
 from qmnode.security.outcomes import Protected, ProtectionRequest
-from qmnode.security.signing import sign
+from qmnode.security.protector import IncomingSecurity
+from qmnode.security.rsa_keys import sign
 from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
 from tests.security.messages import DESTINATION, NOW, RING, Protector, message, published, signer, source

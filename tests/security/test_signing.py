@@ -7,7 +7,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
 from qmnode.security.algorithms import HASHES, PKCS1_OVERHEAD
-from qmnode.security.signing import level_that_verifies, sign, verify
+from qmnode.security.protector import level_that_verifies
+from qmnode.security.rsa_keys import sign, verify
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
 from tests.security.keys import private_key
 

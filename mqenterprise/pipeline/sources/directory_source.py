@@ -19,7 +19,7 @@ from mqenterprise.pipeline.sources.events import check_schema
 from qmnode.errors import ConfigurationError
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Property
 from qmnode.objects.table import QUEUE
-from qmnode.security.public_key_lists import PublishedKeys
+from qmnode.security.published_keys import PublishedKeys
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.sid import Sid

@@ -1,77 +1,21 @@
-"""The symmetric key caches and the user certificate cache: MS-MQQB 3.1.1.3, 3.1.2.10 to 3.1.2.13, 3.1.6.10 to 3.1.6.13.
+"""Caches: entries up to a number and an age, and one question to the directory for all who wait for its answer.
 
-Times are seconds since 1970 and come from the caller. Old versions kept SendBaseSymmetricKeyCache and
+The caches of session keys and of user certificates are of this kind (MS-MQQB 3.1.1.3, 3.1.2.10 to 3.1.2.13, 3.1.6.10 to
+3.1.6.13). Times are seconds since 1970 and come from the caller. Old versions kept SendBaseSymmetricKeyCache and
 ReceiveBaseSymmetricKeyCache apart. Here they are one with the others: the provider is part of the key of an entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Callable, Coroutine
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from qmnode.security.ciphers import BodyCipher
-    from qmnode.security.identity import Sender
-    from qmnode.structures.guid import Guid
-    from qmnode.structures.message_security import EncryptionAlgorithm
+from typing import Final, Generic, Protocol, TypeVar
 
 CLOCK_TOLERANCE: Final = 60.0
 """Seconds that an entry may be from the future: callers read the clock before they wait for their turn."""
 CLEANUP_MARGIN: Final = 60.0
 """Seconds that the cleanup timers add to the time when the oldest entry expires (3.1.6.10)."""
-
-
-class SendKey(NamedTuple):
-    """The key of a session key for sending. With the public key in it, a rotated key is never used again."""
-
-    remote_qm_guid: Guid
-    crypto_service_provider: str
-    crypto_algorithm: EncryptionAlgorithm
-    public_key_fingerprint: str
-
-
-class ReceiveKey(NamedTuple):
-    """The key of a session key for receiving (3.1.5.8.3)."""
-
-    remote_qm_guid: Guid
-    crypto_service_provider: str
-    crypto_algorithm: EncryptionAlgorithm
-    encrypted_symmetric_key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CachedSymmetricKey:
-    """CachedSymmetricKey, 3.1.1.3.3, beside what it is found by."""
-
-    encrypted_symmetric_key: bytes
-    """The encrypted session key, a SIMPLEBLOB."""
-    symmetric_key: bytes = field(repr=False)
-    fingerprint: str
-    """Of the RSA key that it is encrypted to."""
-    cached_time: float
-    cipher: BodyCipher = field(repr=False, compare=False)
-    """The key at work."""
-
-
-class UserCertKey(NamedTuple):
-    """The key of a user certificate: both compared bytewise (3.1.5.8.3)."""
-
-    certificate: bytes
-    security_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CachedUserCert:
-    """CachedUserCert, 3.1.1.3.4, with the user's groups as the directory expanded them."""
-
-    identifier: Guid
-    """The digest of the certificate: MQUSERSIGNCERT.Identifier."""
-    sender: Sender
-    cached_time: float
-    user: Guid | None = None
-    """The user's object in the directory; None for a queue manager, and where the directory names none."""
 
 
 class Aged(Protocol):
@@ -141,3 +85,35 @@ class AgedCache(Generic[KeyType, Entry]):
             forgotten = len(self._entries) - len(kept)
             self._entries = kept
             return forgotten
+
+
+Place = TypeVar("Place")
+Answer = TypeVar("Answer")
+
+
+class SharedReads(Generic[Place, Answer]):
+    """Questions that are under way, by what they ask for. One who stops waiting takes nothing from the others."""
+
+    def __init__(self) -> None:
+        self._running: dict[Place, asyncio.Task[Answer]] = {}
+
+    async def share(self, place: Place, ask: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
+        """The answer to the question at ``place``, which ``ask`` puts unless someone has put it already."""
+        task = self._running.get(place)
+        if task is None:
+            task = asyncio.create_task(ask())
+            self._running[place] = task
+            task.add_done_callback(lambda done: self._finished(place, done))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """End the questions that still run; those who wait are cancelled."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _finished(self, place: Place, task: asyncio.Task[Answer]) -> None:
+        del self._running[place]
+        if not task.cancelled():
+            task.exception()  # the waiters have it; if all of them left, nobody needs it
