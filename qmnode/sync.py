@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from qmnode.local.background import BackgroundLoop, background_loop
-from qmnode.local.line import RECONNECT
+from qmnode.local.connection import RECONNECT
 from qmnode.local.operations import RemoteOperations
 from qmnode.local.remote import Address, RemoteQueueManager
 from qmnode.model.api import Access, CursorApi, DirectoryLogin, QueueApi, QueueManagerApi, Share, TransactionApi

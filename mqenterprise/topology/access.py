@@ -7,17 +7,13 @@ names of the rights are those of MS-MQMQ 2.2.24 to 2.2.26 without ``MQSEC_``, ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from mqenterprise.directory.security import ENTERPRISE_RIGHTS, SITE_RIGHTS
 from mqenterprise.topology.resources import Kind
 from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.access_masks import EnterpriseAccess as E
 from qmnode.structures.access_masks import SiteAccess as S
-
-if TYPE_CHECKING:
-    from mqenterprise.topology.declaration import AnyAccess
-
 
 SITE_RIGHTS_BY_NAME: Final = {
     "create_machine": S.MQSEC_CREATE_FRS | S.MQSEC_CREATE_BSC | S.MQSEC_CREATE_MACHINE,
@@ -51,6 +47,17 @@ NOT_UNDERSTOOD = "(not understood: "
 """How the one line of a descriptor begins that cannot be decoded."""
 
 
+class AccessEntry(Protocol):
+    """A declared entry of an access list."""
+
+    @property
+    def to(self) -> str: ...
+    @property
+    def allow(self) -> tuple[str, ...]: ...
+    @property
+    def deny(self) -> tuple[str, ...]: ...
+
+
 def mask(rights: Iterable[str], kind: Kind = Kind.QUEUE) -> int:
     value = 0
     for right in rights:
@@ -63,7 +70,7 @@ def line(trustee: str, verb: str, value: int, kind: Kind = Kind.QUEUE) -> str:
     return f"{trustee}: {verb} {' '.join(names_of_rights(value, BY_KIND[kind]))}"
 
 
-def normal(entries: Iterable[AnyAccess], canonical: Callable[[str], str], kind: Kind = Kind.QUEUE) -> tuple[str, ...]:
+def normal(entries: Iterable[AccessEntry], canonical: Callable[[str], str], kind: Kind = Kind.QUEUE) -> tuple[str, ...]:
     """Return a declared access list in normal form. ``canonical`` returns the one name of a trustee."""
     masks: dict[tuple[str, str], int] = {}
     for entry in entries:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
 from mqenterprise.topology.access import BY_KIND
-from mqenterprise.topology.failover import Failover
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Kind, Property, Rows
 from qmnode.objects.table import (
@@ -229,6 +228,32 @@ class RoutingLink(_Model):
     )
     cost: Annotated[int, Field(ge=ROUTING_LINK["cost"].form.least, le=ROUTING_LINK["cost"].form.most)]
     site_gates: Annotated[tuple[MachineName, ...], Field(strict=False)] = ()
+
+
+class Failover(_Model):
+    """How another host of a machine takes over (docs/failover.md). The directory does not hold it."""
+
+    way: Literal["pacemaker", "operator", "kubernetes"] = Field(
+        description="Who moves the node: pacemaker, an operator (with systemd alone), or kubernetes (its manifest is "
+        "rendered)"
+    )
+    lease: int = Field(
+        default=10, ge=1, le=3600, description="Seconds for which one renewal lets a host be active (failover.lease)"
+    )
+    device: str | None = Field(
+        default=None,
+        description="Block device with the store, which all hosts see and one mounts; for an operator, who may instead "
+        "name a store on a file system that all hosts have mounted",
+    )
+    filesystem: str = Field(default="ext4", description="File system of the device")
+    store: str | None = Field(
+        default=None, description="Directory of the store on each host; by default that of the role queue_manager"
+    )
+    fencing: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(), description="Fencing devices of the Pacemaker cluster, by the identifiers of their resources"
+    )
+    storage_class: str | None = Field(default=None, description="Kubernetes: class of the volume, if not the default")
+    size: str = Field(default="10Gi", description="Kubernetes: size of the volume")
 
 
 @_properties(MACHINE, *get_args(Role))

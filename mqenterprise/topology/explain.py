@@ -8,7 +8,6 @@ from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
 from mqenterprise.topology.access import BY_KIND
-from mqenterprise.topology.failover import Failover
 from mqenterprise.topology.problems import Path, did_you_mean
 from qmnode.objects.rows import QUOTA, Property, Rows
 from qmnode.objects.table import ENTERPRISE
@@ -19,7 +18,7 @@ _MODELS: dict[str, type[BaseModel]] = {name: model for name, (model, _) in decla
     "bridges": declaration.Bridge,
     "password_secret": SecretSettings,
     "access": declaration.Access,
-    "failover": Failover,
+    "failover": declaration.Failover,
 }
 _ROWS: dict[str, Rows] = {name: rows for name, (_, rows) in declaration.SECTIONS.items()} | {"enterprise": ENTERPRISE}
 

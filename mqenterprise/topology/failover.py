@@ -1,4 +1,4 @@
-"""Machines with several hosts: what a declaration says of them, and what it cannot say (docs/failover.md).
+"""Machines with several hosts: the mistakes in what a declaration says of them (docs/failover.md).
 
 Such a machine is one queue manager: one store, one identity, one set of keys. One of its hosts is active at a time.
 """
@@ -8,47 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Final, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING, Final
 
 from mqenterprise.topology.names import fold
 
 if TYPE_CHECKING:
-    from mqenterprise.topology.declaration import Machine
+    from mqenterprise.topology.declaration import Failover, Machine
     from mqenterprise.topology.problems import Path
 
-Way = Literal["pacemaker", "operator", "kubernetes"]
 _MOST: Final = 3
 _RESOURCE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-
-class Failover(BaseModel):
-    """How another host of a machine takes over (docs/failover.md). The directory does not hold it."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    way: Way = Field(
-        description="Who moves the node: pacemaker, an operator (with systemd alone), or kubernetes (its manifest is "
-        "rendered)"
-    )
-    lease: int = Field(
-        default=10, ge=1, le=3600, description="Seconds for which one renewal lets a host be active (failover.lease)"
-    )
-    device: str | None = Field(
-        default=None,
-        description="Block device with the store, which all hosts see and one mounts; for an operator, who may instead "
-        "name a store on a file system that all hosts have mounted",
-    )
-    filesystem: str = Field(default="ext4", description="File system of the device")
-    store: str | None = Field(
-        default=None, description="Directory of the store on each host; by default that of the role queue_manager"
-    )
-    fencing: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        default=(), description="Fencing devices of the Pacemaker cluster, by the identifiers of their resources"
-    )
-    storage_class: str | None = Field(default=None, description="Kubernetes: class of the volume, if not the default")
-    size: str = Field(default="10Gi", description="Kubernetes: size of the volume")
 
 
 def faults(machine: Machine, machines: Sequence[Machine]) -> Iterator[tuple[Path, str]]:

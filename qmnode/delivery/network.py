@@ -60,8 +60,7 @@ from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import PublicFormatName
-from qmnode.transport.connection import Alarm, Connection, Handler
-from qmnode.transport.held import HeldBytes
+from qmnode.transport.connection import Alarm, Connection, Handler, HeldBytes
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer
 from qmnode.transport.places import Place, Places

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qmnode.local.connection import Connection
-from qmnode.local.line import Line
+from qmnode.local.connection import Connection, Line
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
@@ -18,9 +18,6 @@ from qmnode.storage.layout import Family
 from qmnode.storage.log_ends import MAY_HAVE_HELD, damaged_ends, damaged_record
 from qmnode.storage.synced import Synced, read_synced
 from qmnode.storage.writer import logs_in
-
-if TYPE_CHECKING:
-    from qmnode.storage.store import Store
 
 LOSSES: Final = "losses"
 """The key of the losses that starts have found, as JSON."""
@@ -213,11 +210,10 @@ def with_files(loss: Loss | None, faults: Sequence[str], known: Sequence[Loss]) 
     return replace(loss, messages=max(loss.messages, len(faults)), logs=(*loss.logs, *named))
 
 
-def remember(store: "Store", loss: Loss) -> None:
-    """Record a loss that a start has found, for later reports."""
-    known = [*Loss.read(store.get_meta(LOSSES)), replace(loss, found=time.time())]
-    store.put_meta(LOSSES, json.dumps([asdict(one) for one in known[-_KEPT:]]).encode())
-    store.flush()
+def with_loss(record: bytes | None, loss: Loss) -> bytes:
+    """The record of losses with one that this start has found, for later reports."""
+    known = [*Loss.read(record), replace(loss, found=time.time())]
+    return json.dumps([asdict(one) for one in known[-_KEPT:]]).encode()
 
 
 def recent(record: bytes | None) -> list[Loss]:

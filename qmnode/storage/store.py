@@ -60,10 +60,10 @@ from qmnode.storage.losses import (
     has_gap,
     moment,
     recent,
-    remember,
     sentences,
     up_to_damage,
     with_files,
+    with_loss,
 )
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
 from qmnode.storage.records import check_end, scan, unreadable
@@ -250,7 +250,8 @@ class Store:
             elif loss is not None:
                 log.warning("the end of the log is damaged", reason=loss.sentence)
             if loss is not None:
-                remember(store, loss)
+                store.put_meta(LOSSES, with_loss(store.get_meta(LOSSES), loss))
+                store.flush()
             take_origin(store, lost=loss is not None and loss.is_certain)
             store.losses = recent(store.get_meta(LOSSES))
         except BaseException:

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import qmnode
 from qmnode import Access, Message
-from qmnode.local.connection import RemoteQueue
+from qmnode.local.remote import RemoteQueue
 from tests.adversary import wire
 from tests.adversary.besiegers import PLAIN, SEQUENCED, Target, arguments
 from tests.adversary.peer import PORT, Peer

@@ -27,8 +27,7 @@ from qmnode.shares.account import Accountant
 from qmnode.shares.parties import Kind as PartyKind
 from qmnode.shares.resources import RPC_ANSWER_BYTES
 from qmnode.structures.guid import new_guid
-from qmnode.transport.connection import Connection
-from qmnode.transport.held import HeldBytes
+from qmnode.transport.connection import Connection, HeldBytes
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.beside import KIB, MIB, MOST, Besieged, besieged

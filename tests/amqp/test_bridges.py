@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from qmnode.amqp.bridge_in import decoded
-from qmnode.amqp.bridges import Bridge, Bridges
-from qmnode.amqp.client_links import Arrival, ClientSender, Outcome
+from qmnode.amqp.bridges import Bridge, Bridges, decoded
+from qmnode.amqp.client import Arrival, ClientSender, Outcome
 from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.sections import AmqpMessage, parse, write
 from qmnode.bodies.choice import read_headers

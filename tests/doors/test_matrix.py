@@ -24,9 +24,8 @@ from qmnode.administration.guarded import NEEDED
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue
 from qmnode.local import values
-from qmnode.local.connection import Connection
+from qmnode.local.connection import Connection, Line
 from qmnode.local.frames import GREETING, Kind
-from qmnode.local.line import Line
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueManagerApi

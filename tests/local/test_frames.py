@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import qmnode
 from qmnode.allocator import with_other_head
 from qmnode.local import values
-from qmnode.local.connection import RemoteQueue, to_travel
 from qmnode.local.frames import (
     HEAD,
     HEAD_SIZE,
@@ -33,6 +32,7 @@ from qmnode.local.frames import (
     unpack_received,
     unpack_sent,
 )
+from qmnode.local.remote import RemoteQueue, to_travel
 from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from qmnode.local.connection import RemoteQueue
-    from qmnode.local.remote import RemoteQueueManager
+    from qmnode.local.remote import RemoteQueue, RemoteQueueManager
     from qmnode.model.api import QueueApi
 
 KINDS = pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"], indirect=True)
@@ -314,7 +313,7 @@ async def test_a_program_goes_on_over_kills_of_its_node(tmp_path: Path) -> None:
 async def test_a_node_keeps_no_more_marks_than_it_says(
     service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.local.line.MOST_SLOTS", 1)
+    monkeypatch.setattr("qmnode.local.connection.MOST_SLOTS", 1)
     taken = program.line.take_slot()
     assert program.line.take_slot() == 0, "calls go on without a mark"
     program.line.free_slot(taken)

@@ -374,7 +374,7 @@ def test_a_message_that_came_with_ctrl_c_is_returned_first(address: str, name: s
         """
         import signal, sys, time
         import qmnode
-        from qmnode.local.connection import RemoteQueue
+        from qmnode.local.remote import RemoteQueue
 
         qm = qmnode.sync.connect(sys.argv[1])
         qm.open_queue(sys.argv[2], qmnode.Access.SEND).send(qmnode.Message(b"kept"))
