@@ -1,7 +1,7 @@
 """A fleet of unequal hosts: Debian 12 and 13, Pythons of their own below /opt; some dead, full, or with a wrong clock.
 
-It is rolled out, upgraded, gets new keys and TLS, and loses a machine, under a stream of encrypted transactional
-messages, of which none is lost, doubled or out of order.
+It is rolled out, upgraded, gets new keys and TLS without hosts at fault, takes them in when they are mended, and loses
+a machine, under a stream of encrypted transactional messages, of which none is lost, doubled or out of order.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class Fleet:
     @property
     def at_fault(self) -> set[str]:
         return {host for host in (self.dead, self.full, self.late) if host}
+
+    @property
+    def sound(self) -> list[str]:
+        """The others."""
+        return [host for host in self.hosts if host not in self.at_fault]
 
 
 FOUR = Fleet({NORTH: "Debian 12", SENDER: "Python 3.12", SOUTH: "Debian 13", RECEIVER: "Python 3.13"})
@@ -101,28 +106,32 @@ async def test_a_fleet_of_unequal_hosts(fleet: Fleet, tmp_path: Path, capsys: py
         enterprise.start()
         enterprise.set_for_all(**RETRY)
         enterprise.play("provision", declared=str(enterprise.declared)).ok()
-        if fleet.at_fault:
-            go_on_without(enterprise, fleet)
-        play(enterprise, "rollout").ok()
-        unchanged(enterprise)
-        assert {host: python_of(enterprise, host) for host in fleet.hosts} == {
-            host: python_of(enterprise, host, made_of[kind].python) for host, kind in fleet.hosts.items()
-        }
+        bring_faults(enterprise, fleet)
+        went_on(enterprise, fleet, "rollout")
 
         stream = stream_to(enterprise, RECEIVER)
         await stream.start()
-        source = str(another_release(tmp_path))
-        upgraded = await asyncio.to_thread(play, enterprise, "upgrade", queue_manager_source=source)
-        assert upgraded.ok().changed > 0
-        assert all("99.0.0" in release(enterprise, host) for host in fleet.hosts)
+        assert (await asyncio.to_thread(went_on, enterprise, fleet, "rollout")).changed == 0
+        source = {"queue_manager_source": str(another_release(tmp_path))}
+        await asyncio.to_thread(went_on, enterprise, fleet, "upgrade", **source)
+        assert all("99.0.0" in release(enterprise, host) for host in fleet.sound)
         begun = datetime.now(UTC).isoformat(timespec="seconds")
-        rotated = await asyncio.to_thread(play, enterprise, "rotate_keys", rotation_begun=begun)
-        assert rotated.ok().changed == len(fleet.hosts)
-        for mode in ("offer", "prefer", "require"):
+        rotated = await asyncio.to_thread(went_on, enterprise, fleet, "rotate_keys", rotation_begun=begun)
+        assert rotated.changed == len(fleet.sound)
+        for mode in ("offer", "prefer"):
             enterprise.set_for_all(queue_manager_tls=mode)
-            (await asyncio.to_thread(play, enterprise, "tls")).ok()
+            await asyncio.to_thread(went_on, enterprise, fleet, "tls")
+        assert {status(enterprise, host)["tls_mode"] for host in fleet.sound} == {"prefer"}
+
+        await asyncio.to_thread(take_in, enterprise, fleet, **source)
+        assert all("99.0.0" in release(enterprise, host) for host in fleet.hosts)
+        assert {host: python_of(enterprise, host) for host in fleet.hosts} == {
+            host: python_of(enterprise, host, made_of[kind].python) for host, kind in fleet.hosts.items()
+        }
+        enterprise.set_for_all(queue_manager_tls="require")
+        (await asyncio.to_thread(play, enterprise, "tls")).ok()
         report = await stream.finish(PATIENCE, enough=True)
-        assert_perfect(report, capsys, f"while {len(fleet.hosts)} hosts were upgraded, and got keys and TLS")
+        assert_perfect(report, capsys, f"while {len(fleet.hosts)} hosts were upgraded, got keys, TLS, or were taken in")
         assert {status(enterprise, host)["tls_mode"] for host in fleet.hosts} == {"require"}
 
         leaving = next(host for host in reversed(fleet.hosts) if host not in (NORTH, SOUTH, SENDER))
@@ -141,39 +150,59 @@ async def test_a_fleet_of_unequal_hosts(fleet: Fleet, tmp_path: Path, capsys: py
         enterprise.close()
 
 
-def go_on_without(enterprise: LabEnterprise, fleet: Fleet) -> None:
-    """Hosts at fault are left out with their causes, and taken in by the first run that finds them mended."""
+def bring_faults(enterprise: LabEnterprise, fleet: Fleet) -> None:
+    """Have one host dead, one with a full disk, and one whose clock is wrong."""
+    if not fleet.at_fault:
+        return
     hosts = enterprise.lab.hosts
+    enterprise.lab.network.unplug(fleet.dead)
     hosts[fleet.dead].power_off()
     hosts[fleet.full].do("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/opt")
     lie = f"SetEnv LD_PRELOAD={FAKETIME} FAKETIME=-400 DONT_FAKE_MONOTONIC=1"
     hosts[fleet.late].do("sh", "-c", f"echo '{lie}' >>/etc/ssh/sshd_config && systemctl restart ssh")
     hosts[fleet.late].wait_until_up()
+
+
+def went_on(enterprise: LabEnterprise, fleet: Fleet, playbook: str, **variables: object) -> Played:
+    """Run a playbook, which leaves out the hosts at fault and says why."""
+    if not fleet.at_fault:
+        return play(enterprise, playbook, **variables).ok()
     going_on: dict[str, Any] = {"queue_manager_failures": "continue", "queue_manager_failures_percent": 25}
-
-    went_on = play(enterprise, "rollout", **going_on)
-
-    assert went_on.at_fault == fleet.at_fault, went_on.said
+    played = play(enterprise, playbook, **variables, **going_on)
+    assert played.at_fault == fleet.at_fault, played.said
     for host, cause in (
         (fleet.dead, "cannot be reached"),
         (fleet.full, "MB are free for /opt/qmnode"),
         (fleet.late, "s off the controller's, set it right"),
     ):
-        told = rf"{host} .*{cause}.*The others went on without {host}\..*playbooks/rollout\.yml --limit ([\w,-]+)"
-        found = re.search(told, went_on.said)
-        assert found is not None, went_on.said
+        told = rf"{host} .*{cause}.*The others went on without {host}\..*playbooks/{playbook}\.yml --limit ([\w,-]+)"
+        found = re.search(told, played.said)
+        assert found is not None, played.said
         assert set(found[1].split(",")) == fleet.at_fault
-    again = play(enterprise, "rollout", **going_on)
-    assert (again.at_fault, again.changed) == (fleet.at_fault, 0), again.said
+    return played
 
+
+def take_in(enterprise: LabEnterprise, fleet: Fleet, **variables: object) -> None:
+    """TLS is required of nobody before all are there. The first run that finds hosts mended takes them in."""
+    if fleet.at_fault:
+        refused = play(enterprise, "tls", queue_manager_tls="require", queue_manager_failures="continue")
+        assert refused.at_fault == fleet.at_fault, refused.said
+        assert refused.changed == 0
+        mend_faults(enterprise, fleet)
+        taken_in = play(enterprise, "rollout", **variables).ok()
+        assert {host for host, found in taken_in.stats.items() if found["changed"]} == fleet.at_fault
+    unchanged(enterprise)
+
+
+def mend_faults(enterprise: LabEnterprise, fleet: Fleet) -> None:
+    hosts = enterprise.lab.hosts
+    enterprise.lab.network.plug(fleet.dead)
     hosts[fleet.dead].boot()
     hosts[fleet.dead].wait_until_up()
     hosts[fleet.full].do("umount", "/opt")
     hosts[fleet.late].do("sh", "-c", "sed -i /FAKETIME/d /etc/ssh/sshd_config && systemctl restart ssh")
     hosts[fleet.late].wait_until_up()
     enterprise.lab.drop_connections()
-    taken_in = play(enterprise, "rollout").ok()
-    assert {host for host, found in taken_in.stats.items() if found["changed"]} - {"localhost"} == fleet.at_fault
 
 
 def play(enterprise: LabEnterprise, playbook: str, **variables: object) -> Played:
