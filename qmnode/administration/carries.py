@@ -24,7 +24,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.model.packet import BROKEN, received_message, value_of_any_packet
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, insert_many
+from qmnode.model.positions import insert_many, lookup_identifier_of
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import (
@@ -377,7 +377,7 @@ class Carries:
             _, digest, size, _, _ = _ENTRY.unpack(entry)
             lookup = 0
             if state == CARRIED:
-                lookup = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | carry.first + carry.places
+                lookup = lookup_identifier_of(value[PRIORITY], carry.first + carry.places)
                 entries.append((lookup, value))
                 carry.places += 1
                 carry.carried += 1

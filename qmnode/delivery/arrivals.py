@@ -16,7 +16,7 @@ from qmnode.delivery.soon_received import MANY, SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
-from qmnode.model.positions import LANE_SHIFT, insert_lent, insert_many
+from qmnode.model.positions import insert_lent, insert_many, lookup_identifier_of
 from qmnode.model.queue import Queue
 from qmnode.model.record import PREFIX_SIZE, REPORT, RecordFlag
 from qmnode.model.traffic import RefusedSender
@@ -354,7 +354,7 @@ class Arrivals:
         for number, (packet, destination, received) in enumerate(admission.taken):
             if received.headers is not headers or destination is not here or packet is not received.packet:
                 headers, here, facts = received.headers, destination, _facts(packet, destination)
-                sent_time, lane = -1, 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT
+                sent_time, lane = -1, lookup_identifier_of(packet[PRIORITY_AT], 0)
                 before, queue = queue, _queue_of(destination, facts)
                 # The check whether a passing message is already queued must see the messages before it.
                 if before is not None and (before is not queue or isinstance(queue, OutgoingQueue)):

@@ -11,7 +11,7 @@ from qmnode.model.message import Message
 from qmnode.model.outcomes import acknowledgment as administration_message
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import value_of_packet
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.record import PREFIX_SIZE, with_prefix
 from qmnode.protocol.acknowledgments import (
@@ -160,7 +160,7 @@ class Notices:
 
 def next_position(manager: QueueManager, packet: bytes) -> int:
     """The lookup identifier for a message that arrives now."""
-    return 7 - (packet[PRIORITY_AT] & 7) << LANE_SHIFT | manager.sequence.next()
+    return lookup_identifier_of(packet[PRIORITY_AT], manager.sequence.next())
 
 
 def source_of(packet: bytes) -> Guid:

@@ -31,7 +31,7 @@ from qmnode.model.packet import BROKEN, received_message, user_flags, with_class
 from qmnode.model.packet_parts import RECOVERABLE_FLAG
 from qmnode.model.permitted import check_values
 from qmnode.model.ports import Entry, TimerHandle
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue import Queue
 from qmnode.model.record import (
     EXPRESS,
@@ -308,7 +308,7 @@ class DelayedQueue(Queue):
             self.remove(lookup_identifier, value)
             value = _as_sent(value, context.clock.time(), transit=queue.queue_type is QueueType.OUTGOING)
             value = self._with_allowed_dead_letter_queue(value, caller)
-            entry = 7 - (value[PRIORITY] & 7) << LANE_SHIFT | context.sequence.next(), value
+            entry = lookup_identifier_of(value[PRIORITY], context.sequence.next()), value
             if value[FLAGS] & TRANSACTIONAL:
                 queue.arrive_committed([entry])
             else:

@@ -12,7 +12,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.model.packet import received_message, with_class
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.quotas import EnqueueStatus
 from qmnode.model.record import (
     DELAYED,
@@ -362,7 +362,7 @@ class Outcomes:
         if party is not OWN:
             value = with_prefix(value, flags=value[FLAGS] | NOTICE)
             context.notices.entered(queue.queue_id, party, size)
-        queue.arrive(7 - message.priority << LANE_SHIFT | context.sequence.next(), value)
+        queue.arrive(lookup_identifier_of(message.priority, context.sequence.next()), value)
 
     def _takes_notice(self, queue: "Queue", named_at: int | None) -> bool:
         """Whether a queue's access list lets a notice in."""

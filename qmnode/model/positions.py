@@ -50,6 +50,16 @@ if TYPE_CHECKING:
 LANES: Final = 8
 LANE_SHIFT: Final = 56
 SEQUENCE_MASK: Final = (1 << LANE_SHIFT) - 1
+
+
+def lookup_identifier_of(priority: int, place: int) -> int:
+    """The lookup identifier of the message at a place of its priority's lane (MS-MQDMPR 3.1.7.1.9).
+
+    ``priority``: a byte with the priority in its low three bits, as BaseHeader.Flags has it.
+    """
+    return 7 - (priority & 7) << LANE_SHIFT | place
+
+
 NOWHERE: Final = 1 << 64
 """Greater than every lookup identifier."""
 RECEIVED_AT_ONCE: Final = 16 * 1024 * 1024

@@ -10,7 +10,7 @@ from qmnode.model.message import INFINITE, Message
 from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
 from qmnode.model.packet import message_from_packet, shapes_of
 from qmnode.model.ports import Entry, PutSignature
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue import Queue
 from qmnode.model.record import DELAYED, EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue, with_time_to_reach_queue
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
@@ -207,7 +207,7 @@ class SendingDescriptor(QueueApi):
         return (
             [owner + ordinal.to_bytes(4, "little") for ordinal in ordinals],
             [
-                (7 - (value[PRIORITY] & 7) << LANE_SHIFT | place, value)
+                (lookup_identifier_of(value[PRIORITY], place), value)
                 for place, value in zip(places, values, strict=True)
             ],
         )
@@ -228,7 +228,7 @@ class SendingDescriptor(QueueApi):
             values = [(ordinal, self._with_default_time(value, reach)) for ordinal, value in values]
         places = context.sequence.take(len(values))
         return [
-            (7 - (value[PRIORITY] & 7) << LANE_SHIFT | place, value, owner + ordinal.to_bytes(4, "little"))
+            (lookup_identifier_of(value[PRIORITY], place), value, owner + ordinal.to_bytes(4, "little"))
             for (ordinal, value), place in zip(values, places, strict=True)
         ]
 
@@ -299,7 +299,7 @@ class SendingDescriptor(QueueApi):
         return (
             # 3.1.7.1.9 says this only of transactional messages, and 0 for the others, which would then have no
             # priorities.
-            7 - (value[PRIORITY] & 7) << LANE_SHIFT | context.sequence.next(),
+            lookup_identifier_of(value[PRIORITY], context.sequence.next()),
             value,
             context.identifier + ordinal.to_bytes(4, "little"),
         )

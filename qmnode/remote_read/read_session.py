@@ -12,7 +12,7 @@ from qmnode.dcerpc.interface import Method
 from qmnode.dcerpc.ndr import Parameters
 from qmnode.model.api import Seek
 from qmnode.model.message import Message
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.record import PRIORITY
 from qmnode.remote_read.qm2qm import Action
 
@@ -100,5 +100,4 @@ class ReadSession(ABC):
 
 def lookup_identifier(value: bytes, sequential_id: int) -> int:
     """The lookup identifier of a stored value. Servers leave out its first byte (MS-MQDMPR 3.1.7.1.9)."""
-    priority = value[PRIORITY] & 7 if len(value) > PRIORITY else 0
-    return 7 - priority << LANE_SHIFT | sequential_id
+    return lookup_identifier_of(value[PRIORITY] if len(value) > PRIORITY else 0, sequential_id)
