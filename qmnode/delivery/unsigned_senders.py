@@ -110,7 +110,7 @@ class UnsignedSenderPolicy:
 
     def standing_of(self, connection: Connection, headers: ReceivedHeaders, queue: Queue) -> Standing:
         """The standing that the sender of a message had before a queue's access list."""
-        if headers.has_protection and headers.signature_size:
+        if headers.is_signed:
             return Standing.SIGNED
         if not headers.claimed_sender:
             return Standing.NAMELESS

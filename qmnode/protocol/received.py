@@ -2,7 +2,6 @@
 completely and parsed as far as the protocol acts on them.
 """
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from qmnode.allocator import LENT_FROM, filled, lend
@@ -18,21 +17,17 @@ from qmnode.structures.envelope import (
     without_session_header,
 )
 from qmnode.structures.errors import PacketError
-from qmnode.structures.flat import Flat, at, bytes_at
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName, fold
 from qmnode.structures.packet_view import (
-    FLAGS_AT,
-    LABEL_AT,
-    SENT_TIME_AT,
-    TRANSACTION_HEADER_SIZE,
+    ADDRESS,
+    NAMES_AT,
     Places,
     Shape,
     direct_name_in,
-    label_length,
     places_of,
-    security_parts,
+    user_flags_of,
 )
 from qmnode.structures.packets import BASE_HEADER_SIZE, SESSION_HEADER_SIZE
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
@@ -175,45 +170,50 @@ DIRECT: Final = 7
 """UserHeader.Flags.DQ of private, public and direct format names."""
 
 
-class ReceivedHeaders(Flat, of=UserMessage):
+class ReceivedHeaders(NamedTuple):
     """The header fields that the protocol decides by. Fields that differ from message to message are in
     ReceivedMessage, so that consecutive messages usually share these.
     """
 
-    base_flags: int = at("base_header.flags")
-    time_to_reach_queue: int = at("base_header.time_to_reach_queue")
-    source_queue_manager: Guid = at("user_header.source_queue_manager")
-    queue_manager_address: Guid = at("user_header.queue_manager_address")
-    user_flags: int = at("user_header.flags")
-    destination_queue: bytes = bytes_at("user_header.destination_queue")
-    tx_sequence_id: int | None = at("transaction_header.tx_sequence_id")
-    property_flags: int = at("message_properties_header.flags")
-    message_class: int = at("message_properties_header.message_class")
-    privacy_level: int = at("message_properties_header.privacy_level")
-    session_header: SessionHeader | None = at("session_header")
-    security_flags: int | None = at("security_header.flags")
-    security_id: bytes | None = at("security_header.security_id")
-    encryption_key_size: int | None = at("security_header.encryption_key_size")
-    signature_size: int | None = at("security_header.signature_size")
-    sender_cert_size: int | None = at("security_header.sender_cert_size")
-    provider_info_size: int | None = at("security_header.provider_info_size")
+    base_flags: int
+    time_to_reach_queue: int
+    source_queue_manager: Guid
+    user_flags: int
+    tx_sequence_id: int | None
+    """None if the message is not transactional."""
+    property_flags: int
+    message_class: int
+    has_protection: bool
+    """Whether something is to be decrypted, verified or cleared. A SecurityHeader that only names the sender, as
+    Windows writes it for unsigned messages, needs none of that.
+    """
+    is_signed: bool
+    claimed_sender: bytes
+    """The SID that the packet names as its sender; empty if it names none."""
 
-    @property
-    def has_protection(self) -> bool:
-        """Whether something is to be decrypted, verified or cleared. A SecurityHeader that only names the sender, as
-        Windows writes it for unsigned messages, needs none of that.
-        """
-        flags = self.security_flags
-        if flags is None:
-            return False
-        parts = self.encryption_key_size or self.signature_size or self.sender_cert_size or self.provider_info_size
-        return bool(flags & _PROTECTED or parts or self.user_flags & _SEVERAL)
 
-    @property
-    def claimed_sender(self) -> bytes:
-        """The SID that the packet names as its sender; empty if it names none."""
-        flags = self.security_flags
-        return self.security_id or b"" if flags is not None and flags & _SENDER_TYPE == _SID else b""
+def _headers_of(message: UserMessage) -> ReceivedHeaders:
+    base, user, properties = message.base_header, message.user_header, message.message_properties_header
+    transaction, security = message.transaction_header, message.security_header
+    protected, signed, sender = False, False, b""
+    if security is not None:
+        signed = bool(security.signature)
+        parts = signed or security.encryption_key or security.sender_cert or security.provider_info
+        protected = bool(security.flags & _PROTECTED or parts or user.flags & _SEVERAL)
+        if security.flags & _SENDER_TYPE == _SID:
+            sender = security.security_id
+    return ReceivedHeaders(
+        base.flags,
+        base.time_to_reach_queue,
+        user.source_queue_manager,
+        user.flags,
+        None if transaction is None else transaction.tx_sequence_id,
+        properties.flags,
+        properties.message_class,
+        protected,
+        signed,
+        sender,
+    )
 
 
 class DestinationName(NamedTuple):
@@ -277,6 +277,7 @@ class ReceivedMessage(NamedTuple):
     message_id: int
     tx_sequence_number: int = 0
     previous_tx_sequence_number: int = 0
+    session_header: SessionHeader | None = None
 
     @property
     def message(self) -> UserMessage:
@@ -293,12 +294,11 @@ class ReceivedMessage(NamedTuple):
         return bool(self.headers.user_flags & _RECOVERABLE)
 
 
-_parse = ReceivedHeaders.parse
 _new = tuple.__new__
 _NORMAL: Final = MessageClass.MQMSG_CLASS_NORMAL.value
-_OPTIONS: Final = TransactionFlags.CG.mask | TransactionFlags.FA.mask
+_CG: Final = TransactionFlags.CG.mask
+_OPTIONS: Final = _CG | TransactionFlags.FA.mask
 _PRIORITY: Final = BaseFlags.PR.mask
-_SECURED: Final = UserFlags.SH.mask
 _UNUSUAL: Final = UserFlags.CQ.mask | UserFlags.MQ.mask | UserFlags.HH.mask | UserFlags.AH.mask
 _RARE: Final = UserFlags.MQ.mask | UserFlags.HH.mask
 _DEBUG: Final = BaseFlags.DH.mask
@@ -306,104 +306,24 @@ _WITHOUT_SESSION: Final = ~BaseFlags.SH.mask
 _KINDS_KEPT: Final = 256
 
 
-class _Shape:
-    """The form of a valid packet, to recognise others that differ from it only in what cannot make them invalid.
-
-    Applications send many similar messages. The BaseHeader and UserHeader are compared but for PacketSize, SentTime and
-    MessageID, and the values of a TransactionHeader are checked; what is behind them is up to the kind of shape. A
-    packet with other headers has no shape: it is fully parsed each time.
-    """
-
-    __slots__ = (
-        "_between", "_options", "_place_at", "_rest_at", "destination", "fits", "headers", "is_plain", "recoverable",
-    )  # fmt: skip
-    fits: Callable[[Packet], bool]
-    """Whether a packet is valid because this one was, except for its TransactionHeader."""
-
-    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
-        self.headers = headers
-        self.destination = destination
-        self.recoverable = int(headers.user_flags & _DM > 0)
-        transactional = headers.tx_sequence_id is not None
-        self.is_plain = False
-        """Whether it is neither signed nor encrypted, and not in a sequence."""
-        self._place_at = places.transaction_header
-        self._rest_at = self._place_at + (TRANSACTION_HEADER_SIZE if transactional else 0)
-        self._between = packet[FLAGS_AT : self._place_at]
-        self._options = read_transaction_header(packet, self._place_at)[0] & _OPTIONS if transactional else 0
-
-    @property
-    def has_connector(self) -> bool:
-        """Whether its TransactionHeader is longer than usual: then it is no example for other packets."""
-        return bool(self._options & TransactionFlags.CG.mask)
-
-    def place(self, packet: bytes) -> tuple[int, int] | None:
-        """TxSequenceNumber and PreviousTxSequenceNumber of a transactional packet; None if they are not in order."""
-        flags, identifier, number, previous = read_transaction_header(packet, self._place_at)
-        if identifier != self.headers.tx_sequence_id or flags & _OPTIONS != self._options:
-            return None
-        if previous >= number:
-            return None
-        return number, previous
-
-
-class _PlainShape(_Shape):
-    """The shape of an application's message that is neither signed nor encrypted. Labels, bodies and extensions have
-    any size: their sizes are read and must fill the packet.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
-        super().__init__(packet, headers, destination, places)
-        self.fits = Shape(packet, places).fits
-        self.is_plain = headers.tx_sequence_id is None
-
-
-class _ExactShape(_Shape):
-    """The shape of any other message: all bytes up to the end of the label are the same, except for the data of a
-    SecurityHeader between SecurityID and ProviderInfo (key, signature, certificate). Later bytes have the same size and
-    any content.
-    """
-
-    __slots__ = ("_begin", "_behind", "_behind_at", "_behind_end", "_sender", "_sender_end", "_size")
-
-    def __init__(self, packet: bytes, headers: ReceivedHeaders, destination: DestinationName, places: Places) -> None:
-        super().__init__(packet, headers, destination, places)
-        self._size = len(packet)
-        self._begin = packet[:SENT_TIME_AT]
-        self._sender_end = self._behind_at = self._rest_at
-        if headers.user_flags & _SECURED:
-            self._sender_end, *_, self._behind_at, _ = security_parts(packet, self._rest_at)
-        self._sender = packet[self._rest_at : self._sender_end]
-        self._behind_end = places.properties + LABEL_AT + 2 * label_length(packet, places.properties)
-        self._behind = packet[self._behind_at : self._behind_end]
-        self.fits = self._is_alike
-
-    def _is_alike(self, packet: Packet) -> bool:
-        return (
-            len(packet) == self._size
-            and packet[:SENT_TIME_AT] == self._begin
-            and packet[FLAGS_AT : self._place_at] == self._between
-            and packet[self._behind_at : self._behind_end] == self._behind
-            and packet[self._rest_at : self._sender_end] == self._sender
-        )
-
-
 class MessageReader:
     """Turns packets into received messages, and counts them."""
 
-    __slots__ = ("_destination", "_queue", "_shape", "_sound", "received", "recoverable_received")
+    __slots__ = ("_destination", "_shape", "_shared", "_sound", "received", "recoverable_received")
 
     def __init__(self) -> None:
         self.received = 0
         """MessageReceivedCount without its wrap-around."""
         self.recoverable_received = 0
         """RecoverableMessageReceivedCount without its wrap-around."""
-        """The cost of lists of names and of signatures, beyond one unit for each message."""
-        self._destination = DestinationName(Guid(b""), 0, b"")
-        self._queue = b""
-        self._shape: _Shape | None = None
+        self._destination: DestinationName | None = None
+        """Of the last message that was read whole."""
+        self._shape: Shape | None = None
+        """Applications send many similar messages: those like the last one with a shape are not parsed."""
+        self._shared: tuple[ReceivedHeaders, DestinationName, int, int]
+        """What messages of this shape have in common. The last two: 1 if they are recoverable, and the flags of their
+        TransactionHeaders that must be the same.
+        """
         self._sound: set[tuple[object, ...]] = set()
         """The fields that the rules check, of valid messages without rare headers."""
 
@@ -412,17 +332,17 @@ class MessageReader:
         shape = self._shape
         if shape is None or not shape.fits(packet):
             return self._read_whole(bytes(packet))
-        if not shape.is_plain:
-            packet = bytes(packet)
-        headers = shape.headers
+        headers, destination, recoverable, options = self._shared
         number = previous = 0
         if headers.tx_sequence_id is not None:
-            place = shape.place(bytes(packet))
-            if place is None:
-                return self._read_whole(bytes(packet))
-            number, previous = place
+            packet = bytes(packet)
+            flags, identifier, number, previous = read_transaction_header(packet, shape.places.transaction_header)
+            if identifier != headers.tx_sequence_id or flags & _OPTIONS != options or previous >= number:
+                return self._read_whole(packet)
+        elif shape.exact:
+            packet = bytes(packet)
         self.received += 1
-        self.recoverable_received += shape.recoverable
+        self.recoverable_received += recoverable
         sent_time, message_id = read_own_fields(packet)
         return _new(
             ReceivedMessage,
@@ -431,73 +351,75 @@ class MessageReader:
                 self.received,
                 self.recoverable_received,
                 headers,
-                shape.destination,
+                destination,
                 sent_time,
                 message_id,
                 number,
                 previous,
+                None,
             ),
         )
 
     def _read_whole(self, packet: bytes) -> ReceivedMessage:
         try:
-            headers = _parse(packet)
+            message = UserMessage.parse(packet)
         except PacketError as error:
             raise RemoteProtocolError("3.1.5.1.3", str(error)) from error
-        flags = headers.user_flags
+        flags, transaction = message.user_header.flags, message.transaction_header
         mode = flags & _DM
-        if mode > _RECOVERABLE or (not mode and headers.tx_sequence_id is not None):
+        if mode > _RECOVERABLE or (not mode and transaction is not None):
             raise RemoteProtocolError("MS-MQMQ 2.2.19.2", "no known delivery mode, or transactional and express")
-        number = previous = 0
-        if headers.tx_sequence_id is not None:
-            _, _, number, previous = read_transaction_header(packet, places_of(packet).transaction_header)
-        self._check(packet, headers, number, previous)
-        if headers.session_header is not None:
+        headers = _headers_of(message)
+        number = previous = options = 0
+        if transaction is not None:
+            number, previous = transaction.tx_sequence_number, transaction.previous_tx_sequence_number
+            options = transaction.flags & _OPTIONS
+        self._check(message, headers, number, previous)
+        places = places_of(packet)
+        destination = _destination(packet, places)
+        if destination == self._destination:
+            destination = self._destination
+        self._destination = destination
+        if message.session_header is not None:
             packet = without_session_header(packet)
+        recoverable = int(mode > 0)
         self.received += 1
-        if mode:
-            self.recoverable_received += 1
-        queue, address, kind = headers.destination_queue, headers.queue_manager_address, flags >> _DQ & 7
-        destination = self._destination
-        if queue != self._queue or address != destination.address or kind != destination.kind:
-            destination = self._destination = DestinationName(address, kind, _name(kind, queue))
-            self._queue = queue
-        sent_time, message_id = read_own_fields(packet)
-        if not headers.base_flags & ~_PRIORITY and not headers.user_flags & _UNUSUAL:
-            plain = headers.message_class == _NORMAL and not headers.has_protection
-            shape = (_PlainShape if plain else _ExactShape)(packet, headers, destination, places_of(packet))
-            self._shape = None if shape.has_connector else shape
+        self.recoverable_received += recoverable
+        if not headers.base_flags & ~_PRIORITY and not flags & _UNUSUAL:
+            exact = headers.message_class != _NORMAL or headers.has_protection
+            # A longer TransactionHeader is no example for other packets.
+            self._shape = None if options & _CG else Shape(packet, places, exact=exact)
+            self._shared = headers, destination, recoverable, options
         return ReceivedMessage(
             packet,
             self.received,
             self.recoverable_received,
             headers,
             destination,
-            sent_time,
-            message_id,
+            message.user_header.sent_time,
+            message.user_header.message_id,
             number,
             previous,
+            message.session_header,
         )
 
-    def _check(self, packet: bytes, headers: ReceivedHeaders, number: int, previous: int) -> None:
+    def _check(self, message: UserMessage, headers: ReceivedHeaders, number: int, previous: int) -> None:
         """Refuse a packet that breaks a rule, even in a part that is not needed now: 3.1.5.1.3."""
-        traits = None
+        traits, security, properties = None, message.security_header, message.message_properties_header
         unusual = headers.user_flags & _RARE or headers.base_flags & _DEBUG or headers.has_protection
         if not unusual and previous <= number:
             traits = (
                 headers.base_flags & _WITHOUT_SESSION,
                 headers.user_flags,
                 headers.message_class,
-                headers.privacy_level,
-                label_length(packet, places_of(packet).properties),
+                properties.privacy_level,
+                properties.label_length,
                 headers.source_queue_manager == ZERO_GUID,
                 previous == number,
-                headers.security_flags,
-                headers.security_id,
+                None if security is None else (security.flags, security.security_id),
             )
             if traits in self._sound:
                 return
-        message = UserMessage.parse(packet)
         found = violation(message)
         if found is not None:
             raise RemoteProtocolError(found.section, f"{found.structure}.{found.field}: {found.sentence}")
@@ -512,13 +434,11 @@ def destination_of(packet: bytes) -> DestinationName:
 
     Raises PacketError for a packet whose headers cannot be parsed.
     """
-    headers = _parse(packet)
-    kind = headers.user_flags >> _DQ & 7
-    return DestinationName(headers.queue_manager_address, kind, _name(kind, headers.destination_queue))
+    UserMessage.parse(packet)
+    return _destination(packet, places_of(packet))
 
 
-def _name(kind: int, queue: bytes) -> bytes:
-    """A queue name from its bytes. The padding of a direct name may have any content and is not part of the name."""
-    if kind != DIRECT:
-        return queue
-    return direct_name_in(queue)
+def _destination(packet: bytes, places: Places) -> DestinationName:
+    """The destination of a sound packet. The padding of a direct name may have any content and is not part of it."""
+    kind, queue = user_flags_of(packet) >> _DQ & 7, packet[NAMES_AT : places.admin_queue]
+    return DestinationName(Guid(packet[ADDRESS]), kind, direct_name_in(queue) if kind == DIRECT else queue)

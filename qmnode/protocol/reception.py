@@ -203,7 +203,8 @@ class Reception:
         """Whether messages are alike, numbered one after the other by their source, in time, and here for the first
         time. They are then entered in the history, and otherwise decided one by one.
         """
-        _, _, _, headers, name, _, number, _, _ = messages[0]
+        first = messages[0]
+        headers, name, number = first.headers, first.destination, first.message_id
         count = len(messages)
         if count < _RUN or messages[-1].headers is not headers:
             return False

@@ -255,7 +255,7 @@ class Session:
                     self._take(Input.USER_MESSAGE, now)  # not allowed by the table; no look-up per message
                 message = read(packet)
                 batch.append(message)
-                header = message.headers.session_header
+                header = message.session_header
                 if header is not None:
                     self._take_session_header(header, now)
         except RemoteProtocolError as error:

@@ -41,7 +41,7 @@ names/                      path names and format names (MS-MQMQ 2.1)
 property_ids                every PROPID (2.3); values of properties in property_values
 error_codes                 every error code (2.4)
 signature_properties        the input of digital signatures (2.5)
-packets, message_headers    the kinds of packets; the fields of a UserMessage that a receiver reads
+packets                     the kinds of packets
 places                      offsets of fields, for code that reads a few of them
-fields, layout              declarations of structures; generate*, plan, construct, flat, annotate implement them
+fields, layout              declarations of structures; generate*, plan, construct, annotate implement them
 """

@@ -74,10 +74,6 @@ class ReaderCode(Code):
         self.requirements(plan, symbols)
         if len(values) != len(plan.stored) or len(fixed_run(plan.fields, 0)) != len(plan.fields):
             whole = ""  # not the tuple of one unpack
-        return self.value(kind, plan, values, whole)
-
-    def value(self, kind: type[Structure], plan: Plan, values: dict[str, str], whole: str) -> str:
-        """Emit the construction of a structure from its fields, or from one tuple of them all; return its variable."""
         whole = whole or "(" + "".join(f"{values[item.attribute]}, " for item in plan.stored) + ")"
         value = self.variable("s")
         self.add(f"{value} = new({self.name(kind, plan.name)}, {whole})")

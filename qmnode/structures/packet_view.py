@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags, BaseHeader
 from qmnode.structures.fields import Choice, Nested, Scalar
 from qmnode.structures.layout import Buffer
-from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
 from qmnode.structures.places import codes_of, codes_of_some, names_of, offset_of, size_of
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.user_message import UserMessage
 
 _LONG: Final = 4
 NULL_SIZE: Final = 2
@@ -316,15 +316,23 @@ class Shape:
     extension and body fill it, whatever their sizes. So the parser accepts it too. MessageID, SentTime, correlation,
     types and numbers of the application may have any value. A TransactionHeader is skipped: its reader checks it. The
     sizes need not be read of a packet that has the headers, sizes and label of an earlier one.
+
+    ``exact``: a packet that fits has the same bytes up to the end of the label, but for the key, signature and
+    certificate in a SecurityHeader, and the same size. For messages whose rules look at more than the fields above.
     """
 
     __slots__ = (
-        "_begin", "_fixed", "_label_at", "_label_end", "_names", "_names_end", "_other_size", "_rest", "_rest_at",
-        "_size", "_unpack", "places",
+        "_begin", "_fixed", "_label_at", "_label_end", "_names", "_names_end", "_other_size", "_rest",
+        "_rest_at", "_sender", "_sender_end", "_size", "_unpack", "exact", "places",
     )  # fmt: skip
 
-    def __init__(self, packet: Buffer, places: Places) -> None:
+    def __init__(self, packet: Buffer, places: Places, *, exact: bool = False) -> None:
         self.places = places
+        self.exact = exact
+        self._rest_at = self._sender_end = places.security_header
+        if exact and places.security_header != places.properties:
+            self._sender_end, *_, self._rest_at, _ = security_parts(packet, places.security_header)
+        self._sender = bytes(packet[places.security_header : self._sender_end])
         self._unpack = _decisive_fields(
             places.transaction_header - FLAGS_AT,
             places.security_header - places.transaction_header,
@@ -335,8 +343,15 @@ class Shape:
         self._fixed = begin, behind_size, names, sender, flags, message_class, privacy
         self._size = self._other_size = -1
         """The sizes of the earlier packet, and of the last one with another size."""
-        self._names_end, self._rest_at, self._label_end = places.transaction_header, places.security_header, 0
+        self._names_end, self._label_end = places.transaction_header, 0
         self._begin = self._names = self._rest = b""
+        if exact:
+            self._compare_with(packet, self._label_at + 2 * label_length(packet, places.properties))
+
+    def _compare_with(self, packet: Buffer, label_end: int) -> None:
+        self._size, self._label_end = len(packet), label_end
+        self._begin, self._names = bytes(packet[:SENT_TIME_AT]), bytes(packet[FLAGS_AT : self._names_end])
+        self._rest = bytes(packet[self._rest_at : label_end])
 
     def fits(self, packet: Buffer) -> bool:
         """Whether a packet has this shape."""
@@ -347,8 +362,10 @@ class Shape:
                 and packet[self._rest_at : self._label_end] == self._rest
                 and packet[FLAGS_AT : self._names_end] == self._names
             ):
-                return True
+                return not self._sender or packet[self.places.security_header : self._sender_end] == self._sender
         elif size < place:
+            return False
+        if self.exact:
             return False
         begin, stated, behind_size, names, sender, flags, label, message_class, body, privacy, extension = self._unpack(
             packet
@@ -363,9 +380,7 @@ class Shape:
         ):
             return False
         if size == self._other_size != self._size:
-            self._size, self._label_end = size, place
-            self._begin, self._names = bytes(packet[:SENT_TIME_AT]), bytes(packet[FLAGS_AT : self._names_end])
-            self._rest = bytes(packet[self._rest_at : place])
+            self._compare_with(packet, place)
         self._other_size = size
         return True
 
@@ -393,8 +408,8 @@ class Shapes:
                 if place:
                     recent.insert(0, recent.pop(place))
                 return shape
-        headers = MessageHeaders.parse(bytes(packet))  # few are large, and this is done once for many
-        if headers.base_flags & UNUSUAL_BASE or headers.user_flags & _UNUSUAL_USER:
+        UserMessage.parse(packet)
+        if base_flags_of(packet) & UNUSUAL_BASE or user_flags_of(packet) & _UNUSUAL_USER:
             return None
         shape = Shape(packet, places_of(packet))
         if not shape.fits(packet):  # such as a label longer than allowed

@@ -27,10 +27,8 @@ from qmnode.structures.annotate import annotate
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text
 from qmnode.structures.layout import Structure
-from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.names import PathName, QueueNameError, parse_format_name
 from qmnode.structures.packets import packet_size, read_packet
-from qmnode.structures.user_message import UserMessage
 from tests.fuzz.amqp_properties import AMQP_TARGETS
 from tests.fuzz.body_properties import BODY_TARGETS
 from tests.fuzz.rpc_properties import RPC_TARGETS
@@ -177,24 +175,6 @@ def check_path_name(data: bytes) -> None:
     assert PathName.parse(str(name)) == name
 
 
-def check_message_headers(data: bytes) -> None:
-    """The flat reader accepts what the structures accept and refuses the rest with their sentence."""
-    try:
-        message = UserMessage.parse(data)
-    except PacketError as error:
-        try:
-            MessageHeaders.parse(data)
-        except PacketError as other:
-            assert str(other) == str(error)
-            return
-        raise AssertionError("the flat reader accepts what UserMessage refuses") from error
-    headers = MessageHeaders.parse(data)
-    assert headers.message_id == message.user_header.message_id
-    assert headers.destination_queue == message.user_header.destination_queue
-    assert headers.message_body == message.message_properties_header.message_body
-    repr(headers)
-
-
 def check_sddl(data: bytes) -> None:
     """Text gives a security descriptor that prints as text which gives it again, or SddlError."""
     try:
@@ -227,7 +207,6 @@ TARGETS = MappingProxyType(
         "path_name": check_path_name,
         "guid": check_guid,
         "sddl": check_sddl,
-        "message_headers": check_message_headers,
         **VIEW_TARGETS,
         **RPC_TARGETS,
         **AMQP_TARGETS,

@@ -129,7 +129,6 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for data in whole:
         yield "packet", data
         yield "packet_size", data[:20]
-        yield "message_headers", data
         yield "source.auto", data
         yield "source.hex", data[:200].hex(" ", 2).encode()
     yield "source.raw", b"".join(whole)

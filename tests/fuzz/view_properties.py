@@ -15,7 +15,6 @@ from qmnode.protocol.received import MessageReader
 from qmnode.structures.conformance import violation
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_headers import MessageHeaders
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.packet_view import (
     ADDRESS,
@@ -136,23 +135,25 @@ def check_addressing(data: bytes) -> None:
                 continue
             value = serialize(message, destination, 9, _SENT, transaction, first=True)
             MessageReader().read(value[PREFIX_SIZE:])  # or the message would block the queue behind it
-            before, after = MessageHeaders.parse(packed(message)), MessageHeaders.parse(value[PREFIX_SIZE:])
+            before, after = UserMessage.parse(packed(message)), UserMessage.parse(value[PREFIX_SIZE:])
             assert PREFIX.unpack_from(value)[4] == places_of(value, PREFIX_SIZE).properties
             assert _kept(after) == _kept(before)
-            assert (after.source_queue_manager, after.message_id, after.sent_time) == (_HERE, 9, _SENT)
-            assert after.destination_queue == UserMessage.parse(value[PREFIX_SIZE:]).user_header.destination_queue
+            user, header = after.user_header, after.transaction_header
+            assert (user.source_queue_manager, user.message_id, user.sent_time) == (_HERE, 9, _SENT)
             if transaction is not None:
-                place = after.tx_sequence_id, after.tx_sequence_number, after.previous_tx_sequence_number
+                assert header is not None
+                place = header.tx_sequence_id, header.tx_sequence_number, header.previous_tx_sequence_number
                 assert place == (transaction.sequence, transaction.number, transaction.previous)
 
 
-def _kept(headers: MessageHeaders) -> tuple[object, ...]:
+def _kept(message: UserMessage) -> tuple[object, ...]:
     """The fields that a message keeps when it is sent to somewhere."""
+    user, properties = message.user_header, message.message_properties_header
     return (
-        headers.time_to_reach_queue, headers.time_to_be_received, headers.admin_queue_bytes,
-        headers.response_queue_bytes, headers.connector_type, headers.property_flags, headers.message_class,
-        headers.correlation_id, headers.body_type, headers.application_tag, headers.privacy_level, headers.label,
-        bytes(headers.extension_data), bytes(headers.message_body),
+        message.base_header.time_to_reach_queue, user.time_to_be_received, user.admin_queue, user.response_queue,
+        user.connector_type, properties.flags, properties.message_class, properties.correlation_id,
+        properties.body_type, properties.application_tag, properties.privacy_level, properties.label,
+        bytes(properties.extension_data), bytes(properties.message_body),
     )  # fmt: skip
 
 

@@ -345,7 +345,7 @@ def test_a_message_carries_the_acknowledgment_when_three_quarters_of_the_timer_a
     assert pair.bob.session.next_timer() != (Timer.SESSION_ACK_SEND, 1010.0)
     (received,) = pair.alice.received
     assert received.packet == message(10)
-    assert received.headers.session_header is not None
+    assert received.session_header is not None
 
 
 def test_a_session_header_counts_the_message_that_carries_it() -> None:
