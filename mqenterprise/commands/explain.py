@@ -15,6 +15,7 @@ from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import load_settings
 from mqenterprise.topology.check import Checked, load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
@@ -35,7 +36,6 @@ from mqenterprise.topology.provenance import (
 from mqenterprise.topology.render import shown
 from mqenterprise.topology.resources import Kind, Table
 from mqenterprise.topology.target import TargetError
-from mqenterprise.topology.wanted import wanted
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
 from qmnode.commands.tables import print_table
@@ -91,7 +91,7 @@ def _tables(about: Asked, checked: Checked | None, access: Access) -> tuple[Tabl
         directory = stack.enter_context(opened(access.directory_file))
         snapshot = LdapTarget(directory, access=about.name == "access").snapshot()
         names = snapshot.canonical if about.name == "access" else lambda trustee: trustee
-        return snapshot.table, None if checked is None else wanted(checked, names)
+        return snapshot.table, None if checked is None else declared_table(checked, names)
 
 
 def _ask(about: Asked, access: Access) -> NodeAnswer:

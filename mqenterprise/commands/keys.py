@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from mqenterprise.keys.errors import KeyRotationError
-from mqenterprise.keys.fleet import Fleet, Outcome
+from mqenterprise.keys.fleet import Fleet, KeyRunOutcome
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.report import COLUMNS, brief, rows_of
@@ -164,7 +164,7 @@ def _chosen(
         raise typer.Exit(FAILED) from None
 
 
-def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, Outcome]], *, as_json: bool) -> None:
+def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, KeyRunOutcome]], *, as_json: bool) -> None:
     """Run with a progress bar on standard error, then print the state of the keys."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -174,7 +174,7 @@ def _run(chosen: _Chosen, work: Callable[[Fleet], Coroutine[Any, Any, Outcome]],
     _report(outcome, chosen.waiting, as_json=as_json, destroyed=False)
 
 
-def _report(outcome: Outcome, waiting: Waiting, *, as_json: bool, destroyed: bool, wide: bool = False) -> None:
+def _report(outcome: KeyRunOutcome, waiting: Waiting, *, as_json: bool, destroyed: bool, wide: bool = False) -> None:
     now = time.time()
     rows = [row for keys in outcome.done for row in rows_of(keys, waiting, now, destroyed=destroyed)]
     if rows or as_json or not outcome.failed:

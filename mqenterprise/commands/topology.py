@@ -37,6 +37,7 @@ from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, lo
 from mqenterprise.topology import drawing
 from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save, state_directory, written
 from mqenterprise.topology.check import Checked, load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.drift import check_metrics_file, write_metrics
 from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
@@ -47,7 +48,6 @@ from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, P
 from mqenterprise.topology.render import done_summary, plan_lines, summary
 from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
-from mqenterprise.topology.wanted import wanted
 from qmnode.commands.apply import step_lines
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import counted
@@ -485,7 +485,7 @@ def show(
     if declared is not None:
         with _explained():
             checked = load(declared, for_directory=True)
-            table, title = wanted(checked, lambda trustee: trustee), checked.declaration.enterprise.name
+            table, title = declared_table(checked, lambda trustee: trustee), checked.declaration.enterprise.name
     else:
         with _target(directory, access=False) as target:
             snapshot = target.snapshot()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from mqenterprise.directory.settings import DirectorySettings
     from mqenterprise.operations.settings import OperationsSettings
-    from qmnode.console.sessions import Session
+    from qmnode.console.sessions import ConsoleSession
     from qmnode.console.view import Seen
     from qmnode.management.machine_document_routes import DocumentChanges
 
@@ -247,7 +247,7 @@ class DirectoryEnterprise:
         await self.outline()
         return self._read.topology
 
-    async def _explain(self, request: Request, _: Session) -> Response:
+    async def _explain(self, request: Request, _: ConsoleSession) -> Response:
         topology = await self._topology()
         try:
             source = topology.machine(request.query_params.get("from", ""))
@@ -256,7 +256,7 @@ class DirectoryEnterprise:
             raise HTTPException(404, str(error)) from None
         return JSONResponse(explained(topology, explain(topology, source, destination)))
 
-    async def _simulate(self, request: Request, _: Session) -> Response:
+    async def _simulate(self, request: Request, _: ConsoleSession) -> Response:
         topology, asked = await self._topology(), request.query_params
         try:
             links = [link for text in asked.getlist("link") for link in topology.links(text)]
@@ -268,7 +268,7 @@ class DirectoryEnterprise:
             raise HTTPException(422, str(error)) from None
         return JSONResponse(simulated(topology, found))
 
-    async def _plan(self, _: Request, __: Session) -> Response:
+    async def _plan(self, _: Request, __: ConsoleSession) -> Response:
         assert self._declared is not None
         if self._planning is None or self._planning.done():
             self._planning = asyncio.create_task(asyncio.to_thread(self._made_plan, self._declared))
@@ -285,7 +285,7 @@ class DirectoryEnterprise:
         except (DirectoryOperationError, DirectoryError, TargetUnavailable, OSError) as error:
             raise HTTPException(503, f"the directory cannot be read: {error}") from None
 
-    async def _plan_at_nodes(self, _: Request, session: Session) -> Response:
+    async def _plan_at_nodes(self, _: Request, session: ConsoleSession) -> Response:
         """Compare the documents of machines with their nodes, which enter it into their audit logs."""
         assert self._declared is not None
         if "administer" not in session.roles:
@@ -312,7 +312,7 @@ class DirectoryEnterprise:
         known = [(name, node) for name, node in nodes if fold(name) in declared and isinstance(node, RemoteNode)]
         return JSONResponse({"machines": await asyncio.gather(*(compared(name, node) for name, node in known))})
 
-    async def _moved(self, _: Request, session: Session) -> Response:
+    async def _moved(self, _: Request, session: ConsoleSession) -> Response:
         """Show the progress of the move to nodes. Nodes list carries for administrators alone."""
         assert self._moving is not None
         nodes = await session.view.refresh()

@@ -28,7 +28,7 @@ from qmnode.objects.table import OperatingSystemType
 from qmnode.structures.guid import Guid
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
-Kind = TypeVar("Kind", bound=DirectoryObject)
+ObjectType = TypeVar("ObjectType", bound=DirectoryObject)
 
 KINDS: Final[dict[str, type[DirectoryObject]]] = {
     kind.__name__: kind for kind in (Enterprise, Site, RoutingLink, QueueManager, Queue, User)

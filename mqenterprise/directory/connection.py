@@ -12,7 +12,7 @@ from mqenterprise.directory.errors import DirectoryError, DirectoryUnavailable, 
 from mqenterprise.directory.names import canonical, child, name_of, normalized
 from mqenterprise.directory.pool import Pool
 from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
-from mqenterprise.directory.session import Session, host_of
+from mqenterprise.directory.session import LdapSession, host_of
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.directory.wire import (
     DONE,
@@ -163,7 +163,7 @@ class LdapConnection:
 
     def _pages(
         self,
-        session: Session,
+        session: LdapSession,
         base: str,
         filter: str,
         attributes: Collection[str],
@@ -189,7 +189,7 @@ class LdapConnection:
                 return
 
     def _entries(
-        self, session: Session, identifier: int, limit: int, budget: _Budget
+        self, session: LdapSession, identifier: int, limit: int, budget: _Budget
     ) -> Generator[Entry, None, Result]:
         """The entries that answer a search, and its result. Active Directory's references are left out.
 
@@ -209,7 +209,7 @@ class LdapConnection:
                 yield self._entry(found)
         raise _Broken("the server sends more entries than it was asked for")
 
-    def _read_one(self, session: Session, dn: str, attributes: Collection[str], doing: str) -> Entry:
+    def _read_one(self, session: LdapSession, dn: str, attributes: Collection[str], doing: str) -> Entry:
         controls = self._dialect.reading_controls(attributes) if self._dialect else []
         names = self._stored(attributes) if self._dialect else list(attributes)
         limit = math.ceil(self.settings.operation_timeout)
@@ -230,7 +230,7 @@ class LdapConnection:
             raise ObjectNotFound(f"{doing}: there is no such object, or we may not see it")
         return found[0]
 
-    def _reading(self, operation: Callable[[Session], Answer]) -> Answer:
+    def _reading(self, operation: Callable[[LdapSession], Answer]) -> Answer:
         """Do something that changes nothing; when a server fails, with the next one."""
         last: Exception | None = None
         for _ in range(len(self.pool.order()) + 1):
@@ -326,7 +326,7 @@ class LdapConnection:
             self._delete_one(leaf, [])
 
     def _writing(
-        self, request: bytes, controls: Sequence[Control], is_done: Callable[[Session], bool], doing: str
+        self, request: bytes, controls: Sequence[Control], is_done: Callable[[LdapSession], bool], doing: str
     ) -> None:
         """Do something that changes the directory, once.
 
@@ -357,7 +357,7 @@ class LdapConnection:
             self.pool.fail(session.url)
         raise DirectoryUnavailable(f"{doing}: no directory server does it")
 
-    def _settled(self, url: str, is_done: Callable[[Session], bool], doing: str, problem: Exception) -> bool:
+    def _settled(self, url: str, is_done: Callable[[LdapSession], bool], doing: str, problem: Exception) -> bool:
         """Whether a write whose connection broke took effect. Raises ``OutcomeUnknown`` when nobody can say."""
         try:
             with self.pool.session(only=url) as session:
@@ -375,7 +375,7 @@ class LdapConnection:
             "answer now: look at the object before doing it again"
         )
 
-    def _is_added(self, session: Session, dn: str, wanted: Mapping[str, Sequence[bytes]]) -> bool:
+    def _is_added(self, session: LdapSession, dn: str, wanted: Mapping[str, Sequence[bytes]]) -> bool:
         try:
             entry = self._read_one(session, dn, ("*", "objectGUID", "nTSecurityDescriptor"), f"reading {dn}")
         except ObjectNotFound:
@@ -389,13 +389,13 @@ class LdapConnection:
             if name.lower() not in (*_UNREADABLE, "ntsecuritydescriptor")
         )
 
-    def _is_changed(self, session: Session, dn: str, changes: Sequence[Change]) -> bool:
+    def _is_changed(self, session: LdapSession, dn: str, changes: Sequence[Change]) -> bool:
         if any(change.attribute.lower() in _UNREADABLE for change in changes):
             return False  # setting the same password again does no harm
         entry = self._read_one(session, dn, [change.attribute for change in changes], f"reading {dn}")
         return all(_holds(change, set(entry.attributes.get(change.attribute.lower(), ()))) for change in changes)
 
-    def _is_gone(self, session: Session, dn: str) -> bool:
+    def _is_gone(self, session: LdapSession, dn: str) -> bool:
         try:
             self._read_one(session, dn, ("1.1",), f"reading {dn}")
         except ObjectNotFound:
@@ -421,14 +421,14 @@ class LdapConnection:
 
     # Messages
 
-    def _send(self, session: Session, request: bytes, controls: Sequence[Control]) -> int:
+    def _send(self, session: LdapSession, request: bytes, controls: Sequence[Control]) -> int:
         """Send one request. Raises ``_Broken`` when the connection does not survive it."""
         try:
             return session.wire.send(request, controls)
         except OSError as error:
             raise _Broken(str(error)) from error
 
-    def _receive(self, session: Session, identifier: int) -> Message:
+    def _receive(self, session: LdapSession, identifier: int) -> Message:
         """Take one answer. Raises ``_Broken``."""
         try:
             return session.wire.receive(identifier, self.settings.operation_timeout)

@@ -87,7 +87,7 @@ class MachineAccess:
                 names_of(ace.entry.mask),
                 _inherited(ace),
             )
-            for ace in self._meant(_aces(self._read(computer)[1]))
+            for ace in self._from_directory(_aces(self._read(computer)[1]))
             if isinstance(ace.entry, AccessEntry)
         ]
 
@@ -98,8 +98,8 @@ class MachineAccess:
         aces: Iterable[Ace] = _aces(present)
         if present.dacl is None:
             # Where there was no list, everybody went on seeing the queue manager; a list must not change that.
-            aces = self._said([allow(EVERYONE, QueueManagerAccess.MQSEC_MACHINE_WORLD_RIGHTS)])
-        theirs = [ace for ace in aces if _is_of(ace, sid) and self._meant([ace])]
+            aces = self._to_directory([allow(EVERYONE, QueueManagerAccess.MQSEC_MACHINE_WORLD_RIGHTS)])
+        theirs = [ace for ace in aces if _is_of(ace, sid) and self._from_directory([ace])]
         allowed, denied = self._masks(theirs)
         match change:
             case Change.ALLOW:
@@ -110,7 +110,7 @@ class MachineAccess:
                 allowed, denied = allowed & ~mask, denied & ~mask
         own = ([deny(sid, denied)] if denied else []) + ([allow(sid, allowed)] if allowed else [])
         others = [ace for ace in aces if ace not in theirs]
-        after = sorted([*others, *self._said(own)], key=_order)
+        after = sorted([*others, *self._to_directory(own)], key=_order)
         written = SecurityDescriptor(dacl=Acl.of(*after), control=present.control & ~_NO_AUDITING).write()
         self._directory.connection.modify(dn, [EntryChange(ChangeKind.REPLACE, _ATTRIBUTE, (written,))])
         self._directory.queue_managers.note_change(dn)
@@ -131,14 +131,14 @@ class MachineAccess:
             raise ConstraintViolated(f"there is no user or group {user!r}: give its account, its name, or S-1-...")
         return Sid.parse(identifier)
 
-    def _meant(self, aces: Iterable[Ace]) -> list[Ace]:
+    def _from_directory(self, aces: Iterable[Ace]) -> list[Ace]:
         """Entries with the rights of Message Queuing; those about something else are left out."""
         written = SecurityDescriptor(dacl=Acl.of(*aces)).write()
         return list(
             _aces(SecurityDescriptor.parse(to_message_queuing(written, self._rights) if self._active else written))
         )
 
-    def _said(self, aces: Iterable[Ace]) -> list[Ace]:
+    def _to_directory(self, aces: Iterable[Ace]) -> list[Ace]:
         """The other way round: entries as this directory keeps them."""
         written = SecurityDescriptor(dacl=Acl.of(*aces)).write()
         return list(
@@ -149,7 +149,7 @@ class MachineAccess:
 
     def _masks(self, aces: Iterable[Ace]) -> tuple[int, int]:
         allowed = denied = 0
-        for ace in self._meant(aces):
+        for ace in self._from_directory(aces):
             if isinstance(ace.entry, AccessEntry):
                 if ace.ace_type in _ALLOWING:
                     allowed |= ace.entry.mask

@@ -42,7 +42,7 @@ from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.session import Session
+    from mqenterprise.directory.session import LdapSession
 
 log = structlog.get_logger(__name__)
 
@@ -129,7 +129,7 @@ class SyncFeed:
                 if change is not None:
                     yield change
 
-    def _ask(self, session: Session) -> int:
+    def _ask(self, session: LdapSession) -> int:
         self._resumed = bool(self._cookie)
         cookie = octets(self._cookie) if self._resumed else b""
         control = element(SEQUENCE, integer(REFRESH_AND_PERSIST, ENUMERATED) + cookie)
@@ -227,7 +227,7 @@ class DirSyncFeed:
                 more, found = self._round(session, base)
             yield from found
 
-    def _round(self, session: Session, base: str) -> tuple[bool, list[Changed]]:
+    def _round(self, session: LdapSession, base: str) -> tuple[bool, list[Changed]]:
         cookie = self._cookies.get(base, b"")
         value = element(SEQUENCE, integer(OBJECT_SECURITY) + integer(DIRSYNC_BYTES) + octets(cookie))
         # The server reports an object when a requested attribute has changed, so all attributes are requested.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mqenterprise.directory.errors import BindRefused, DirectoryError, DirectoryUnavailable
-from mqenterprise.directory.session import Session, open_session
+from mqenterprise.directory.session import LdapSession, open_session
 from mqenterprise.directory.settings import DirectorySettings
 
 
@@ -22,14 +22,14 @@ class Pool:
         settings: DirectorySettings,
         servers: Callable[[], Sequence[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        opener: Callable[[str, DirectorySettings, Callable[[], float]], Session] = open_session,
+        opener: Callable[[str, DirectorySettings, Callable[[], float]], LdapSession] = open_session,
     ) -> None:
         self.settings = settings
         self._servers = servers or (lambda: settings.servers)
         self._clock = clock
         self._open = opener
         self._lock = threading.Lock()
-        self._idle: list[Session] = []
+        self._idle: list[LdapSession] = []
         self._failed_at: dict[str, float] = {}
         self._closed = False
 
@@ -42,7 +42,7 @@ class Pool:
         return [url for url in urls if url not in failed] + [url for url in urls if url in failed]
 
     @contextmanager
-    def session(self, only: str | None = None) -> Iterator[Session]:
+    def session(self, only: str | None = None) -> Iterator[LdapSession]:
         """A session to the first server that lets us in, or the named one. ``DirectoryUnavailable`` has each reason."""
         session = self._take(only) or self._connect(only)
         try:
@@ -57,7 +57,7 @@ class Pool:
         else:
             self._give_back(session)
 
-    def unbound(self, settings: DirectorySettings) -> Iterator[Session]:
+    def unbound(self, settings: DirectorySettings) -> Iterator[LdapSession]:
         """New sessions that are secured and not bound, to one server after the other, for the caller to close.
 
         Raises ``DirectoryUnavailable`` if a server that is left cannot be reached either.
@@ -91,7 +91,7 @@ class Pool:
         for session in idle:
             session.close()
 
-    def _take(self, only: str | None) -> Session | None:
+    def _take(self, only: str | None) -> LdapSession | None:
         preferred = only or next(iter(self.order()), None)
         while True:
             with self._lock:
@@ -103,7 +103,7 @@ class Pool:
                 return session
             session.close()
 
-    def _connect(self, only: str | None) -> Session:
+    def _connect(self, only: str | None) -> LdapSession:
         problems: list[DirectoryUnavailable] = []
         for url in [only] if only else self.order():
             try:
@@ -124,7 +124,7 @@ class Pool:
             raise problems[0]
         raise DirectoryUnavailable("; ".join(problem.sentence for problem in problems))
 
-    def _give_back(self, session: Session) -> None:
+    def _give_back(self, session: LdapSession) -> None:
         session.touch()
         with self._lock:
             if not self._closed and not session.broken and len(self._idle) < self.settings.pool_size:

@@ -67,7 +67,7 @@ from qmnode.security.key_rotation import KeyRotation, KeyRotationOptions
 from qmnode.structures.guid import Guid
 
 Answer = TypeVar("Answer")
-Kind = TypeVar("Kind", bound=DirectoryObject)
+ObjectType = TypeVar("ObjectType", bound=DirectoryObject)
 
 log = structlog.get_logger(__name__)
 
@@ -449,7 +449,7 @@ class LdapPort:
             raise ConstraintViolated(f"a node writes queues and its queue manager; declare a {kind.__name__} instead")
         return self._repository(kind, service)
 
-    def _meant(self, found: Kind) -> Kind:
+    def _for_node(self, found: ObjectType) -> ObjectType:
         """The object with its security descriptor as Message Queuing means it, which is what a node checks against."""
         try:
             return self._with_descriptor(found, to_message_queuing)
@@ -457,14 +457,14 @@ class LdapPort:
             log.warning("security descriptor not understood", object=found.full_path, reason=str(error))
             return replace(found, security=None)  # type: ignore[call-arg]
 
-    def _said(self, wanted: Kind) -> Kind:
+    def _for_directory(self, one: ObjectType) -> ObjectType:
         """The object with its security descriptor as the directory has it."""
         try:
-            return self._with_descriptor(wanted, to_active_directory)
+            return self._with_descriptor(one, to_active_directory)
         except ValueError as error:
             raise ConstraintViolated(f"this is no security descriptor: {error}") from error
 
-    def _with_descriptor(self, one: Kind, convert: Callable[[bytes, RightsTable], bytes]) -> Kind:
+    def _with_descriptor(self, one: ObjectType, convert: Callable[[bytes, RightsTable], bytes]) -> ObjectType:
         """The object with its descriptor converted, if its directory has a form of its own. Raises ValueError."""
         rights, descriptor = RIGHTS.get(type(one)), getattr(one, "security", None)
         if rights is None or descriptor is None or not self._service.connection.dialect.gives_guid:
@@ -476,7 +476,7 @@ class LdapPort:
         found = self._first(kind, filters)
         if found is None:
             raise ObjectNotFound(f"there is no such {kind.__name__}")
-        found = self._meant(found)
+        found = self._for_node(found)
         self._cache.put(found)
         if self._changes != changes:
             self._cache.expire(found.identifier, found.full_path)
@@ -496,15 +496,15 @@ class LdapPort:
         if kind is Enterprise:
             found: list[DirectoryObject] = [self._service.enterprise()]
         elif kind is Queue and [each.attribute for each in filters] == [OF_COMPUTER]:
-            found = [self._meant(item) for item in self._service.queues.of(str(filters[0].value))]
+            found = [self._for_node(item) for item in self._service.queues.of(str(filters[0].value))]
         else:
-            found = [self._meant(item) for item in self._repository(kind).list(*filters)]
+            found = [self._for_node(item) for item in self._repository(kind).list(*filters)]
         self._cache.put_answer(kind, filters, found)
         return found
 
     def _create(self, service: EnterpriseDirectory, wanted: DirectoryObject) -> DirectoryObject:
-        created: DirectoryObject = self._written(type(wanted), service).add(self._said(wanted))
-        self._cache.put(self._meant(created))
+        created: DirectoryObject = self._written(type(wanted), service).add(self._for_directory(wanted))
+        self._cache.put(self._for_node(created))
         return created
 
     def _delete(self, service: EnterpriseDirectory, unwanted: DirectoryObject) -> None:
@@ -517,7 +517,7 @@ class LdapPort:
     def _write(
         self, service: EnterpriseDirectory, changed: DirectoryObject, attributes: Collection[str] | None = None
     ) -> None:
-        self._written(type(changed), service).modify(self._said(changed), attributes)
+        self._written(type(changed), service).modify(self._for_directory(changed), attributes)
         if changed.identifier is not None:
             self._read(type(changed), (equals("identifier", changed.identifier),))
 

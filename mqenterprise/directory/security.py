@@ -127,12 +127,12 @@ ENTERPRISE_RIGHTS: Final = RightsTable(
 
 def to_message_queuing(descriptor: bytes, rights: RightsTable) -> bytes:
     """A descriptor of Active Directory with the masks of Message Queuing. Raises ValueError for bytes that are none."""
-    return _converted(descriptor, lambda ace: _meant(ace, rights))
+    return _converted(descriptor, lambda ace: _entry_of_message_queuing(ace, rights))
 
 
 def to_active_directory(descriptor: bytes, rights: RightsTable) -> bytes:
     """A descriptor with the masks of Message Queuing as Active Directory has it. Raises ValueError."""
-    return _converted(descriptor, lambda ace: _said(ace, rights))
+    return _converted(descriptor, lambda ace: _entries_of_active_directory(ace, rights))
 
 
 def with_full_control(descriptor: bytes, sid: bytes) -> bytes | None:
@@ -165,7 +165,7 @@ def _converted(descriptor: bytes, convert: Callable[[Ace], Iterator[Ace]]) -> by
     return replace(present, dacl=Acl.of(*aces)).write()
 
 
-def _meant(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
+def _entry_of_message_queuing(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
     """One entry of Active Directory as Message Queuing means it; entries about something else are left out."""
     match ace.entry:
         case ObjectEntry(mask=mask, object_type=right, sid=sid) if ace.ace_type in _PLAIN:
@@ -193,7 +193,7 @@ def _plain_meaning(mask: int, rights: RightsTable) -> int:
     return value | (int(rights.guarded) if mask & CONTROL_ACCESS else 0)
 
 
-def _said(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
+def _entries_of_active_directory(ace: Ace, rights: RightsTable) -> Iterator[Ace]:
     """One entry of Message Queuing as the entries that Active Directory has for it."""
     if not isinstance(ace.entry, AccessEntry) or ace.ace_type not in _OBJECT:
         return

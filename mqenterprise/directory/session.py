@@ -59,7 +59,7 @@ class _Tls(ldap3.Tls):  # type: ignore[misc]  # ldap3 has no types
             raise
 
 
-class Session:
+class LdapSession:
     """An open connection and what the pool must know of it."""
 
     def __init__(self, url: str, connection: Any, clock: Callable[[], float]) -> None:
@@ -110,7 +110,7 @@ def open_session(
     settings: DirectorySettings,
     clock: Callable[[], float] = time.monotonic,
     address: str | None = None,
-) -> Session:
+) -> LdapSession:
     """Connect, secure and bind. Raises ``CertificateRefused``, ``BindRefused`` or ``DirectoryUnavailable``.
 
     ``address`` is where to connect to when the system's resolver is not to be asked for the host of the URL.
@@ -128,7 +128,7 @@ def open_session(
         raise_exceptions=False,
         return_empty_attributes=False,
     )
-    session = Session(url, connection, clock)
+    session = LdapSession(url, connection, clock)
     try:
         with _limited(connection, settings):
             connection.open(read_server_info=False)

@@ -20,7 +20,7 @@ import dns.resolver
 import structlog
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.session import Session
+    from mqenterprise.directory.session import LdapSession
     from mqenterprise.directory.settings import DirectorySettings
 
 log = structlog.get_logger(__name__)
@@ -102,7 +102,7 @@ class ServerFinder:
         ordered = [record for group in known.groups for record in in_order(group, self._draw)]
         return list(dict.fromkeys(record.url for record in ordered))
 
-    def open(self, url: str, settings: DirectorySettings, clock: Callable[[], float]) -> Session:
+    def open(self, url: str, settings: DirectorySettings, clock: Callable[[], float]) -> LdapSession:
         """Open a session to a server that was found; for :class:`mqenterprise.directory.pool.Pool`."""
         from mqenterprise.directory.session import host_of, open_session
 

@@ -36,7 +36,7 @@ def store_of(node: Node, settings: KeySettings) -> KeyStore:
 
 
 @dataclass(slots=True)
-class Outcome:
+class KeyRunOutcome:
     """The outcome of a run over many nodes."""
 
     done: list[KeysOfNode] = field(default_factory=list)
@@ -75,11 +75,11 @@ class Fleet:
         self._step = step
         self._places = asyncio.Semaphore(waiting.settings.concurrency)
 
-    async def status(self) -> Outcome:
+    async def status(self) -> KeyRunOutcome:
         """Return the state of all keys without changing anything."""
         return await self._run(self._nothing)
 
-    async def rotate(self, begun: float, *, wait: bool) -> Outcome:
+    async def rotate(self, begun: float, *, wait: bool) -> KeyRunOutcome:
         """Make and publish new keys, as :meth:`Rotation.prepare` has it; ``wait``: also for the nodes to know them."""
 
         async def begin(rotation: Rotation) -> None:
@@ -87,11 +87,11 @@ class Fleet:
 
         return await self._run(begin, publish=True, wait=wait)
 
-    async def roll_back(self, *, wait: bool) -> Outcome:
+    async def roll_back(self, *, wait: bool) -> KeyRunOutcome:
         """Publish the keys before the published ones again."""
         return await self._run(Rotation.roll_back, publish=True, wait=wait)
 
-    async def retire(self) -> Outcome:
+    async def retire(self) -> KeyRunOutcome:
         """Retire and destroy the keys that are due."""
         return await self._run(Rotation.retire)
 
@@ -101,8 +101,8 @@ class Fleet:
 
     async def _run(
         self, begin: Callable[[Rotation], Awaitable[None]], *, publish: bool = False, wait: bool = False
-    ) -> Outcome:
-        outcome = Outcome()
+    ) -> KeyRunOutcome:
+        outcome = KeyRunOutcome()
         async with asyncio.TaskGroup() as group:
             for node in self._nodes:
                 group.create_task(self._one(node, begin, outcome, publish=publish, wait=wait))
@@ -113,7 +113,7 @@ class Fleet:
         self,
         node: Node,
         begin: Callable[[Rotation], Awaitable[None]],
-        outcome: Outcome,
+        outcome: KeyRunOutcome,
         *,
         publish: bool,
         wait: bool,

@@ -15,11 +15,11 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.survey.estate import Certificate, Estate, Queue, SurveyError, shown
 from mqenterprise.survey.machines import identifier_text
 from mqenterprise.topology import access
+from mqenterprise.topology.declared_table import ROLES
 from mqenterprise.topology.ldap_reading import Index, read_all
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import Kind, Resource, Table
 from mqenterprise.topology.trustees import Trustees
-from mqenterprise.topology.wanted import ROLES
 from qmnode.structures.sid import Sid
 
 _SHARED: Final = frozenset({Kind.ENTERPRISE, Kind.SITE, Kind.ROUTING_LINK})

@@ -19,7 +19,7 @@ from typing import Any
 
 from mqenterprise.topology.lease import Lease
 from mqenterprise.topology.plan import Plan, Standing, Step, from_json, standing, to_json
-from mqenterprise.topology.target import MovedOn, Snapshot, Target, TargetError, TargetUnavailable
+from mqenterprise.topology.target import ConflictingChange, Snapshot, Target, TargetError, TargetUnavailable
 
 WORKERS = 4
 """The number of concurrent steps: as many as the directory keeps connections open for."""
@@ -34,7 +34,7 @@ class ApplyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ApplyOutcome:
     """The result of an apply: steps carried out now, and steps that an interrupted apply had carried out before."""
 
     done: int
@@ -67,7 +67,7 @@ def apply(
     *,
     progress: Callable[[Step], None] = lambda step: None,
     workers: int = WORKERS,
-) -> Outcome:
+) -> ApplyOutcome:
     """Carry out all steps of a plan that was just made. Raises :class:`ApplyError` at the first that fails.
 
     ``progress`` is called after each step, one call at a time, from any of the threads.
@@ -86,8 +86,8 @@ def apply(
             raise ApplyError(sentence, crew.done) from None
     if crew.failure is not None:
         step, error = crew.failure
-        raise _told(step, error, crew.done, len(plan.steps)) from error
-    return Outcome(crew.done)
+        raise _as_apply_error(step, error, crew.done, len(plan.steps)) from error
+    return ApplyOutcome(crew.done)
 
 
 class _Crew:
@@ -132,12 +132,12 @@ class _Crew:
             return None if self._stopped else next(self._steps, None)
 
 
-def _told(step: Step, error: BaseException, done: int, total: int) -> BaseException:
+def _as_apply_error(step: Step, error: BaseException, done: int, total: int) -> BaseException:
     how_far = f"{done} of {total} steps are done"
     match error:
         case TargetUnavailable():
             sentence = f"the directory went away at {step.title}: {error} ({how_far}; run again to go on)"
-        case MovedOn():
+        case ConflictingChange():
             sentence = f"{step.title} was changed by someone else meanwhile: {error} ({how_far}; plan anew)"
         case TargetError():
             sentence = f"{step.action} {step.title}: {error} ({how_far}; run again to go on)"

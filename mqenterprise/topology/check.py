@@ -176,7 +176,7 @@ class _Checker:
                 )
         return positions
 
-    def _known(
+    def _exists(
         self, path: Path, name: str, known: dict[str, int], names: Callable[[], Sequence[str]], what: str
     ) -> bool:
         if fold(name) in self.loaded.doubtful:
@@ -204,7 +204,7 @@ class _Checker:
         for position, link in enumerate(self.loaded.declaration.routing_links):
             here: Path = ("routing_links", position)
             for index, name in enumerate(link.sites):
-                self._known((*here, "sites", index), name, {**self.sites, **self.foreign}, self._site_names, "site")
+                self._exists((*here, "sites", index), name, {**self.sites, **self.foreign}, self._site_names, "site")
             pair = frozenset(fold(name) for name in link.sites)
             if len(pair) == 1:
                 self._say((*here, "sites"), f"the link joins {link.sites[0]!r} with itself; name two sites")
@@ -260,7 +260,7 @@ class _Checker:
         self.warnings.append(self.loaded.sources.problem(path, sentence))
 
     def _site_gate(self, path: Path, name: str, sites: Sequence[str]) -> None:
-        if not self._known(path, name, self.machines, self._machine_names, "machine"):
+        if not self._exists(path, name, self.machines, self._machine_names, "machine"):
             return
         machine = self._machine(name)
         member = {fold(site) for site in (*machine.sites, *machine.foreign_sites)}
@@ -275,7 +275,7 @@ class _Checker:
         for position, machine in enumerate(self.loaded.declaration.machines):
             here: Path = ("machines", position)
             for index, name in enumerate(machine.sites):
-                self._known((*here, "sites", index), name, self.sites, self._plain_site_names, "site")
+                self._exists((*here, "sites", index), name, self.sites, self._plain_site_names, "site")
             if machine.remote_copy is not None:
                 self._remote_copy((*here, "remote_copy"), machine, machine.remote_copy)
             if fold(machine.name) not in self.loaded.doubtful:
@@ -287,7 +287,7 @@ class _Checker:
                 self._repeated((*here, "sites"), machine.sites)
                 continue
             for index, name in enumerate(machine.foreign_sites):
-                self._known((*here, "foreign_sites", index), name, self.foreign, self._foreign_names, "foreign site")
+                self._exists((*here, "foreign_sites", index), name, self.foreign, self._foreign_names, "foreign site")
             for section in ("sites", "foreign_sites", "roles", "out_routing_servers", "in_routing_servers"):
                 self._repeated((*here, section), getattr(machine, section))
             if fold(machine.name) not in self.loaded.doubtful:
@@ -347,7 +347,7 @@ class _Checker:
             self._say(here, "a routing server routes for itself; leave out_routing_servers and in_routing_servers out")
 
     def _routing_server(self, path: Path, name: str, machine: Machine) -> None:
-        if not self._known(path, name, self.machines, self._machine_names, "machine"):
+        if not self._exists(path, name, self.machines, self._machine_names, "machine"):
             return
         server = self._machine(name)
         if "routing_server" not in server.roles:
@@ -365,7 +365,7 @@ class _Checker:
     def _queues(self) -> None:
         for position, queue in enumerate(self.loaded.declaration.queues):
             here: Path = ("queues", position)
-            self._known((*here, "machine"), queue.machine, self.machines, self._machine_names, "machine")
+            self._exists((*here, "machine"), queue.machine, self.machines, self._machine_names, "machine")
             self._access(here, queue.access)
             if queue.private:
                 self._private_queue(here, queue)
@@ -445,13 +445,13 @@ class _Checker:
                 "(MS-MQMQ 2.1.5); declare a queue alias for it, and name that",
             )
         elif "\\" in member:
-            self._known(path, member, self.queues, self._queue_names, "queue")
+            self._exists(path, member, self.queues, self._queue_names, "queue")
         else:
             aliases = self.loaded.declaration.queue_aliases
             names = [each.name for each in aliases]
             names += [each.name for each in self.loaded.declaration.distribution_lists]
             what = "queue alias or distribution list"
-            self._known(path, member, self.aliases | self.lists, lambda: [*names, *self._queue_names()], what)
+            self._exists(path, member, self.aliases | self.lists, lambda: [*names, *self._queue_names()], what)
             if (position := self.aliases.get(fold(member))) is not None:
                 target = aliases[position].format_name
                 if parse_single_format_name(target).is_read_only:
@@ -482,7 +482,7 @@ class _Checker:
         for position, bridge in enumerate(self.loaded.declaration.bridges):
             here: Path = ("bridges", position)
             if (
-                self._known((*here, "machine"), bridge.machine, self.machines, self._machine_names, "machine")
+                self._exists((*here, "machine"), bridge.machine, self.machines, self._machine_names, "machine")
                 and self._machine(bridge.machine).foreign
             ):
                 self._say((*here, "machine"), f"{bridge.machine} is a foreign system; only a node has bridges")

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from mqenterprise.topology import access, declaration
 from mqenterprise.topology.certificates import as_pem
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import ROLES
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table, named
-from mqenterprise.topology.wanted import ROLES
 from qmnode.structures.names.direct import machine_address
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

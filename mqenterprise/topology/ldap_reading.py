@@ -35,14 +35,14 @@ DIFFERS: Final = " (differs)"
 """Suffix of a site's name: its mSMQSettings object differs from the queue manager."""
 
 
-class Place(NamedTuple):
+class ObjectPlace(NamedTuple):
     """The place of an object, and its GUID if other objects refer to it."""
 
     dn: str
     guid: bytes = b""
 
     @classmethod
-    def of(cls, entry: Entry) -> Place:
+    def of(cls, entry: Entry) -> ObjectPlace:
         return cls(entry.dn, entry.first("objectGUID") or b"")
 
 
@@ -52,7 +52,7 @@ class MachinePlace:
 
     computer: str
     is_computer_ours: bool
-    configuration: Place | None = None
+    configuration: ObjectPlace | None = None
     service_type: int = 0
     settings: dict[str, str] = field(default_factory=dict)
     """mSMQSettings objects by folded site name."""
@@ -64,7 +64,7 @@ class MachinePlace:
 class Index:
     """The places of all objects. Writers keep it up to date."""
 
-    places: dict[tuple[Kind, Key], Place] = field(default_factory=dict)
+    places: dict[tuple[Kind, Key], ObjectPlace] = field(default_factory=dict)
     """Of all but machines."""
     machines: dict[str, MachinePlace] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
@@ -145,7 +145,7 @@ class _Reader:
         if self._lists_access(kind):
             values["access"] = self._trustees.lines(entry.first(SECURITY), kind)
         row = resource(kind, name, values, owned=token_of(entry) is not None)
-        self.index.places[kind, row.reference.key] = Place.of(entry)
+        self.index.places[kind, row.reference.key] = ObjectPlace.of(entry)
         self.table.put(row)
 
     def _site(self, entry: Entry) -> None:
@@ -170,7 +170,7 @@ class _Reader:
     def _machine(self, entry: Entry) -> None:
         name, computer = name_of(entry.dn, 1), self._computers.get(normalized(parent_of(entry.dn)))
         place = self._machine_place(name, parent_of(entry.dn), computer)
-        place.configuration, place.service_type = Place.of(entry), _number(entry.first("mSMQServiceType"))
+        place.configuration, place.service_type = ObjectPlace.of(entry), _number(entry.first("mSMQServiceType"))
         sites = entry.attributes.get("msmqsites", ())
         values: dict[str, Value] = {
             "sites": _sorted(self._site_names.get(site, f"({site.hex()})") for site in sites),

@@ -23,11 +23,11 @@ from mqenterprise.directory.errors import (
 )
 from mqenterprise.directory.gateway import MARK, ROUTING, SECURITY, FencedWriter, Writer, replacement
 from mqenterprise.directory.names import child
-from mqenterprise.topology.ldap_reading import COMPUTER, ROUTERS, VALUES, Index, MachinePlace, Place, read_all
+from mqenterprise.topology.ldap_reading import COMPUTER, ROUTERS, VALUES, Index, MachinePlace, ObjectPlace, read_all
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Step, Values, recipients
 from mqenterprise.topology.resources import Kind, Value
-from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
+from mqenterprise.topology.target import ConflictingChange, Snapshot, TargetError, TargetUnavailable
 from mqenterprise.topology.trustees import RIGHTS_GROUPS, Trustees
 from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import guid_from_bytes
@@ -71,28 +71,28 @@ class LdapTarget:
     @property
     def directory(self) -> str:
         """Identify the directory by the name of its root."""
-        with _told():
+        with port_errors():
             return self._connection.root
 
     def snapshot(self, users: Collection[str] = ()) -> Snapshot:
-        with _told():
+        with port_errors():
             self._trustees.forget()
             table, self._index = read_all(self._connection, self._trustees, users, access=self._access)
             return Snapshot(self._connection.root, table, self._canonical)
 
     def _canonical(self, name: str) -> str | None:
-        with _told():
+        with port_errors():
             return self._trustees.canonical(name)
 
     def prepare(self) -> None:
-        with _told():
+        with port_errors():
             self._service.prepare()
 
     def lease_entry(self) -> LdapLease:
         return LdapLease(self._service)
 
     def carry_out(self, step: Step, token: int) -> None:
-        with _told():
+        with port_errors():
             writer, is_machine = FencedWriter(self._connection, token), step.reference.kind is Kind.MACHINE
             match step.action:
                 case Action.DELETE:
@@ -110,7 +110,7 @@ class LdapTarget:
 
     def delete_of_others(self, step: Step) -> None:
         """Delete, on request, an object that this tool did not make, if it is still there."""
-        with _told(), suppress(ObjectNotFound):
+        with port_errors(), suppress(ObjectNotFound):
             self._delete(step, self._gateway.writer)
             self._notify(step)
 
@@ -131,23 +131,23 @@ class LdapTarget:
 
     # Values
 
-    def _site(self, name: str) -> Place:
+    def _site(self, name: str) -> ObjectPlace:
         place = self._index.places.get((Kind.SITE, (fold(name),)))
         if place is None:
-            raise MovedOn(f"the site {name} is gone")
+            raise ConflictingChange(f"the site {name} is gone")
         return place
 
-    def _configuration(self, machine: str) -> Place:
+    def _configuration(self, machine: str) -> ObjectPlace:
         place = self._index.machines.get(fold(machine))
         if place is None or place.configuration is None:
-            raise MovedOn(f"the machine {machine} is gone")
+            raise ConflictingChange(f"the machine {machine} is gone")
         return place.configuration
 
     def _member(self, name: str) -> bytes:
         for reference in recipients(name):
             if (place := self._index.places.get((reference.kind, reference.key))) is not None:
                 return place.dn.encode()
-        raise MovedOn(f"the queue, alias or list {name} is gone")
+        raise ConflictingChange(f"the queue, alias or list {name} is gone")
 
     def _attributes(self, kind: Kind, values: Values) -> _Attributes:
         """Return the attributes of values, without those of a machine's computer."""
@@ -166,14 +166,14 @@ class LdapTarget:
         return found
 
     def _change(self, dn: str, step: Step, writer: FencedWriter, more: _Attributes | None = None) -> None:
-        """Change an entry. Raises :class:`MovedOn` when a field has neither its old nor its new value."""
+        """Change an entry. Raises :class:`ConflictingChange` when a field has neither its old nor its new value."""
         kind = step.reference.kind
         attributes = self._attributes(kind, step.after) | (more or {})
         entry = writer.read(dn, tuple(attributes))
         for name, value in VALUES[kind].items():
             if name in step.after and value.decode(entry) not in (step.before.get(name), step.after[name]):
                 what = step.name[0] if kind is Kind.MACHINE else dn
-                raise MovedOn(f"{name} of {what} is {value.decode(entry)!r} now")
+                raise ConflictingChange(f"{name} of {what} is {value.decode(entry)!r} now")
         self._keep_rights(dn, kind, step.after, writer)
         writer.change(dn, attributes, entry)
 
@@ -220,7 +220,7 @@ class LdapTarget:
                 entry = self._gateway.create_user(writer, name[0], account_name(name[0]), attributes)
                 self._trustees.created(name[0])
         with self._lock:
-            self._index.places[kind, step.reference.key] = Place.of(entry)
+            self._index.places[kind, step.reference.key] = ObjectPlace.of(entry)
 
     def _create_machine(self, step: Step, writer: FencedWriter) -> None:
         """Create a machine, or complete an unfinished one."""
@@ -236,7 +236,7 @@ class LdapTarget:
             exists=exists,
             is_foreign=bool(values.get("foreign")),
         )
-        place.configuration = Place.of(entry)
+        place.configuration = ObjectPlace.of(entry)
         with self._lock:
             self._index.machines[fold(name)] = place
         self._keep_settings(place, entry.dn, values, writer)
@@ -245,7 +245,7 @@ class LdapTarget:
         """Bring a machine from ``before`` to ``after``, which hold only the values that differ."""
         place = self._index.machines[fold(step.name[0])]
         if place.configuration is None:
-            raise MovedOn(f"the queue manager of {step.name[0]} is gone")
+            raise ConflictingChange(f"the queue manager of {step.name[0]} is gone")
         more = _service_type(place, step.after) if "routing_server" in step.after else {}
         self._change(place.configuration.dn, step, writer, more)
         if computer := _on_computer(step.after):
@@ -313,18 +313,18 @@ def account_name(name: str) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def port_errors() -> Iterator[None]:
     """Turn the directory's errors into those of the port."""
     try:
         yield
     except DirectoryUnavailable as error:
         raise TargetUnavailable(error.sentence) from error
     except ConditionFailed as error:
-        raise MovedOn(error.sentence) from error
+        raise ConflictingChange(error.sentence) from error
     except DirectoryError as error:
         raise TargetError(error.sentence) from error
     except LookupError as error:
-        raise MovedOn(f"{error.args[0]} is not in the directory any more") from error
+        raise ConflictingChange(f"{error.args[0]} is not in the directory any more") from error
     except ValueError as error:
         # Only an edited plan file has such values: those of a declaration were checked.
         raise TargetError(f"the value cannot be written: {error}") from error
@@ -338,7 +338,7 @@ class LdapLease:
         self._dn = child(LEASE_NAME, service.connection.dialect.contexts.services)
 
     def read(self) -> str | None:
-        with _told():
+        with port_errors():
             try:
                 value = self._connection.read(self._dn, (MARK,)).first(MARK)
             except ObjectNotFound:
@@ -346,7 +346,7 @@ class LdapLease:
             return value.decode("utf-8", "replace") if value else None
 
     def swap(self, old: str | None, new: str) -> bool:
-        with _told():
+        with port_errors():
             try:
                 if old is None:
                     self._connection.add(self._dn, ("top", "container"), {MARK: (new.encode(),)})

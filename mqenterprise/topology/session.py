@@ -8,10 +8,10 @@ from typing import Protocol
 from mqenterprise.topology.apply import WORKERS, apply, record, remaining, state_directory
 from mqenterprise.topology.check import Checked
 from mqenterprise.topology.collector import paused_collector
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.lease import TIME_TO_LIVE, Record, acquire
 from mqenterprise.topology.plan import Plan, make_plan
 from mqenterprise.topology.target import LeaseEntry, Target
-from mqenterprise.topology.wanted import wanted
 
 
 class Observer(Protocol):
@@ -49,7 +49,7 @@ def plan_declared(checked: Checked, target: Target, *, prune: bool = False) -> P
     """Return the plan that makes the directory as declared."""
     with paused_collector():
         snapshot = target.snapshot([user.name for user in checked.declaration.users])
-        return make_plan(snapshot.directory, wanted(checked, snapshot.canonical), snapshot.table, prune=prune)
+        return make_plan(snapshot.directory, declared_table(checked, snapshot.canonical), snapshot.table, prune=prune)
 
 
 def apply_declared(

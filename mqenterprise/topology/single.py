@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from mqenterprise.topology import access, declaration
 from mqenterprise.topology.check import contradictions
+from mqenterprise.topology.declared_table import values_of
 from mqenterprise.topology.explain import choices, explain
 from mqenterprise.topology.export import declared_sections
 from mqenterprise.topology.ldap_target import LdapTarget
@@ -22,7 +23,6 @@ from mqenterprise.topology.problems import in_words
 from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, names_in, resource
 from mqenterprise.topology.session import apply_plan
 from mqenterprise.topology.target import Snapshot
-from mqenterprise.topology.wanted import values_of
 
 Item = dict[str, Any]
 """An object in the form of a declaration."""

@@ -19,7 +19,7 @@ class TargetUnavailable(TargetError):
     """The directory is unavailable. Finished steps remain; another run continues from there."""
 
 
-class MovedOn(TargetError):
+class ConflictingChange(TargetError):
     """The object is not in its planned state: someone else changed it since the plan was made."""
 
 

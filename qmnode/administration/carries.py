@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from qmnode.administration.names import queue_name
-from qmnode.administration.promises import Kind, kind_of
+from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.model.packet import BROKEN, received_message, value_of_any_packet
@@ -162,7 +162,7 @@ class Carries:
 
     async def _begin(self, source: str, target: str, dry_run: bool) -> dict[str, Any]:
         queue = await self._target(target, dry_run=dry_run)
-        if kind_of(queue) in (Kind.OUTGOING, Kind.REMOTE) or queue.is_delayed or queue.is_internal:
+        if kind_of(queue) in (QueueRole.OUTGOING, QueueRole.REMOTE) or queue.is_delayed or queue.is_internal:
             raise _error(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queue.pathname} is no queue to carry into: name another")
         queue.check_open()
         of_queue = [carry for carry in self.all() if carry.queue_id == queue.queue_id or self._is_for(carry, queue)]
@@ -177,7 +177,7 @@ class Carries:
         now = self._manager.clock.time()
         room = _room(self._manager, queue)
         facts = {"transactional": (queue.parent or queue).transactional, "now": now, "room": room}
-        facts["plain"] = kind_of(queue) in (Kind.PLAIN, Kind.TRANSACTIONAL)
+        facts["plain"] = kind_of(queue) in (QueueRole.PLAIN, QueueRole.TRANSACTIONAL)
         if dry_run:
             described = found.describe() if found else {"carry": 0, "source": source, "target": queue.pathname}
             return described | facts | {"unconfirmed": await self._unconfirmed(found) if found else []}
@@ -426,7 +426,7 @@ def _room(manager: QueueManager, queue: Queue) -> int:
 
 def _check_fits(queue: Queue, value: bytes) -> None:
     """Whether a queue takes a message of this kind. Journals and dead-letter queues take any."""
-    if kind_of(queue) not in (Kind.PLAIN, Kind.TRANSACTIONAL):
+    if kind_of(queue) not in (QueueRole.PLAIN, QueueRole.TRANSACTIONAL):
         return
     owner = queue.parent or queue
     if bool(value[FLAGS] & TRANSACTIONAL) is not owner.transactional:

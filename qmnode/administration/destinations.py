@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from qmnode.administration.promises import Kind, kind_of
+from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.bodies.choice import read_headers
 from qmnode.bodies.limits import CARRIED
 from qmnode.errors import MessageQueuingError
@@ -24,7 +24,7 @@ def return_target(queue: Queue, message: Message) -> str:
     for name in _FAILED_QUEUE:
         if address := headers.get(name):
             return _queue_at_machine(address)
-    if kind_of(queue) is Kind.DEAD_LETTERS and message.destination_queue_format_name:
+    if kind_of(queue) is QueueRole.DEAD_LETTERS and message.destination_queue_format_name:
         return message.destination_queue_format_name
     if queue.parent is not None and not queue.is_journal:
         return queue.parent.pathname
@@ -35,7 +35,7 @@ def replay_target(queue: Queue, message: Message) -> str:
     """The queue that a message of this journal was in, or was sent to. MQ_ERROR_QUEUE_NOT_FOUND for other queues."""
     if queue.is_journal and queue.parent is not None:
         return queue.parent.pathname
-    if kind_of(queue) is Kind.JOURNAL and message.destination_queue_format_name:
+    if kind_of(queue) is QueueRole.JOURNAL and message.destination_queue_format_name:
         return message.destination_queue_format_name
     raise _unknown("only messages of journals are replayed without naming a queue")
 

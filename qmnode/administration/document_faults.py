@@ -9,7 +9,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.text import nearest, printable
 
-Place = tuple[str | int, ...]
+DocumentPath = tuple[str | int, ...]
 LONGEST_SHOWN: Final = 80
 """Characters of a wrong value in a complaint."""
 _SENTENCE: Final = 400
@@ -22,7 +22,7 @@ class DocumentFault(MessageQueuingError):
     Its texts fit on one line of a terminal, whatever the document has.
     """
 
-    def __init__(self, place: Place, sentence: str) -> None:
+    def __init__(self, place: DocumentPath, sentence: str) -> None:
         steps = (f"[{step}]" if isinstance(step, int) else f".{_cut(step, LONGEST_SHOWN)}" for step in place)
         self.where = "".join(steps).removeprefix(".") or "the document"
         self.place, self.sentence_alone = place, _cut(sentence, _SENTENCE)
@@ -50,7 +50,7 @@ def in_short(value: object) -> str:
             return f"{value!r:.80}"
 
 
-def check_key(place: Place, key: object, known: Iterable[str]) -> None:
+def check_key(place: DocumentPath, key: object, known: Iterable[str]) -> None:
     """Raise :class:`DocumentFault` with the nearest known key for another."""
     if isinstance(key, str) and key in known:
         return

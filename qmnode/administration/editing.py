@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from qmnode.administration.promises import Way
+from qmnode.administration.promises import TransferMode
 from qmnode.administration.transfers import Targets, is_foreign
 from qmnode.bodies.choice import encode, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
@@ -63,7 +63,7 @@ async def edit(
             return answer
         manager.store.check()
         changed = message.copy(**properties)
-        outcome = targets.put(source, into, lookup_identifier, value, Way.ANEW, changed, copies=keep)
+        outcome = targets.put(source, into, lookup_identifier, value, TransferMode.ANEW, changed, copies=keep)
     except ValueError as error:
         raise _bad(str(error)) from None
     finally:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from qmnode.administration.pace import Pace
-from qmnode.administration.promises import Kind
+from qmnode.administration.promises import QueueRole
 from qmnode.administration.transfers import Targets
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
@@ -46,7 +46,7 @@ class Imports:
             for name in dict.fromkeys(str(item.get("target", "")) for item in items):
                 await targets.open(name)
             self._store.make_visible()  # all reads come before the first change
-            known = self._known(items, results)
+            known = self._marks_of(items, results)
             self._store.check()
             for index, (item, result) in enumerate(zip(items, results, strict=True)):
                 if "message" in result:
@@ -59,7 +59,7 @@ class Imports:
         await self._store.durable()
         return results
 
-    def _known(self, items: Sequence[dict[str, Any]], results: list[dict[str, Any]]) -> dict[int, tuple[str, bool]]:
+    def _marks_of(self, items: Sequence[dict[str, Any]], results: list[dict[str, Any]]) -> dict[int, tuple[str, bool]]:
         """The record of each import, and whether it is there or is that of an earlier message of these."""
         marks: dict[int, tuple[str, bool]] = {}
         seen: set[str] = set()
@@ -81,7 +81,7 @@ class Imports:
             assert target is not None
             if target.error is not None:
                 raise target.error
-            if target.kind in (Kind.JOURNAL, Kind.DEAD_LETTERS):
+            if target.kind in (QueueRole.JOURNAL, QueueRole.DEAD_LETTERS):
                 raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"nothing is put into a {target.kind}")
             if dry_run:
                 return {"result": "would be sent", "target": target.name}

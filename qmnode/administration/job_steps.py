@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from qmnode.administration.criteria import Check, Criteria
 from qmnode.administration.destinations import replay_target, return_target
 from qmnode.administration.job_records import Job, JobRecords
-from qmnode.administration.promises import Way
-from qmnode.administration.search import Place, came_before, fits, read_some
-from qmnode.administration.transfers import Outcome, Target, Targets, is_foreign, take_out
+from qmnode.administration.promises import TransferMode
+from qmnode.administration.search import SearchPosition, came_before, fits, read_some
+from qmnode.administration.transfers import Target, Targets, TransferOutcome, is_foreign, take_out
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
@@ -106,7 +106,7 @@ class Steps:
 
     def _read_selected(self) -> _Chunk:
         job = self._job
-        first = Place.parse(job.place).lookup_identifier
+        first = SearchPosition.parse(job.place).lookup_identifier
         queue = self._manager.queue_collection.get(job.sources[0] & ~1)
         queue = queue.journal if queue is not None and job.sources[0] & 1 else queue
         chosen = job.lookups[first : first + _AT_ONCE]
@@ -119,10 +119,12 @@ class Steps:
             else:
                 entries.append((lookup_identifier, value))
         after = first + len(chosen)
-        return _Chunk(queue, entries, missing, len(chosen), str(Place(0, after)) if after < len(job.lookups) else "")
+        return _Chunk(
+            queue, entries, missing, len(chosen), str(SearchPosition(0, after)) if after < len(job.lookups) else ""
+        )
 
     def _read_found(self) -> _Chunk:
-        job, place = self._job, Place.parse(self._job.place)
+        job, place = self._job, SearchPosition.parse(self._job.place)
         self._manager.store.make_visible()
         for number in job.sources:
             if number < place.queue:
@@ -140,13 +142,13 @@ class Steps:
                 for entry in entries
                 if came_before(entry[0], job.until) and fits(received_message(*entry), self._checks)
             ]
-            return _Chunk(queue, found, [], len(entries), str(Place(number, after)))
+            return _Chunk(queue, found, [], len(entries), str(SearchPosition(number, after)))
         return _Chunk(None, [], [], 0, "")
 
     def _place_of(self, queue: Queue, lookup_identifier: int) -> str:
         if self._job.lookups:
-            return str(Place(0, self._job.lookups.index(lookup_identifier)))
-        return str(Place(queue.queue_id, lookup_identifier))
+            return str(SearchPosition(0, self._job.lookups.index(lookup_identifier)))
+        return str(SearchPosition(queue.queue_id, lookup_identifier))
 
     # Deciding
 
@@ -170,15 +172,15 @@ class Steps:
 
     def _plan(
         self, chunk: _Chunk, wanted: dict[int, tuple[str, MessageQueuingError | None]]
-    ) -> list[tuple[int, bytes, Message, Target | None, Way | MessageQueuingError]]:
+    ) -> list[tuple[int, bytes, Message, Target | None, TransferMode | MessageQueuingError]]:
         """The way of each message. This may read the store: nothing is changed before all of it."""
-        planned: list[tuple[int, bytes, Message, Target | None, Way | MessageQueuingError]] = []
+        planned: list[tuple[int, bytes, Message, Target | None, TransferMode | MessageQueuingError]] = []
         for lookup_identifier, value in chunk.entries:
             assert chunk.queue is not None
             message = received_message(lookup_identifier, value)
             name, error = wanted[lookup_identifier]
             target = self._targets.get(name) if name else None
-            way: Way | MessageQueuingError = Way.REFUSED
+            way: TransferMode | MessageQueuingError = TransferMode.REFUSED
             if error is not None:
                 way = error
             elif self._job.kind == "delete":
@@ -204,7 +206,7 @@ class Steps:
         value: bytes,
         message: Message,
         target: Target | None,
-        way: Way | MessageQueuingError,
+        way: TransferMode | MessageQueuingError,
     ) -> dict[str, Any]:
         job = self._job
         if isinstance(way, MessageQueuingError):
@@ -227,7 +229,7 @@ class Steps:
         copies = job.kind in COPIES
         outcome = self._targets.put(queue, target, lookup_identifier, value, way, message, copies=copies)
         job.done += 1
-        return entry | {"result": "copied" if copies else "moved"} | _told(outcome)
+        return entry | {"result": "copied" if copies else "moved"} | _as_json(outcome)
 
     # Undoing
 
@@ -249,7 +251,7 @@ class Steps:
                 source.insert(entry["to_lookup"], value)
             self._job.done += 1
             taken.append(told | {"result": "undone", "target": entry["queue"]})
-        self._job.place = str(Place(0, index)) if index else ""
+        self._job.place = str(SearchPosition(0, index)) if index else ""
         self._records.put(self._job, taken)
 
     def _plan_back(self, entry: dict[str, Any]) -> tuple[Queue, bytes, Queue | None] | MessageQueuingError:
@@ -263,7 +265,7 @@ class Steps:
         copied, lookup_identifier = entry["result"] == "copied", entry.get("to_lookup", 0)
         if not lookup_identifier:
             raise _lost("it was sent to another machine")
-        if not copied and entry["way"] != Way.AS_IT_IS:
+        if not copied and entry["way"] != TransferMode.AS_IT_IS:
             raise _lost("it was sent anew, so that the message of before is no more")
         queue = self._manager.names.find(entry["target"])
         value = queue.value_of(lookup_identifier)
@@ -275,15 +277,15 @@ class Steps:
         return queue, value, source
 
 
-def _told(outcome: Outcome) -> dict[str, Any]:
-    told: dict[str, Any] = {"way": outcome.way.value, "target": outcome.target}
+def _as_json(outcome: TransferOutcome) -> dict[str, Any]:
+    entry: dict[str, Any] = {"way": outcome.way.value, "target": outcome.target}
     if outcome.lookup_identifier:
-        told["to_lookup"] = outcome.lookup_identifier
+        entry["to_lookup"] = outcome.lookup_identifier
     if outcome.identifier:
-        told["identifier"] = outcome.identifier.hex()
+        entry["identifier"] = outcome.identifier.hex()
     if outcome.detail:
-        told["detail"] = outcome.detail
-    return told
+        entry["detail"] = outcome.detail
+    return entry
 
 
 def _failed(queue: Queue, lookup_identifier: int, error: MessageQueuingError) -> dict[str, Any]:

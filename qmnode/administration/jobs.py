@@ -14,7 +14,7 @@ from qmnode.administration.criteria import Criteria
 from qmnode.administration.job_records import ENDED, Job, JobRecords, JobState
 from qmnode.administration.job_steps import COPIES, JobPausedError, Steps
 from qmnode.administration.pace import Pace
-from qmnode.administration.search import Place, chosen_queues
+from qmnode.administration.search import SearchPosition, chosen_queues
 from qmnode.administration.transfers import Targets
 from qmnode.administration.turns import Turns
 from qmnode.errors import MessageQueuingError
@@ -173,7 +173,7 @@ class Jobs:
             )
         job = Job(
             number=max(self._jobs) + 1, kind="undo", queues=of.queues, sources=[], until=0, undoes=number,
-            created=self._manager.clock.time(), total=of.done, place=str(Place(0, of.logged)),
+            created=self._manager.clock.time(), total=of.done, place=str(SearchPosition(0, of.logged)),
         )  # fmt: skip
         of.undone_by = job.number
         if of.state not in ENDED:
@@ -334,7 +334,7 @@ class Jobs:
         return more
 
     def _undo_step(self, job: Job, steps: Steps) -> bool:
-        index = Place.parse(job.place).lookup_identifier - 1 if job.place else -1
+        index = SearchPosition.parse(job.place).lookup_identifier - 1 if job.place else -1
         if index < 0:
             return False
         steps.undo(self.get(job.undoes), index)

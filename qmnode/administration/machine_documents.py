@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.administration.access_control import TRUSTEES, check_denied, owner_of, trustee
-from qmnode.administration.document_faults import LONGEST_SHOWN, DocumentFault, Place, check_key, in_short
+from qmnode.administration.document_faults import LONGEST_SHOWN, DocumentFault, DocumentPath, check_key, in_short
 from qmnode.administration.local_settings import SECTIONS, LocalSettings, read_local
 from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
@@ -100,7 +100,7 @@ def _setting(key: object) -> str:
     return key if isinstance(key, str) and key in NodeSettings.model_fields else ""
 
 
-def _queue(place: Place, plain: object) -> WantedQueue:
+def _queue(place: DocumentPath, plain: object) -> WantedQueue:
     if not isinstance(plain, Mapping):
         raise DocumentFault(place, "expected a queue, such as {name: orders}")
     for key in plain:
@@ -124,7 +124,7 @@ def _queue(place: Place, plain: object) -> WantedQueue:
     )
 
 
-def _name(place: Place, name: object) -> str:
+def _name(place: DocumentPath, name: object) -> str:
     if not isinstance(name, str):
         raise DocumentFault(place, f"{in_short(name)} is no text")
     if name.lower().startswith(("private$\\", ".\\private$\\")):
@@ -146,7 +146,7 @@ def _name(place: Place, name: object) -> str:
     return name
 
 
-def _value(place: Place, row: Property, written: object) -> Any:
+def _value(place: DocumentPath, row: Property, written: object) -> Any:
     form = row.form
     try:
         if form.nullable and is_none(written):
@@ -174,7 +174,7 @@ def _words(row: Property) -> str:
     return f"one of {', '.join(row.form.choices)}" if row.form.choices else row.form.words
 
 
-def _account(place: Place, who: object, *, owner: bool = False) -> Sid:
+def _account(place: DocumentPath, who: object, *, owner: bool = False) -> Sid:
     if not isinstance(who, str) or not who:
         raise DocumentFault(
             place, f"{in_short(who)} names nobody: write user:alice, group:ops, everyone or S-1-5-21-..."
@@ -185,7 +185,7 @@ def _account(place: Place, who: object, *, owner: bool = False) -> Sid:
         raise DocumentFault(place, error.sentence) from None
 
 
-def _access(place: Place, entries: object) -> Access:
+def _access(place: DocumentPath, entries: object) -> Access:
     if isinstance(entries, str) or not isinstance(entries, Sequence):
         raise DocumentFault(place, "expected a list of entries, such as {to: everyone, allow: [send]}")
     if len(entries) > MOST_ENTRIES:
@@ -212,7 +212,7 @@ def _access(place: Place, entries: object) -> Access:
     return _ordered((who, denied, mask) for (who, denied), mask in masks.items())
 
 
-def _right(place: Place, right: object) -> int:
+def _right(place: DocumentPath, right: object) -> int:
     if isinstance(right, str) and _NAMELESS.fullmatch(right):
         return int(right, 16)
     check_key(place, right, QUEUE_RIGHTS)

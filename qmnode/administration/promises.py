@@ -7,7 +7,7 @@ from qmnode.model.api import QueueType
 from qmnode.model.queue import Queue
 
 
-class Kind(StrEnum):
+class QueueRole(StrEnum):
     """The kind of a queue that a message leaves or comes to."""
 
     PLAIN = "queue"
@@ -18,7 +18,7 @@ class Kind(StrEnum):
     REMOTE = "queue of another machine"
 
 
-class Way(StrEnum):
+class TransferMode(StrEnum):
     """How a message gets into its target."""
 
     AS_IT_IS = "as it is"
@@ -31,11 +31,11 @@ class Way(StrEnum):
 class Promise(NamedTuple):
     """A cell of the table. ``docs/reference/promises.md`` explains its words."""
 
-    way: Way
+    way: TransferMode
     sentence: str
 
 
-_QUEUES: Final = (Kind.PLAIN, Kind.TRANSACTIONAL)
+_QUEUES: Final = (QueueRole.PLAIN, QueueRole.TRANSACTIONAL)
 KEPT_AS_IT_IS: Final = "everything: identifier, lookup identifier, signature, sender, times, place in its transaction"
 KEPT_ANEW: Final = (
     "body, body type, label, extension (headers), correlation identifier, application value, response and "
@@ -51,29 +51,29 @@ _REMOTE: Final = "once, then onward"
 _TWICE: Final = "perhaps twice"
 
 
-def kind_of(queue: Queue) -> Kind:
+def kind_of(queue: Queue) -> QueueRole:
     """The kind of a queue of this node; a subqueue is as its queue."""
     if queue.queue_type is QueueType.OUTGOING or queue.queue_type is QueueType.CONNECTOR:
-        return Kind.OUTGOING
+        return QueueRole.OUTGOING
     journal = queue.context.queues.journal
     if queue.is_journal or queue is journal:
-        return Kind.JOURNAL
+        return QueueRole.JOURNAL
     if queue.is_dead_letter or queue.is_delayed:  # messages leave both by being sent anew
-        return Kind.DEAD_LETTERS
+        return QueueRole.DEAD_LETTERS
     owner = queue.parent or queue
-    return Kind.TRANSACTIONAL if owner.transactional else Kind.PLAIN
+    return QueueRole.TRANSACTIONAL if owner.transactional else QueueRole.PLAIN
 
 
-def promise(source: Kind, target: Kind, *, copies: bool = False) -> Promise:
+def promise(source: QueueRole, target: QueueRole, *, copies: bool = False) -> Promise:
     """Return the promise of a move, or of a copy, from one kind to another."""
-    if target in (Kind.JOURNAL, Kind.DEAD_LETTERS, Kind.OUTGOING):
-        return Promise(Way.REFUSED, f"nothing is put into a {target}")
+    if target in (QueueRole.JOURNAL, QueueRole.DEAD_LETTERS, QueueRole.OUTGOING):
+        return Promise(TransferMode.REFUSED, f"nothing is put into a {target}")
     if not copies and source is target and source in _QUEUES:
-        return Promise(Way.AS_IT_IS, _ONCE)
-    if target is Kind.REMOTE:
-        return Promise(Way.ANEW, f"{_REMOTE}, {_TWICE}" if _may_repeat(source, copies) else _REMOTE)
-    return Promise(Way.ANEW, _TWICE if _may_repeat(source, copies) else _ONCE)
+        return Promise(TransferMode.AS_IT_IS, _ONCE)
+    if target is QueueRole.REMOTE:
+        return Promise(TransferMode.ANEW, f"{_REMOTE}, {_TWICE}" if _may_repeat(source, copies) else _REMOTE)
+    return Promise(TransferMode.ANEW, _TWICE if _may_repeat(source, copies) else _ONCE)
 
 
-def _may_repeat(source: Kind, copies: bool) -> bool:
-    return source is Kind.OUTGOING and not copies
+def _may_repeat(source: QueueRole, copies: bool) -> bool:
+    return source is QueueRole.OUTGOING and not copies

@@ -45,7 +45,7 @@ _CHUNK_BACKWARDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchPosition:
     """Where a search goes on: a queue, by its number in the store, and a lookup identifier in it."""
 
     queue: int = 0
@@ -54,7 +54,7 @@ class Place:
     """Whether it goes on with the message before it."""
 
     @classmethod
-    def parse(cls, text: str) -> "Place":
+    def parse(cls, text: str) -> "SearchPosition":
         """From a cursor; ``-`` is the end, from which a search goes backwards. MQ_ERROR_INVALID_PARAMETER."""
         if not text:
             return cls()
@@ -78,7 +78,7 @@ class Found:
     queue: str
     """Path name, or the format name of an outgoing queue."""
     message: Message
-    after: Place
+    after: SearchPosition
     """Where a search goes on that has shown the messages up to this one."""
 
 
@@ -195,7 +195,7 @@ async def search_page(
     """The next messages that are found, in the order of queues and of delivery, or against it if the cursor is one of
     those that go backwards. See the errors of its parts.
     """
-    place = Place.parse(cursor)
+    place = SearchPosition.parse(cursor)
     queues = await chosen_queues(manager, names)
     if len(queues) == 1 and len(names) == 1 and not manager.opening.may_open(queues[0], Access.PEEK, caller):
         raise MessageQueuingError(
@@ -210,7 +210,7 @@ async def search_page(
             page.scanned += 1
             message = received_message(lookup_identifier, value)
             if fits(message, checks):
-                after_it = Place(queue.queue_id, lookup_identifier + (-1 if back else 1), back)
+                after_it = SearchPosition(queue.queue_id, lookup_identifier + (-1 if back else 1), back)
                 page.found.append(Found(queue.pathname, peeked_message(queue, lookup_identifier, value), after_it))
                 size += len(value)
                 if len(page.found) >= limit or size >= PAGE_BYTES:
@@ -218,11 +218,11 @@ async def search_page(
                     break
         if not page.next and monotonic() >= until:
             if after >= 0:
-                page.next = str(Place(queue.queue_id, after, back))
+                page.next = str(SearchPosition(queue.queue_id, after, back))
             elif not back:
-                page.next = str(Place(queue.queue_id + 1))
+                page.next = str(SearchPosition(queue.queue_id + 1))
             elif queue.queue_id:
-                page.next = str(Place(queue.queue_id - 1, _END, back))
+                page.next = str(SearchPosition(queue.queue_id - 1, _END, back))
         if page.next:
             break
         await pace.rest()
@@ -230,11 +230,11 @@ async def search_page(
     return page
 
 
-_START: Final = Place()
+_START: Final = SearchPosition()
 
 
 def chunks(
-    queues: Sequence[Queue], criteria: Criteria, place: Place = _START
+    queues: Sequence[Queue], criteria: Criteria, place: SearchPosition = _START
 ) -> Iterator[tuple[Queue, list[Entry], int]]:
     """Read the messages of queues a few at a time, in the order of a search, with the place where each read ended."""
     last = _END if criteria.last is None else criteria.last

@@ -14,7 +14,7 @@ from qmnode.administration.criteria import Criteria
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.administration.pace import Pace
-from qmnode.administration.promises import Kind, kind_of
+from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.administration.search import chunks, fits, readable
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
@@ -147,11 +147,11 @@ def _role(manager: QueueManager, queue: Queue) -> str:
     if queue.is_delayed:
         return "delayed"
     match kind_of(queue):
-        case Kind.OUTGOING:
+        case QueueRole.OUTGOING:
             return "outgoing"
-        case Kind.JOURNAL:
+        case QueueRole.JOURNAL:
             return "journal"
-        case Kind.DEAD_LETTERS:
+        case QueueRole.DEAD_LETTERS:
             return "dead_letter"
         case _:
             return "queue"

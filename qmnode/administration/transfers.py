@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from qmnode.administration.names import format_name
-from qmnode.administration.promises import Kind, Way, kind_of, promise
+from qmnode.administration.promises import QueueRole, TransferMode, kind_of, promise
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.message import INFINITE, Message
@@ -29,10 +29,10 @@ MOST_TARGETS: Final = 1000
 """Queues that one job may put messages into: names in messages come from anybody."""
 
 
-class Outcome(NamedTuple):
+class TransferOutcome(NamedTuple):
     """The outcome for one message."""
 
-    way: Way
+    way: TransferMode
     target: str
     lookup_identifier: int = 0
     """In the target, if that is a queue of this node."""
@@ -47,7 +47,7 @@ class Target:
     """A queue that messages are put into, or why that cannot be."""
 
     name: str
-    kind: Kind
+    kind: QueueRole
     descriptor: OpenQueueDescriptor | None = None
     error: MessageQueuingError | None = None
 
@@ -68,12 +68,12 @@ class Targets:
         """A target that was opened; beyond the limit, one that refuses everything."""
         found = self._targets.get(name)
         if found is None and len(self._targets) >= MOST_TARGETS:
-            return Target(name, Kind.REMOTE, error=_too_many())
+            return Target(name, QueueRole.REMOTE, error=_too_many())
         return found
 
     async def open(self, name: str) -> Target:
         """Open a target. A refusal is kept, and counts for every message that would go there."""
-        target = Target(name, Kind.REMOTE)
+        target = Target(name, QueueRole.REMOTE)
         try:
             full = format_name(name)
             parsed = self._manager.names.parse(full)
@@ -128,7 +128,9 @@ class Targets:
             raise _denied(f"it may not go back to {source.pathname}")
         _check_room(source, size)
 
-    def plan(self, source: Queue, target: Target, lookup_identifier: int, message: Message, *, copies: bool) -> Way:
+    def plan(
+        self, source: Queue, target: Target, lookup_identifier: int, message: Message, *, copies: bool
+    ) -> TransferMode:
         """How a message would get there. Raises what forbids it. This may read the store."""
         if target.error is not None:
             raise MessageQueuingError(target.error.code, target.error.sentence)
@@ -136,11 +138,11 @@ class Targets:
         into = target.descriptor.queue
         into.check_open()
         way = promise(kind_of(source), target.kind, copies=copies).way
-        if way is Way.REFUSED:
+        if way is TransferMode.REFUSED:
             raise _denied(promise(kind_of(source), target.kind, copies=copies).sentence)
-        if message.unreadable and way is Way.ANEW:
+        if message.unreadable and way is TransferMode.ANEW:
             raise _denied(f"it is unreadable ({message.unreadable}): it can only be moved as it is")
-        if way is Way.AS_IT_IS:
+        if way is TransferMode.AS_IT_IS:
             if into is source:
                 raise _denied("it is in this queue already")
             _check_demands(into, message)
@@ -157,18 +159,18 @@ class Targets:
         return way
 
     def put(
-        self, source: Queue, target: Target, lookup_identifier: int, value: bytes, way: Way, message: Message,
+        self, source: Queue, target: Target, lookup_identifier: int, value: bytes, way: TransferMode, message: Message,
         *, copies: bool
-    ) -> Outcome:  # fmt: skip
+    ) -> TransferOutcome:  # fmt: skip
         """Put a planned message into its target, and take it out of its source unless it is copied."""
         assert target.descriptor is not None
-        if way is Way.AS_IT_IS:
+        if way is TransferMode.AS_IT_IS:
             into = target.descriptor.queue
             _check_room(into, len(value))
             take_out(source, lookup_identifier, value)
             into.insert(lookup_identifier, moved(value))
-            return Outcome(way, into.pathname, lookup_identifier)
-        if kind_of(source) is Kind.DEAD_LETTERS:  # the class said why it died
+            return TransferOutcome(way, into.pathname, lookup_identifier)
+        if kind_of(source) is QueueRole.DEAD_LETTERS:  # the class said why it died
             outcome = self.send(target, message, message_class=MessageClass.MQMSG_CLASS_NORMAL)
         else:
             outcome = self.send(target, message)
@@ -178,7 +180,7 @@ class Targets:
                 source.recorder.deleted(source, value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
         return outcome
 
-    def send(self, target: Target, message: Message, **changes: Any) -> Outcome:
+    def send(self, target: Target, message: Message, **changes: Any) -> TransferOutcome:
         """Send another message with the content of this one, in the batch of this pass."""
         assert target.descriptor is not None
         context, descriptor = self._manager.context, target.descriptor
@@ -200,7 +202,7 @@ class Targets:
         if unit is not None:
             unit.transaction_commit()
         place = 0 if outgoing else lookup_identifier
-        return Outcome(Way.ANEW, queue.pathname, place, identifier, self.onward(target, message))
+        return TransferOutcome(TransferMode.ANEW, queue.pathname, place, identifier, self.onward(target, message))
 
 
 def take_out(queue: Queue, lookup_identifier: int, value: bytes, *, received: bool = False) -> None:

@@ -41,11 +41,20 @@ import structlog
 from proton import Condition, Delivery
 
 from qmnode.amqp.addresses import opened_name
-from qmnode.amqp.client import AmqpClient, Arrival, ClientReceiver, ClientSender, Login, Outcome, PeerError, to_its_end
+from qmnode.amqp.client import (
+    AmqpClient,
+    Arrival,
+    ClientReceiver,
+    ClientSender,
+    DeliveryOutcome,
+    Login,
+    PeerError,
+    to_its_end,
+)
 from qmnode.amqp.codec import CodecError
 from qmnode.amqp.conditions import DECODE, RefusedError, of_message
 from qmnode.amqp.links import Sent, send_all
-from qmnode.amqp.mapping import Place, to_amqp
+from qmnode.amqp.mapping import MappingContext, to_amqp
 from qmnode.amqp.sections import AmqpMessage, parse, write
 from qmnode.errors import ConfigurationError, MessageQueuingError, MessageTooLargeError, reason_of
 from qmnode.model.administration import BridgeInformation
@@ -185,7 +194,7 @@ class _Sending:
     def _answered(self, lookup_identifier: int, answer: asyncio.Future[Any]) -> None:
         if self._closed or answer.cancelled():
             return
-        outcome: Outcome = answer.result()
+        outcome: DeliveryOutcome = answer.result()
         self._bytes -= self._under_way.pop(lookup_identifier)
         self._room.set()
         state = self._bridge.state
@@ -419,7 +428,7 @@ async def _send_batch(
     for message in messages:
         await sender.credit()
         answers.append(sender.send(encoded(bridge, message, again=False), transaction))
-    outcomes: list[Outcome] = [await client.unless_lost(answer) for answer in [*answers, noted]]
+    outcomes: list[DeliveryOutcome] = [await client.unless_lost(answer) for answer in [*answers, noted]]
     refused = [outcome for outcome in outcomes if not outcome.accepted]
     if refused:
         await client.discharge(transaction, fail=True)
@@ -556,7 +565,7 @@ class Bridge:
         self.settings = settings
         self.manager = manager
         # Names in messages that leave are those that any machine can use.
-        self.place = Place(lambda name: False, time.time, is_foreign=True)
+        self.place = MappingContext(lambda name: False, time.time, is_foreign=True)
         self.state = BridgeInformation(
             name, settings.direction, settings.queue, settings.peer, settings.address, since=time.time()
         )

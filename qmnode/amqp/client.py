@@ -45,7 +45,7 @@ async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """The peer's answer to a message."""
 
     accepted: bool
@@ -109,7 +109,7 @@ class ClientSender(ClientLink):
         return int(self.link.credit)
 
     def send(self, data: bytes, transaction: bytes | None = None) -> asyncio.Future[Any]:
-        """Send a message, in a transaction if one is given; the future has its :class:`Outcome`."""
+        """Send a message, in a transaction if one is given; the future has its :class:`DeliveryOutcome`."""
         self._tag += 1
         tag = str(self._tag)
         future: asyncio.Future[Any] = self.client.loop.create_future()
@@ -148,21 +148,23 @@ def _outcome(delivery: Delivery) -> Any:
         found = delivery.remote.data
         return bytes(found[0]) if found else b""
     if state == Delivery.ACCEPTED:
-        return Outcome(True)
+        return DeliveryOutcome(True)
     if state == TRANSACTIONAL:
         data = delivery.remote.data
         within = data[1] if isinstance(data, list) and len(data) > 1 else None
         descriptor = getattr(within, "descriptor", None)
         accepted = descriptor in (None, ACCEPTED, "amqp:accepted:list")
         rejected = descriptor in (Delivery.REJECTED, "amqp:rejected:list")
-        return Outcome(accepted, rejected=rejected, reason="" if accepted else f"{getattr(within, 'value', '')!s:.500}")
+        return DeliveryOutcome(
+            accepted, rejected=rejected, reason="" if accepted else f"{getattr(within, 'value', '')!s:.500}"
+        )
     if state == Delivery.REJECTED:
-        return Outcome(False, rejected=True, reason=text_of(delivery.remote.condition))
+        return DeliveryOutcome(False, rejected=True, reason=text_of(delivery.remote.condition))
     if state in _RETURNED:
         failed = state == Delivery.MODIFIED and bool(delivery.remote.failed)
         refused = state == Delivery.MODIFIED and bool(delivery.remote.undeliverable)
-        return Outcome(False, rejected=refused, failed=failed, reason="the peer returns the message")
-    return Outcome(False, reason="settled without an outcome") if delivery.settled else None
+        return DeliveryOutcome(False, rejected=refused, failed=failed, reason="the peer returns the message")
+    return DeliveryOutcome(False, reason="settled without an outcome") if delivery.settled else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,10 +532,10 @@ class AmqpClient(asyncio.Protocol):
             raise PeerError(f"the peer begins no transaction: {answer.reason or 'it has none'}")
         return answer
 
-    async def discharge(self, transaction: bytes, *, fail: bool = False) -> Outcome:
+    async def discharge(self, transaction: bytes, *, fail: bool = False) -> DeliveryOutcome:
         """Commit a transaction, or roll it back. PeerError when the connection is lost: it has ended either way."""
         answer = await self._ask(_DISCHARGE, [transaction, fail])
-        assert isinstance(answer, Outcome)
+        assert isinstance(answer, DeliveryOutcome)
         return answer
 
     async def _ask(self, request: int, fields: list[Any]) -> Any:

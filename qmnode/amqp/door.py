@@ -18,7 +18,7 @@ import structlog
 
 from qmnode.amqp.arrivals import Arrivals
 from qmnode.amqp.conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
-from qmnode.amqp.mapping import Place
+from qmnode.amqp.mapping import MappingContext
 from qmnode.amqp.peer import Peer
 from qmnode.amqp.principals import Principal, Principals, server_context
 from qmnode.amqp.returned import Returned
@@ -378,7 +378,7 @@ class AmqpDoor:
         self.manager = manager
         self.settings = settings.amqp
         self.principals = Principals(settings, callers)
-        self.place = Place(self._is_here, time.time)
+        self.place = MappingContext(self._is_here, time.time)
         self.counts = manager.amqp
         self.arrivals = Arrivals(manager, self._own_address)
         self.returned = Returned()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from qmnode.amqp.conditions import RefusedError
-from qmnode.amqp.mapping import Place, from_amqp, identity
+from qmnode.amqp.mapping import MappingContext, from_amqp, identity
 from qmnode.amqp.sections import AmqpMessage
 from qmnode.errors import MessageQueuingError
 from qmnode.model.administration import AmqpCounts
@@ -35,7 +35,7 @@ class Host(Protocol):
 
     manager: QueueManager
     settings: AmqpSettings
-    place: Place
+    place: MappingContext
     principal: Principal
     transactions: Transactions
     counts: AmqpCounts
@@ -73,7 +73,7 @@ class Sent(NamedTuple):
     """That of its message id, if the queue detects duplicates; otherwise empty."""
 
     @classmethod
-    def read(cls, found: AmqpMessage, queue: QueueApi | None, place: Place) -> Sent:
+    def read(cls, found: AmqpMessage, queue: QueueApi | None, place: MappingContext) -> Sent:
         """The message for a queue. MessageQueuingError or CodecError if there is none for it."""
         message = from_amqp(found, place)
         return cls(message, identity(found) if detects_duplicates(queue) else b"")

@@ -97,7 +97,7 @@ _NOT_KEPT: Final = (JMS_TYPE, CLASS, APP_SPECIFIC, BODY_TYPE, EXTENSION, DELIVER
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MappingContext:
     """The node as the mapping sees it."""
 
     is_here: Callable[[str], bool]
@@ -240,7 +240,7 @@ def identity(message: AmqpMessage) -> bytes:
     return identity_of(*_typed(value))
 
 
-def from_amqp(message: AmqpMessage, place: Place) -> Message:
+def from_amqp(message: AmqpMessage, place: MappingContext) -> Message:
     """The message to be sent. MessageQueuingError or CodecError if there is none for it."""
     properties: dict[str, Any] = {"recoverable": bool(message.header.get("durable", False))}
     headers, types = _application_headers(message.application_properties)
@@ -288,7 +288,11 @@ def _beside(extension: bytes, headers: dict[str, str]) -> bytes:
 
 
 def _read_properties(
-    message: AmqpMessage, properties: dict[str, Any], headers: dict[str, str], types: dict[str, str], place: Place
+    message: AmqpMessage,
+    properties: dict[str, Any],
+    headers: dict[str, str],
+    types: dict[str, str],
+    place: MappingContext,
 ) -> None:
     if subject := message.properties.get("subject"):
         properties["label"] = _label(subject)
@@ -488,7 +492,7 @@ def _body_in(message: AmqpMessage, headers: dict[str, str], body_type: int) -> t
 # Out
 
 
-def to_amqp(message: Message, address: str, place: Place) -> AmqpMessage:
+def to_amqp(message: Message, address: str, place: MappingContext) -> AmqpMessage:
     """The message to be delivered from the queue with this address."""
     values = _values(message)
     headers = _with_values(values)
@@ -572,7 +576,7 @@ def _identifier(headers: dict[str, str], types: dict[str, str], field: str) -> A
 
 
 def _write_properties(
-    message: Message, headers: dict[str, str], types: dict[str, str], out: AmqpMessage, place: Place
+    message: Message, headers: dict[str, str], types: dict[str, str], out: AmqpMessage, place: MappingContext
 ) -> None:
     properties = out.properties
     if subject := headers.get(_SUBJECT) or message.label:

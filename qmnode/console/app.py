@@ -25,7 +25,7 @@ from qmnode.console.links import link_states
 from qmnode.console.people import Ways
 from qmnode.console.port import Answer, Enterprise, RefusedError, UnavailableError
 from qmnode.console.safety import Safety
-from qmnode.console.sessions import Session, Sessions
+from qmnode.console.sessions import ConsoleSession, Sessions
 from qmnode.console.sign_in import SignIn, body_of
 from qmnode.console.view import DEAD_LETTERS, JOURNAL, PATIENCE, LyingError, Seen, document_of, timestamp
 from qmnode.errors import MessageQueuingError
@@ -42,7 +42,7 @@ _LONGEST_SEARCH: Final = 300
 _MISTAKES: Final = (400, 404, 422)
 """Statuses of answers to what a person mistyped."""
 
-Handler = Callable[[Request, Session], Awaitable[Response]]
+Handler = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 _NAME: Final = r"[^/]{1,2000}"
 _PASSED: Final = re.compile(
@@ -156,7 +156,7 @@ class _Pages(StaticFiles):
         return response
 
 
-async def _overview(_: Request, session: Session) -> Response:
+async def _overview(_: Request, session: ConsoleSession) -> Response:
     nodes = await session.view.refresh()
     outline = session.view.outline
     states = [seen.state() for seen in nodes]
@@ -170,7 +170,7 @@ async def _overview(_: Request, session: Session) -> Response:
     )
 
 
-async def _queues(request: Request, session: Session) -> Response:
+async def _queues(request: Request, session: ConsoleSession) -> Response:
     asked = request.query_params
     sort = asked.get("sort", "pathname")
     if sort not in _SORTS:
@@ -235,7 +235,7 @@ def _integer(asked: Mapping[str, str], name: str, otherwise: int) -> int:
 
 
 async def _gather(
-    session: Session, machines: Sequence[str], path: str, query: Callable[[Seen], str | None]
+    session: ConsoleSession, machines: Sequence[str], path: str, query: Callable[[Seen], str | None]
 ) -> tuple[list[tuple[Seen, dict[str, Any]]], list[dict[str, Any]]]:
     """The documents of all nodes that answer, and why others did not. A query of None leaves a node out.
 
@@ -281,7 +281,7 @@ def _rows(answers: Sequence[tuple[Seen, dict[str, Any]]], name: str) -> list[dic
     return [{"machine": seen.machine.name} | row for seen, document in answers for row in _list_of(document, name)]
 
 
-async def _messages(request: Request, session: Session) -> Response:
+async def _messages(request: Request, session: ConsoleSession) -> Response:
     """A page of a search over nodes; its cursor has the place at each node that has more."""
     asked = request.query_params
     places: dict[str, str] = {}
@@ -325,7 +325,7 @@ def _count(document: Mapping[str, Any], name: str) -> int:
     return value if type(value) is int else 0
 
 
-async def _failures(request: Request, session: Session) -> Response:
+async def _failures(request: Request, session: ConsoleSession) -> Response:
     asked = request.query_params
     queues = asked.getlist("queue") or ["*"]
     wanted = [
@@ -337,7 +337,7 @@ async def _failures(request: Request, session: Session) -> Response:
     return JSONResponse({"groups": _rows(answers, "groups"), "stale": stale})
 
 
-async def _waiting(request: Request, session: Session) -> Response:
+async def _waiting(request: Request, session: ConsoleSession) -> Response:
     """Why messages wait: at all nodes, at some, for a machine, or at both ends of a link."""
     asked = request.query_params
     ends = asked.getlist("link")
@@ -367,13 +367,13 @@ def _list_of(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
-async def _jobs(request: Request, session: Session) -> Response:
+async def _jobs(request: Request, session: ConsoleSession) -> Response:
     answers, stale = await _gather(session, request.query_params.getlist("machine"), "/v1/jobs", lambda _: "")
     rows = sorted(_rows(answers, "jobs"), key=lambda row: str(row.get("created")), reverse=True)
     return JSONResponse({"jobs": rows, "stale": stale})
 
 
-async def _audit(request: Request, session: Session) -> Response:
+async def _audit(request: Request, session: ConsoleSession) -> Response:
     limit = min(_integer(request.query_params, "limit", 200), _LARGEST_PAGE)
     machines = request.query_params.getlist("machine")
     answers, stale = await _gather(session, machines, "/v1/audit", lambda _: f"limit={limit}")
@@ -381,7 +381,7 @@ async def _audit(request: Request, session: Session) -> Response:
     return JSONResponse({"entries": rows[:limit], "stale": stale})
 
 
-async def _export(request: Request, session: Session) -> Response:
+async def _export(request: Request, session: ConsoleSession) -> Response:
     """Messages as a file, passed on as they come: more of them than fit into memory."""
     seen = await _node_of(request, session)
     await seen.identified()
@@ -400,7 +400,7 @@ async def _export(request: Request, session: Session) -> Response:
     return StreamingResponse(all_parts(), media_type="application/x-ndjson", headers=headers)
 
 
-async def _node_of(request: Request, session: Session) -> Seen:
+async def _node_of(request: Request, session: ConsoleSession) -> Seen:
     machine = request.path_params["machine"]
     found = [seen for seen in await session.view.nodes() if seen.machine.name.casefold() == machine.casefold()]
     if not found:
@@ -408,7 +408,7 @@ async def _node_of(request: Request, session: Session) -> Seen:
     return found[0]
 
 
-async def _pass_on(request: Request, session: Session) -> Response:
+async def _pass_on(request: Request, session: ConsoleSession) -> Response:
     """A request to one node. Only the parts of its API that the console uses, and no path that leads elsewhere."""
     whole = request.scope["raw_path"].decode("latin-1")
     raw = whole.partition("/api/nodes/")[2].partition("/v1/")[2]  # as it came: names have encoded slashes

@@ -21,7 +21,7 @@ MOST: Final = 1000
 
 
 @dataclass(slots=True)
-class Session:
+class ConsoleSession:
     """A person who is signed in. The token stays here: the browser has a cookie that names the session."""
 
     name: str
@@ -49,10 +49,10 @@ class Sessions:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, ConsoleSession] = OrderedDict()
         self._reasons: OrderedDict[str, str] = OrderedDict()
 
-    async def begin(self, session: Session) -> str:
+    async def begin(self, session: ConsoleSession) -> str:
         """Add a session; the value of its cookie."""
         await self._end_old()
         while len(self._sessions) >= MOST:
@@ -64,7 +64,7 @@ class Sessions:
         self._sessions[cookie] = session
         return cookie
 
-    def find(self, cookie: str) -> Session | None:
+    def find(self, cookie: str) -> ConsoleSession | None:
         """The session of a cookie, if it has not ended."""
         session = self._sessions.get(cookie)
         if session is None or self._over(session):
@@ -102,7 +102,7 @@ class Sessions:
         for cookie, reason in over:
             await self.end(cookie, reason)
 
-    def _over(self, session: Session) -> str:
+    def _over(self, session: ConsoleSession) -> str:
         """Why a session is over by its age; empty if it is not."""
         now = self._now()
         if now - session.began > LONGEST:

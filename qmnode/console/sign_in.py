@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from qmnode.attempts import Attempts
 from qmnode.console.people import DeniedError, Person, Ways
 from qmnode.console.port import Credential, Enterprise, UnavailableError
-from qmnode.console.sessions import Session, Sessions
+from qmnode.console.sessions import ConsoleSession, Sessions
 from qmnode.console.view import LyingError, Seen, View, document_of
 from qmnode.management.tokens import Role
 from qmnode.shares.blocks import block_of
@@ -101,7 +101,7 @@ class SignIn:
             routes += [Route("/oidc/start", self._start), Route("/oidc/callback", self._come_back)]
         return routes
 
-    async def session(self, request: Request) -> Session | None:
+    async def session(self, request: Request) -> ConsoleSession | None:
         """The session of a request, if it has not ended, with the rights that the person has now."""
         cookie = request.cookies.get(self.cookie, "")
         session = self._sessions.find(cookie)
@@ -125,7 +125,7 @@ class SignIn:
         """Why the session of a request ended, in a sentence; empty if that is not known."""
         return self._sessions.reason(request.cookies.get(self.cookie, ""))
 
-    async def _renewed(self, session: Session, before: Person) -> str:
+    async def _renewed(self, session: ConsoleSession, before: Person) -> str:
         """Give a session the groups that its person has now; why it ends, or nothing."""
         try:
             person = await before.again()
@@ -154,7 +154,7 @@ class SignIn:
         if self._ways is not None and self._ways.provider is not None:
             await self._ways.provider.close()
 
-    def _document(self, session: Session | None, reason: str = "") -> JSONResponse:
+    def _document(self, session: ConsoleSession | None, reason: str = "") -> JSONResponse:
         ways = self._ways
         methods = ["token"]
         if ways is not None:
@@ -197,7 +197,7 @@ class SignIn:
         await self._begin(request, response, session)
         return response
 
-    async def _proved(self, wanted: dict[str, Any]) -> Session:
+    async def _proved(self, wanted: dict[str, Any]) -> ConsoleSession:
         """The session of a person who has proved who they are. HTTPException for others."""
         passwords = None if self._ways is None else self._ways.passwords
         match wanted:
@@ -222,27 +222,27 @@ class SignIn:
             f"no node gives {person.name} a role: name one of their groups in management.consoles of the nodes"
         )
 
-    async def _session_of(self, person: Person) -> Session:
+    async def _session_of(self, person: Person) -> ConsoleSession:
         session = await self._session(*self._of(person))
         session.person = person
         return session
 
-    async def _session(self, credential: Credential, unknown: str) -> Session:
+    async def _session(self, credential: Credential, unknown: str) -> ConsoleSession:
         view = View(self._enterprise, credential)
         try:
             name, role = await _identify(view, unknown)
         except BaseException:
             await view.close()
             raise
-        return Session(name, _ROLES[role], view)
+        return ConsoleSession(name, _ROLES[role], view)
 
-    async def _begin(self, request: Request, response: Response, session: Session) -> None:
+    async def _begin(self, request: Request, response: Response, session: ConsoleSession) -> None:
         """Signing in makes a new session: a cookie that somebody planted is worth nothing after it."""
         await self._sessions.end(request.cookies.get(self.cookie, ""))
         cookie = await self._sessions.begin(session)
         response.set_cookie(self.cookie, cookie, path=self._path, secure=self._tls, httponly=True, samesite="strict")
 
-    async def sign_out(self, request: Request, session: Session) -> Response:
+    async def sign_out(self, request: Request, session: ConsoleSession) -> Response:
         """End the session of a request, or with ``everywhere=true`` all of its person, and take the cookie back."""
         if request.query_params.get("everywhere") == "true":
             await self._sessions.end_of(session.name)

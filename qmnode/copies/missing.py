@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
-from qmnode.copies.pieces import Increment, Place, Stored
+from qmnode.copies.pieces import Increment, LogPosition, Stored
 from qmnode.copies.shipper import FAMILIES
 from qmnode.copies.target import CopyError
 from qmnode.model.queue import Queue
@@ -75,7 +75,7 @@ KINDS: Final = ("missing", "gone", "again", "moved")
 class Comparison:
     """Follows the log from a moment on, beside the store that was restored to it, which is only read."""
 
-    def __init__(self, data: Path, start: Place, large_value: Callable[[Stored], bytes]) -> None:
+    def __init__(self, data: Path, start: LogPosition, large_value: Callable[[Stored], bytes]) -> None:
         """``start``: the place in the log that the store in ``data`` was restored to."""
         self._start = start
         self._data = data

@@ -98,7 +98,7 @@ def file_name(generation: int, number: int) -> str:
     return f"{generation:05}-file-{number:010}-{os.urandom(16).hex()}"
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A place in the log."""
 
     log: int
@@ -132,7 +132,7 @@ class Increment:
 
     previous: str
     """The tag of the increment before it; empty for the first of a generation."""
-    end: Place
+    end: LogPosition
     tail: tuple[int, str] = (0, "")
     """Number and hash of the last bytes before ``end``, by which a node that starts again finds its place."""
     parts: tuple[tuple[int, int, int], ...] = ()
@@ -154,7 +154,7 @@ class Increment:
             head = json.loads(piece[_LENGTH.size : _LENGTH.size + length])
             found = cls(
                 head["previous"],
-                Place(*head["end"]),
+                LogPosition(*head["end"]),
                 tuple(head["tail"]),
                 tuple((log, offset, size) for log, offset, size in head["parts"]),
                 tuple(Mark(*one) for one in head["marks"]),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qmnode.copies.missing import Comparison, Lacking
-from qmnode.copies.pieces import Base, Increment, Mark, Name, Place, Sealed, Stored, moment_text, read_name
+from qmnode.copies.pieces import Base, Increment, LogPosition, Mark, Name, Sealed, Stored, moment_text, read_name
 from qmnode.copies.target import PIECE, CopyError, open_target
 from qmnode.errors import ConfigurationError
 from qmnode.storage.errors import StoreError
@@ -317,7 +317,7 @@ class _Reading:
 
     def _compare(self, chain: _Chain, mark: Mark, data: Path) -> tuple[Lacking, float]:
         ends = mark.time
-        with Comparison(data, Place(mark.log, mark.offset), self._large_value) as later:
+        with Comparison(data, LogPosition(mark.log, mark.offset), self._large_value) as later:
             for name in (*chain.increments, *self._later(chain)):
                 if name.generation != chain.name.generation and name.number == 1:
                     self._damage(f"the copying was interrupted before {moment_text(name.time)}: see the moments before")

@@ -19,9 +19,9 @@ import structlog
 from qmnode.copies.pieces import (
     Base,
     Increment,
+    LogPosition,
     Mark,
     Name,
-    Place,
     Sealed,
     Stored,
     base_name,
@@ -77,7 +77,7 @@ class Shipper:
         """0 until the copy goes on."""
         self._number = 1
         self._previous = ""
-        self._position = Place(0, 0)
+        self._position = LogPosition(0, 0)
         self._tail = (0, "")
         self._marks: list[Mark] = []
         self._stored: dict[tuple[int, ...], Stored] = {}
@@ -138,7 +138,7 @@ class Shipper:
         logs = sorted(self._logs())
         while self._marks and self._marks[0].time <= end.time:
             self._check_abandoned()
-            parts, pieces, place = self._read(logs, Place(end.log, end.offset))
+            parts, pieces, place = self._read(logs, LogPosition(end.log, end.offset))
             marks = tuple(one for one in self._marks if (one.log, one.offset) <= place and one.time <= end.time)
             if pieces:
                 last = pieces[-1][-_TAIL:]
@@ -160,7 +160,9 @@ class Shipper:
         self.behind = 0
         self._drop_shipped_logs()
 
-    def _read(self, logs: list[int], end: Place) -> tuple[tuple[tuple[int, int, int], ...], list[bytes], Place]:
+    def _read(
+        self, logs: list[int], end: LogPosition
+    ) -> tuple[tuple[tuple[int, int, int], ...], list[bytes], LogPosition]:
         """Bytes of the log from the present position, at most to ``end``, and where they end."""
         parts, pieces = [], []
         at, room = self._position, _INCREMENT
@@ -172,14 +174,14 @@ class Shipper:
                 parts.append((at.log, at.offset, len(piece)))
                 pieces.append(piece)
                 room -= len(piece)
-                at = Place(at.log, at.offset + len(piece))
+                at = LogPosition(at.log, at.offset + len(piece))
             if at.log == end.log:
                 if not piece and at.offset < stop:
                     raise GapError(f"the log {at.log:06} became shorter")
                 if at.offset >= stop:
                     break
             elif at.offset >= stop:
-                at = Place(min((one for one in logs if one > at.log), default=end.log), 0)
+                at = LogPosition(min((one for one in logs if one > at.log), default=end.log), 0)
         return tuple(parts), pieces, at
 
     @contextlib.contextmanager
@@ -337,7 +339,7 @@ class Shipper:
             if newest > 99_999:
                 raise CopyError("it has too many generations: empty it, or name another place")
             first = min(self._logs())
-            self._number, self._previous, self._position, self._tail = 1, "", Place(first, 0), (0, "")
+            self._number, self._previous, self._position, self._tail = 1, "", LogPosition(first, 0), (0, "")
             self._marks = [mark for mark in self._marks if mark.log >= first]
             self.shipped = self.based = 0.0
             state = self._path / COPYING

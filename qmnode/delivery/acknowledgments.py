@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.awaiting_final_acks import Belief, FinalAcks
-from qmnode.delivery.distrust import Kind
+from qmnode.delivery.distrust import Doubt
 from qmnode.protocol.acknowledgments import FinalAcknowledgment
 from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 from qmnode.protocol.final_acks import ON_THE_WAY
@@ -51,11 +51,11 @@ class Acknowledgments:
                 return  # it comes again: the destination repeats it
             if received.author in connection.neighbour.elsewhere:
                 # A stored message can still end at the next hop: the destination would wait for it for ever.
-                distrust.missed(Kind.ORDER_ACK, connection.address, now)
+                distrust.missed(Doubt.ORDER_ACK, connection.address, now)
                 return
             number = self._believed(sequence, received, connection.address)
             if number < body.tx_sequence_number and not self._waits(sequence, received):
-                distrust.missed(Kind.ORDER_ACK, connection.address, now)
+                distrust.missed(Doubt.ORDER_ACK, connection.address, now)
             if not number:
                 return
         if sequence is not None and author == sequence.destination and self._outgoing.is_older(sequence.active_id):
@@ -64,7 +64,7 @@ class Acknowledgments:
             self._network.after_restore.acknowledged(sequence, name, number)
         result, sequence = self._outgoing.take_order_ack(author, body.tx_sequence_id, number, now, self._network.time())
         if result is AckResult.FORGED:
-            distrust.missed(Kind.ORDER_ACK, connection.address, now)
+            distrust.missed(Doubt.ORDER_ACK, connection.address, now)
             if received.author == connection.session.remote:
                 self._loop.call_soon(connection.close)
         if result is AckResult.PROGRESS and sequence is not None:
@@ -79,11 +79,11 @@ class Acknowledgments:
             and distrust.is_noisy(address, now)
             and not self._is_reached(address, now)
         ):
-            distrust.note(Kind.FINAL_ACK, address, now)
+            distrust.note(Doubt.FINAL_ACK, address, now)
         elif (received.author in neighbour.elsewhere and not neighbour.is_unsettled) or not self.final_acks.take(
             received, partial(self._belief, connection, received)
         ):
-            distrust.missed(Kind.FINAL_ACK, address, now)
+            distrust.missed(Doubt.FINAL_ACK, address, now)
 
     def take_own(self, acknowledgment: OrderAcknowledgment | FinalAcknowledgment) -> None:
         """Process an acknowledgment that would go to this node's own order queue."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 import structlog
 
 from qmnode.allocator import LEFT_TO_LEND, lendable, with_head
-from qmnode.delivery.distrust import Kind
+from qmnode.delivery.awaited import MANY, AwaitedMessages
+from qmnode.delivery.distrust import Doubt
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
-from qmnode.delivery.soon_received import MANY, SoonReceived
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
@@ -79,7 +79,7 @@ class Arrivals:
         self._judging: dict[Connection, deque[Sequence[ReceivedMessage]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults = Faults()
-        self._soon = SoonReceived()
+        self._awaited = AwaitedMessages()
 
     def take(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> None:
         """Take a batch from a session. Messages that are signed or encrypted are judged first; later messages wait
@@ -88,7 +88,7 @@ class Arrivals:
         queue = self._judging.get(connection)
         if queue is not None:
             queue.append(messages)
-        elif self._has_questions(connection, messages) or self._is_soon_received(messages):
+        elif self._has_questions(connection, messages) or self._is_awaited(messages):
             self._judging[connection] = deque([messages])
             connection.judging(ends=False)
             task = self._loop.create_task(self._judge(connection))
@@ -103,7 +103,7 @@ class Arrivals:
         try:
             while queue and not connection.session.closed:
                 messages = queue[0]
-                if self._is_soon_received(messages):
+                if self._is_awaited(messages):
                     await self._wait_for_receiver(queue)
                 if not self._has_questions(connection, messages):
                     if connection.session.closed:
@@ -162,15 +162,15 @@ class Arrivals:
         queue = self._named(batches[0][-1].destination).queue
         if queue is None:
             return
-        await self._soon.wait(queue, len(batches[0][-1].packet))
+        await self._awaited.wait(queue, len(batches[0][-1].packet))
         if any(self._named(batch[-1].destination).queue is not queue for batch in batches):
-            self._soon.forget(queue)
+            self._awaited.forget(queue)
 
-    def _is_soon_received(self, messages: Sequence[ReceivedMessage]) -> bool:
+    def _is_awaited(self, messages: Sequence[ReceivedMessage]) -> bool:
         """Whether a receiver is about to come back for these messages: the last is large, or they are many."""
         last = messages[-1]
         is_worth_it = len(messages) >= MANY or len(last.packet) >= SMALLEST
-        return is_worth_it and self._soon.is_expected(self._named(last.destination).queue)
+        return is_worth_it and self._awaited.is_expected(self._named(last.destination).queue)
 
     def _are_senders_settled(self, connection: Connection, messages: Sequence[ReceivedMessage]) -> bool:
         unsigned = self._network.unsigned_senders
@@ -426,7 +426,7 @@ class Arrivals:
     def _report_distrust(self, connection: Connection, admission: Admission) -> None:
         distrust, address, now = self._network.distrust, connection.address, self._loop.time()
         if admission.elsewhere is not None:
-            distrust.note(Kind.ELSEWHERE, address, now, admission.elsewhere)
+            distrust.note(Doubt.ELSEWHERE, address, now, admission.elsewhere)
             self._network.read_topology_soon()  # the neighbour may have become a routing server
         if admission.unanswered is not None:
             log.warning(
@@ -435,11 +435,11 @@ class Arrivals:
                 address=address, source=guid_to_text(admission.unanswered),
             )  # fmt: skip
         if admission.disowned:
-            distrust.note(Kind.OWN_NAME, address, now, count=admission.disowned)
+            distrust.note(Doubt.OWN_NAME, address, now, count=admission.disowned)
         for source, count in admission.contested.items():
-            distrust.note(Kind.CONTESTED, address, now, source, count)
+            distrust.note(Doubt.CONTESTED, address, now, source, count)
         for source, count in admission.future.items():
-            distrust.note(Kind.FUTURE, address, now, source, count)
+            distrust.note(Doubt.FUTURE, address, now, source, count)
 
     def _each(self, connection: Connection, items: Iterable[Item], act: Callable[[Item], object]) -> None:
         """Call ``act`` for each item. A failure is logged: messages are stored even if other work fails."""

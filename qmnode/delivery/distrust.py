@@ -20,7 +20,7 @@ _MISSES: Final = 200
 
 
 @unique
-class Kind(StrEnum):
+class Doubt(StrEnum):
     """The kinds of packet that were not believed."""
 
     OWN_NAME = "own_name"
@@ -32,19 +32,19 @@ class Kind(StrEnum):
 
 
 _TEXTS: Final = {
-    Kind.OWN_NAME: "packets in this node's own name are dropped: a stranger sends them, or a copy of this node runs "
+    Doubt.OWN_NAME: "packets in this node's own name are dropped: a stranger sends them, or a copy of this node runs "
     "elsewhere; stop what is at that address",
-    Kind.CONTESTED: "two addresses send transactional messages as one queue manager: those of the address that the "
+    Doubt.CONTESTED: "two addresses send transactional messages as one queue manager: those of the address that the "
     "directory does not give it wait. If it is right, register it; see `qmnode sequence list`",
-    Kind.ELSEWHERE: "a session is closed that brought messages to be passed on, or encrypted and unsigned ones, of a "
+    Doubt.ELSEWHERE: "a session is closed that brought messages to be passed on, or encrypted and unsigned ones, of a "
     "queue manager which the directory has at other addresses. If they are right, register the name of that machine, "
     "or of the routing server there, at this address as well, or see transfer.only_registered_addresses",
-    Kind.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
+    Doubt.FUTURE: "transactional messages of a sequence that begins in the future are dropped: set the clock of their "
     "source right, or raise transfer.sequence_clock_tolerance; setting the clock does not change sequences already "
     "begun",
-    Kind.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went. If they "
+    Doubt.ORDER_ACK: "order acknowledgments are not believed: they do not come from where the messages went. If they "
     "are the destination's, register its name at this address as well, or see transfer.only_registered_addresses",
-    Kind.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went. If they "
+    Doubt.FINAL_ACK: "final acknowledgments are not believed: they do not come from where the messages went. If they "
     "are the destination's, register its name at this address as well, or see transfer.only_registered_addresses",
 }
 
@@ -55,23 +55,23 @@ class Distrust:
     def __init__(self, counts: Counter[str]) -> None:
         """``counts`` are the node's counters, for its metrics."""
         self._counts = counts
-        self._said: dict[tuple[Kind, str], float] = {}
+        self._logged: dict[tuple[Doubt, str], float] = {}
         self._misses: Counter[str] = Counter()
         self._misses_since = float("-inf")
 
-    def note(self, kind: Kind, address: str, now: float, source: Guid | None = None, count: int = 1) -> None:
+    def note(self, kind: Doubt, address: str, now: float, source: Guid | None = None, count: int = 1) -> None:
         """Count packets from an address that were not believed, and log them if it is time."""
         self._counts[kind] += count
-        if now < self._said.get((kind, address), float("-inf")) + _REPEAT:
+        if now < self._logged.get((kind, address), float("-inf")) + _REPEAT:
             return
-        if len(self._said) >= _SPOKEN_OF:
-            self._said = {key: said for key, said in self._said.items() if now < said + _REPEAT}
-        if len(self._said) < _SPOKEN_OF:
-            self._said[kind, address] = now
+        if len(self._logged) >= _SPOKEN_OF:
+            self._logged = {key: logged for key, logged in self._logged.items() if now < logged + _REPEAT}
+        if len(self._logged) < _SPOKEN_OF:
+            self._logged[kind, address] = now
             named = {} if source is None else {"source": guid_to_text(source)}
             log.warning(_TEXTS[kind], address=address, **named)
 
-    def missed(self, kind: Kind, address: str, now: float) -> None:
+    def missed(self, kind: Doubt, address: str, now: float) -> None:
         """Count an acknowledgment that was not believed."""
         self._misses[block_of(address)] += 1
         self.note(kind, address, now)

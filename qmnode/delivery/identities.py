@@ -91,22 +91,22 @@ class Identities:
             neighbour.forget()
         is_itself = await self._is_itself(connection, remote)
         sources = {received.headers.source_queue_manager for received in messages} | {remote}
-        known = self._known(remote, sources, is_itself)
+        known = self._may_speak_for(remote, sources, is_itself)
         is_stale = False
         if is_itself and not all(known.values()) and self._topology is not None:
             is_stale = not await self._has_learned(self._topology)  # it may have become a routing server
-            known = self._known(remote, sources, is_itself)
+            known = self._may_speak_for(remote, sources, is_itself)
         if self._only_registered:
             strangers = [source for source, speaks in known.items() if not speaks and source != self._own]
             await self._find_addresses(neighbour, strangers)
-            known = self._known(remote, sources, is_itself)  # the topology may have changed meanwhile
+            known = self._may_speak_for(remote, sources, is_itself)  # the topology may have changed meanwhile
             neighbour.elsewhere.difference_update(source for source, speaks in known.items() if speaks)
         neighbour.is_unsettled = is_stale or self._is_unsettled(remote)
         neighbour.known.update(known)
         if neighbour.ask_again == float("inf") and not all(known.values()):
             neighbour.ask_again = self._loop.time() + _ASK_AGAIN
 
-    def _known(self, remote: Guid, sources: Iterable[Guid], is_itself: bool) -> dict[Guid, bool]:
+    def _may_speak_for(self, remote: Guid, sources: Iterable[Guid], is_itself: bool) -> dict[Guid, bool]:
         """By source: whether a peer may speak for it."""
         return {source: is_itself and (source == remote or self.may_pass_on(remote, source)) for source in sources}
 

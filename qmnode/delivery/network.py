@@ -13,13 +13,13 @@ import structlog
 from qmnode.delivery.acknowledgments import Acknowledgments
 from qmnode.delivery.after_restore import AfterRestore
 from qmnode.delivery.arrivals import Arrivals
-from qmnode.delivery.astray import Astray
 from qmnode.delivery.distrust import Distrust
 from qmnode.delivery.forwarding import Forwarding, Neighbours
 from qmnode.delivery.identities import CopyWatch, Identities
 from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
 from qmnode.delivery.key_reading import KeyReading
 from qmnode.delivery.machine_addresses import MachineAddresses
+from qmnode.delivery.misrouted import MisroutedMessages
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import Notices
 from qmnode.delivery.peer_tls import PeerTls
@@ -63,7 +63,7 @@ from qmnode.structures.names import PublicFormatName
 from qmnode.transport.connection import Alarm, Connection, Handler, HeldBytes
 from qmnode.transport.listener import Listener
 from qmnode.transport.ping import PingServer
-from qmnode.transport.places import Place, Places
+from qmnode.transport.slots import Slot, Slots
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ class Network:
         manager.context.notices.has_directory = lambda: self.has_read_directory
         self.strangers = self._strangers(None)
         self.forwarding = Forwarding(manager, None, self.strangers, self.neighbours)
-        self._astray: Astray | None = None
+        self._misrouted: MisroutedMessages | None = None
         self.running = False
         self._loop = asyncio.get_running_loop()
         self._resting: set[asyncio.Task[None]] = set()
@@ -131,13 +131,13 @@ class Network:
         self._workers = ThreadPoolExecutor(min(os.cpu_count() or 1, _WORKERS), "security")
         self._alarm = Alarm(self._loop, self._timer_expired)
         self._cleanup_at = 0.0
-        places = Places(
+        slots = Slots(
             self.settings.sessions,
             self.settings.sessions_per_peer,
             self.neighbours.is_declared,
             self.neighbours.is_address_of_one,
         )
-        self.listener = Listener(self._accept, places)
+        self.listener = Listener(self._accept, slots)
         self.peer_tls = PeerTls(self)
         self.unsigned_senders = UnsignedSenderPolicy(self, settings.security)
         self._ping_server: PingServer
@@ -192,7 +192,7 @@ class Network:
         self.forwarding = Forwarding(self.manager, self._topology, self.strangers, self.neighbours)
         only_registered = self.manager.settings.transfer.only_registered_addresses
         self.identities = Identities(identifier, self._topology, addresses, only_registered=only_registered)
-        self._astray = Astray(self.manager, self._topology)
+        self._misrouted = MisroutedMessages(self.manager, self._topology)
         await self._topology.start()
         directory.watch(self._object_changed)
 
@@ -290,8 +290,8 @@ class Network:
             if queue_sender.queue_connection.connection is not None:
                 queue_sender.queue_connection.connection.neighbour.forget()
             queue_sender.queue_connection.reroute()
-        if self._astray is not None:
-            self._astray.topology_changed()
+        if self._misrouted is not None:
+            self._misrouted.topology_changed()
 
     async def stop(self) -> None:
         """Close every session and socket."""
@@ -300,8 +300,8 @@ class Network:
         self.running = False
         if self._topology is not None:
             await self._topology.stop()
-        if self._astray is not None:
-            await self._astray.stop()
+        if self._misrouted is not None:
+            await self._misrouted.stop()
         await self.peer_tls.stop()
         await self.listener.stop()
         await self._ping_server.stop()
@@ -466,7 +466,7 @@ class Network:
         connection.on_lost = on_lost
         return connection
 
-    def _accept(self, place: Place) -> Connection:
+    def _accept(self, slot: Slot) -> Connection:
         session = Session(
             Role.ACCEPTOR,
             self.manager.identifier,
@@ -474,8 +474,8 @@ class Network:
             self._loop.time(),
             refuse=not self.manager.connection_active,
         )
-        connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=place.release)
-        place.connection = connection
+        connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=slot.release)
+        slot.connection = connection
         session.admit_only(lambda machine: self.peer_tls.admits(connection, machine))
         self.accepted[connection] = None
         return connection

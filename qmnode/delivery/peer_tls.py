@@ -49,7 +49,7 @@ _PATIENCE: Final = 6.0
 _TROUBLE: Final = "TLS"
 
 
-class Way(Enum):
+class TlsChoice(Enum):
     """How to connect to a peer."""
 
     PLAIN = auto()
@@ -143,22 +143,22 @@ class PeerTls:
 
     # Connections of this node
 
-    def way(self, hop: NextHop) -> Way:
+    def way(self, hop: NextHop) -> TlsChoice:
         """How a next hop is to be connected to."""
         settings = self._settings
         if settings is None:
-            return Way.PLAIN
+            return TlsChoice.PLAIN
         if is_named({*settings.peers, *self._pinned}, hop.address, hop.host_name):
-            return Way.TLS
+            return TlsChoice.TLS
         if self._plain.includes(hop):
-            return Way.PLAIN
+            return TlsChoice.PLAIN
         if settings.mode is TlsMode.REQUIRE or EVERY_PEER in settings.peers:
-            return Way.TLS
+            return TlsChoice.TLS
         if self._initiator is None:
-            return Way.PLAIN  # it has no certificate that could be believed
+            return TlsChoice.PLAIN  # it has no certificate that could be believed
         if settings.mode is TlsMode.OFFER:
-            return Way.PLAIN_FIRST
-        return Way.TLS if self._shown.speaks(hop.identifier, _name(hop)) else Way.TLS_FIRST
+            return TlsChoice.PLAIN_FIRST
+        return TlsChoice.TLS if self._shown.speaks(hop.identifier, _name(hop)) else TlsChoice.TLS_FIRST
 
     async def dial(self, connection: Connection, hop: NextHop) -> None:
         """Open a connection to a next hop. DialingError."""
@@ -167,9 +167,9 @@ class PeerTls:
         try:
             await self._dial(connection, hop, tls=tls)
         except DialingError as error:
-            if not (tls and error.in_handshake and way in (Way.TLS_FIRST, Way.PLAIN_FIRST)):
+            if not (tls and error.in_handshake and way in (TlsChoice.TLS_FIRST, TlsChoice.PLAIN_FIRST)):
                 raise
-            if way is Way.TLS_FIRST:
+            if way is TlsChoice.TLS_FIRST:
                 self._turn(hop)
             else:
                 self._other_way.pop(_key(hop), None)
@@ -180,15 +180,15 @@ class PeerTls:
         """A connection that was opened was closed before there was a session: whether to try the other way at once."""
         now = self._loop.time()
         way = self.way(hop)
-        allowed = way in (Way.PLAIN_FIRST, Way.TLS_FIRST)
+        allowed = way in (TlsChoice.PLAIN_FIRST, TlsChoice.TLS_FIRST)
         if not allowed:
             # A peer that prefers TLS and took us for one that does not has changed its mind since.
-            allowed = way is Way.TLS and not connection.encrypted and connection.address != ""
+            allowed = way is TlsChoice.TLS and not connection.encrypted and connection.address != ""
         if connection.established or not connection.address or not allowed:
             return False
         if now - self._turned.get(_key(hop), float("-inf")) < _REMEMBERED / 6:
             return False
-        if connection.encrypted is (way is Way.TLS_FIRST):
+        if connection.encrypted is (way is TlsChoice.TLS_FIRST):
             self._turn(hop)
         else:
             self._other_way.pop(_key(hop), None)
@@ -207,15 +207,15 @@ class PeerTls:
             lambda: connection, hop.address, settings.port, settings.address, tls=context, host_name=hop.host_name
         )
 
-    def _is_tls(self, way: Way, hop: NextHop) -> bool:
+    def _is_tls(self, way: TlsChoice, hop: NextHop) -> bool:
         other = self._other_way.get(_key(hop), 0.0) > self._loop.time()
         match way:
-            case Way.PLAIN_FIRST:
+            case TlsChoice.PLAIN_FIRST:
                 return other
-            case Way.TLS_FIRST:
+            case TlsChoice.TLS_FIRST:
                 return not other
             case _:
-                return way is Way.TLS
+                return way is TlsChoice.TLS
 
     def _turn(self, hop: NextHop) -> None:
         """Go the second way first for a while."""
@@ -324,7 +324,7 @@ class PeerTls:
         """Leave sessions of a kind that the settings do not want any more."""
         for connection, hop, leave in self._network.outgoing_connections():
             way = self.way(hop)
-            if way is Way.PLAIN if connection.encrypted else way in (Way.TLS, Way.TLS_FIRST):
+            if way is TlsChoice.PLAIN if connection.encrypted else way in (TlsChoice.TLS, TlsChoice.TLS_FIRST):
                 leave()
         for connection in list(self._network.accepted):
             if connection.encrypted or not connection.address:
@@ -336,7 +336,7 @@ class PeerTls:
         """Leave plain sessions with peers that have learned TLS."""
         looked: dict[tuple[str, str], bool] = {}
         for connection, hop, leave in self._network.outgoing_connections():
-            if connection.encrypted or self.way(hop) not in (Way.TLS, Way.TLS_FIRST):
+            if connection.encrypted or self.way(hop) not in (TlsChoice.TLS, TlsChoice.TLS_FIRST):
                 continue
             key = hop.address, hop.host_name
             if key not in looked:

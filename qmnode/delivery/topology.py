@@ -265,13 +265,13 @@ def snapshot_of(
     return TopologySnapshot.of(map(_machine, machines), map(_site, sites), usable)
 
 
-def _known(identifier: Guid | None) -> Guid:
+def _identified(identifier: Guid | None) -> Guid:
     assert identifier is not None, "the directory gives every object an identifier"
     return identifier
 
 
 def _site(one: Site) -> SnapshotSite:
-    return SnapshotSite(_known(one.identifier), one.name, one.foreign_site)
+    return SnapshotSite(_identified(one.identifier), one.name, one.foreign_site)
 
 
 def _link(one: RoutingLink) -> Link | None:
@@ -284,7 +284,7 @@ def _link(one: RoutingLink) -> Link | None:
 
 def _machine(one: QueueManager) -> Machine:
     return Machine(
-        _known(one.identifier),
+        _identified(one.identifier),
         one.computer_name,
         one.site_identifier_list,
         one.routing_server,

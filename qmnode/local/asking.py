@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.local.frames import GREETING, Frame, FrameError, FrameReader, Kind, frame
+from qmnode.local.frames import GREETING, Frame, FrameError, FrameKind, FrameReader, frame
 from qmnode.structures.error_codes import ErrorCode
 
 _UNREACHABLE: Final = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
@@ -72,8 +72,8 @@ def _ask(path: Path, method: str) -> Any:
         node.settimeout(_TIMEOUT)
         try:
             node.connect(str(path))
-            _call(node, Kind.HELLO, GREETING)
-            return _call(node, Kind.CALL, ["manager", 0, method, [], {}])
+            _call(node, FrameKind.HELLO, GREETING)
+            return _call(node, FrameKind.CALL, ["manager", 0, method, [], {}])
         except TimeoutError as error:
             raise MessageQueuingError(_UNREACHABLE, f"the node on {path} says nothing for {_TIMEOUT:g} s") from error
         except OSError as error:
@@ -84,11 +84,11 @@ def _ask(path: Path, method: str) -> Any:
             ) from error
 
 
-def _call(node: socket.socket, kind: Kind, value: object) -> Any:
+def _call(node: socket.socket, kind: FrameKind, value: object) -> Any:
     node.sendall(frame(kind, 1, json.dumps(value).encode()))
     answer = _answer(node)
     result = json.loads(answer.body, object_hook=_plain)
-    if answer.kind == Kind.FAILED:
+    if answer.kind == FrameKind.FAILED:
         code, sentence = result
         raise MessageQueuingError(ErrorCode(code), sentence)
     return result

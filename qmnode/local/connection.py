@@ -27,8 +27,8 @@ from qmnode.local.frames import (
     SIZE_FIELD,
     Frame,
     FrameError,
+    FrameKind,
     FrameReader,
-    Kind,
     enlarge_send_buffer,
     frame_parts,
     write_parts,
@@ -112,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         silence = None if limit is None else loop.call_later(limit, connection.abort)
         greeting = GREETING | ({PROGRAM: program} if program else {})
         try:
-            return connection, values.decode((await connection.call(Kind.HELLO, values.encode(greeting))).body)
+            return connection, values.decode((await connection.call(FrameKind.HELLO, values.encode(greeting))).body)
         except BaseException:
             await connection.close()
             raise
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
             for answer in self._reader.filled(count):
                 future = self._waiting.pop(answer.number, None)
                 if future is None:
-                    if answer.kind == Kind.FAILED and answer.number == 0:
+                    if answer.kind == FrameKind.FAILED and answer.number == 0:
                         self._fail(values.decode_error(values.decode(answer.body)))
                 elif not future.done():
                     future.set_result(answer)
@@ -193,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_number = self.last_number % 0xFFFFFFFF + 1
         return self.last_number
 
-    def start(self, kind: Kind, *parts: bytes, number: int = 0) -> Answer:
+    def start(self, kind: FrameKind, *parts: bytes, number: int = 0) -> Answer:
         """Make a call. Calls that are made in one pass of the event loop leave together, in their order.
 
         ``number``: one that was taken, perhaps for the same call on a connection before.
@@ -215,9 +215,9 @@ class Connection(asyncio.BufferedProtocol):
     def cancel_call(self, number: int) -> None:
         """Tell the node that a call's answer is no longer of use; the answer comes all the same."""
         if self._lost is None:
-            self._send(*frame_parts(Kind.CANCEL, number))
+            self._send(*frame_parts(FrameKind.CANCEL, number))
 
-    async def call(self, kind: Kind, *parts: bytes) -> Frame:
+    async def call(self, kind: FrameKind, *parts: bytes) -> Frame:
         """Make a call and wait for its answer. Raises the node's error.
 
         When the caller is cancelled, the call is cancelled at the node and its answer awaited: a message that was
@@ -231,9 +231,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = await started
         except asyncio.CancelledError:
-            if started.cancelled() or started.exception() or (answer := started.result()).kind != Kind.MESSAGES:
+            if started.cancelled() or started.exception() or (answer := started.result()).kind != FrameKind.MESSAGES:
                 raise
-        if answer.kind == Kind.FAILED and not failed:
+        if answer.kind == FrameKind.FAILED and not failed:
             raise failure(answer)
         return answer
 
@@ -241,8 +241,8 @@ class Connection(asyncio.BufferedProtocol):
         self, what: str, handle: int, name: str, arguments: Iterable[object] = (), **keywords: object
     ) -> Any:
         """Call a method of the manager, a queue, a cursor or a transaction; its result, or a frame of messages."""
-        answer = await self.call(Kind.CALL, values.encode([what, handle, name, list(arguments), keywords]))
-        return answer if answer.kind == Kind.MESSAGES else values.decode(answer.body)
+        answer = await self.call(FrameKind.CALL, values.encode([what, handle, name, list(arguments), keywords]))
+        return answer if answer.kind == FrameKind.MESSAGES else values.decode(answer.body)
 
     def _send(self, *parts: Packet) -> None:
         if not self._out:

@@ -103,7 +103,7 @@ REQUESTS: Final = frozenset(
 """Properties of a message (MS-MQDMPR 3.1.1.12) that tell the node what to do with it: they travel beside the packet."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The kind of a frame. Calls are below 128."""
 
     HELLO = 1
@@ -155,18 +155,18 @@ Sent = tuple[int, Sequence[bytes], bytes]
 (JSON, mostly empty).
 """
 _new: Final = tuple.__new__
-_MESSAGES: Final = int(Kind.MESSAGES)
+_MESSAGES: Final = int(FrameKind.MESSAGES)
 _RECEIVED_ALONE: Final = struct.Struct(HEAD.format + _RECEIVED.format.removeprefix("<"))
 _pack_received_alone: Final = _RECEIVED_ALONE.pack
 _ALONE_SIZE: Final = _RECEIVED_ALONE.size - SIZE_FIELD
 
 
-def frame(kind: Kind, number: int, *parts: bytes) -> bytes:
+def frame(kind: FrameKind, number: int, *parts: bytes) -> bytes:
     """Return a whole frame as bytes."""
     return b"".join(frame_parts(kind, number, *parts))
 
 
-def frame_parts(kind: Kind, number: int, *parts: Packet) -> tuple[Packet, ...]:
+def frame_parts(kind: FrameKind, number: int, *parts: Packet) -> tuple[Packet, ...]:
     """Return a whole frame in parts, to be joined with others."""
     return HEAD.pack(HEAD_SIZE - SIZE_FIELD + sum(map(len, parts)), kind, number), *parts
 
@@ -180,7 +180,7 @@ _BEGIN: Final = 1024
 """Bytes that are read behind a large body: they tell whether another one follows, which is then read to its place."""
 _SPARE: Final = 16
 """Pieces of large bodies that a thread keeps: fresh memory costs more than what is read into it."""
-_LENT: Final = frozenset({Kind.SEND, Kind.MESSAGES})
+_LENT: Final = frozenset({FrameKind.SEND, FrameKind.MESSAGES})
 """Frames whose large bodies may be views of memory that is used again once nobody looks at it any more."""
 
 
@@ -282,7 +282,7 @@ class FrameReader:
         body of so many bytes, and if there is no such memory.
         """
         assert self._begun is not None
-        if self._begun[0] != Kind.SEND or not self._parts or len(self._parts[0]) < _SENT_ALONE_SIZE:
+        if self._begun[0] != FrameKind.SEND or not self._parts or len(self._parts[0]) < _SENT_ALONE_SIZE:
             return None
         first = memoryview(self._parts[0])
         _, _, _, count, packet_size, more, _ = _SENT_ALONE.unpack_from(first)
@@ -439,7 +439,7 @@ def pack_received(items: Iterable[tuple[int, Packet]]) -> list[Packet]:
 def received_parts(number: int, items: Sequence[tuple[int, Packet]]) -> Sequence[Packet]:
     """The whole frame that answers a receive, in parts."""
     if len(items) != 1:
-        return frame_parts(Kind.MESSAGES, number, *pack_received(items))
+        return frame_parts(FrameKind.MESSAGES, number, *pack_received(items))
     lookup, value = items[0]
     size = len(value)
     return _pack_received_alone(_ALONE_SIZE + size, _MESSAGES, number, lookup, size), value

@@ -31,7 +31,7 @@ from qmnode.local.frames import (
     TOGETHER,
     Frame,
     FrameError,
-    Kind,
+    FrameKind,
     pack_received,
     unpack_sent,
 )
@@ -79,7 +79,7 @@ _PAGE: Final = 200
 """Queues in one answer of a search."""
 _SEARCHES: Final = 8
 """Searches that an application has open at most."""
-Outcome = tuple[Kind, Sequence[Packet]]
+CallOutcome = tuple[FrameKind, Sequence[Packet]]
 """The kind of an answer, and the parts of its body."""
 
 log = structlog.get_logger(__name__)
@@ -114,7 +114,7 @@ class Methods:
         self._searching = 0
         """Searches that the directory has not answered yet."""
 
-    async def perform(self, call: Frame) -> Outcome | None:
+    async def perform(self, call: Frame) -> CallOutcome | None:
         """Do what a call asks for. None: it is a receive that has been started, which answers by itself."""
         return await WORK[call.kind](self, call)
 
@@ -235,14 +235,14 @@ class Methods:
         self._handles[self._last_handle] = thing
         return self._last_handle
 
-    async def send(self, call: Frame) -> Outcome:
+    async def send(self, call: Frame) -> CallOutcome:
         """Send a batch: as one, or each for itself."""
         handle, transaction, how, count = SEND_HEAD.unpack_from(call.data)
         queue, unit, slot = self._queue(handle), self._transaction(transaction), how >> SLOT_SHIFT
         self._check_program(how)
         done: Mapping[int, bytes] = {}
         if how & REPEATED and (done := self._done(slot, call.number)) and WHOLE in done:
-            return Kind.IDENTIFIERS, (done[WHOLE],)
+            return FrameKind.IDENTIFIERS, (done[WHOLE],)
         mark = partial(self._mark_sent, slot, call.number) if slot else None
         if slot and self._marks is not None and not self._marks.has_room(self.program, slot, count * _IDENTIFIER):
             raise MessageQueuingError(
@@ -256,10 +256,10 @@ class Methods:
         try:
             # One write for all of them when nothing is wrong, which is how it nearly always is.
             if not done and not besides and isinstance(queue, OpenQueueDescriptor):
-                return Kind.IDENTIFIERS, await queue.send_packets(packets, unit, mark)
+                return FrameKind.IDENTIFIERS, await queue.send_packets(packets, unit, mark)
             if not done:
                 messages = [_message(packet, besides.get(number)) for number, packet in enumerate(packets)]
-                return Kind.IDENTIFIERS, await _send_all(queue, messages, unit, mark)
+                return FrameKind.IDENTIFIERS, await _send_all(queue, messages, unit, mark)
         except PacketError as error:
             if together:
                 raise _no_packet(error) from error
@@ -271,7 +271,7 @@ class Methods:
             for at, packet in enumerate(packets)
         )
         outcomes = await asyncio.gather(*each, return_exceptions=True)
-        return Kind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
+        return FrameKind.MIXED, (values.encode([_outcome(outcome) for outcome in outcomes]),)
 
     def _mark_sent(self, slot: int, number: int, identifiers: list[bytes], part: int = WHOLE) -> None:
         self.mark(slot, number, b"".join(identifiers), part)
@@ -285,7 +285,7 @@ class Methods:
         mark = partial(self._mark_sent, slot, call, part=part) if slot else None
         return (await _send_all(queue, [_message(packet, more)], None, mark))[0]
 
-    async def receive(self, call: Frame) -> Outcome | None:
+    async def receive(self, call: Frame) -> CallOutcome | None:
         """Receive up to a number of messages."""
         if len(call.data) not in _RECEIVE_SIZES:
             raise FrameError(f"a receive of {len(call.data)} bytes")
@@ -294,7 +294,7 @@ class Methods:
         slot = self._slot(call.data)
         if slot and transaction in _NO_UNIT and limit and isinstance(queue, OpenQueueDescriptor):
             if slot & REPEATED and (done := self._done(slot >> SLOT_SHIFT, call.number)):
-                return Kind.MESSAGES, (_kept(done[WHOLE]),)
+                return FrameKind.MESSAGES, (_kept(done[WHOLE]),)
             self._receives.start(call.number, queue, limit, _seconds(timeout), None, slot >> SLOT_SHIFT)
             return None
         if room is None:
@@ -305,14 +305,14 @@ class Methods:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_BUFFER_OVERFLOW)
         if transaction in _NO_UNIT and isinstance(queue, OpenQueueDescriptor):
             self._receives.hand_over(queue, [_entry(message) for message in messages])
-        return Kind.MESSAGES, _pack_messages(messages)
+        return FrameKind.MESSAGES, _pack_messages(messages)
 
-    async def peek(self, call: Frame) -> Outcome:
+    async def peek(self, call: Frame) -> CallOutcome:
         """Peek at the first message."""
         handle, _, _, timeout = RECEIVE_HEAD.unpack(call.data)
-        return Kind.MESSAGES, _pack_messages([await self._queue(handle).peek(_seconds(timeout))])
+        return FrameKind.MESSAGES, _pack_messages([await self._queue(handle).peek(_seconds(timeout))])
 
-    async def call(self, call: Frame) -> Outcome:
+    async def call(self, call: Frame) -> CallOutcome:
         """Any other method: ``[what, handle, method, arguments, keywords]``."""
         what, handle, method, arguments, keywords = values.decode(call.body)
         login = keywords.pop(LOGIN, None) if method in PUBLISHING else None
@@ -332,8 +332,8 @@ class Methods:
             else:
                 result = await getattr(target, method)(*arguments, **keywords)
         if isinstance(result, Message):
-            return Kind.MESSAGES, _pack_messages([result])
-        return Kind.RESULT, (self.encode(result),)
+            return FrameKind.MESSAGES, _pack_messages([result])
+        return FrameKind.RESULT, (self.encode(result),)
 
     async def _admit(self, login: DirectoryLogin | None = None) -> None:
         """See who the application is, and what the queue manager is to it. It is remembered, by user and groups."""
@@ -483,15 +483,15 @@ class Methods:
         await self._queue(handle).move(lookup, self._queue(target), transaction)
 
 
-Work = Callable[[Methods, Frame], Awaitable[Outcome | None]]
+Work = Callable[[Methods, Frame], Awaitable[CallOutcome | None]]
 _NO_UNIT: Final = (NO_TRANSACTION, SINGLE_TRANSACTION)
 """Numbers of receives that are outside of transactions, or are one themselves."""
 
 WORK: Final[dict[int, Work]] = {
-    Kind.SEND: Methods.send,
-    Kind.RECEIVE: Methods.receive,
-    Kind.PEEK: Methods.peek,
-    Kind.CALL: Methods.call,
+    FrameKind.SEND: Methods.send,
+    FrameKind.RECEIVE: Methods.receive,
+    FrameKind.PEEK: Methods.peek,
+    FrameKind.CALL: Methods.call,
 }
 
 _OWN: Final[dict[str, Callable[..., Awaitable[Any]]]] = {

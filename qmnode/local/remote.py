@@ -32,7 +32,7 @@ from qmnode.local.frames import (
     SLOT_SHIFT,
     TOGETHER,
     Frame,
-    Kind,
+    FrameKind,
     Sent,
     pack_sent,
     unpack_received,
@@ -274,7 +274,7 @@ class RemoteTransaction(TransactionApi):
     async def _begin(self, connection: Connection) -> tuple[Connection, bytes]:
         return connection, await connection.method("manager", 0, "begin", [self.number])
 
-    async def call(self, connection: Connection, kind: Kind, *parts: bytes) -> Frame:
+    async def call(self, connection: Connection, kind: FrameKind, *parts: bytes) -> Frame:
         """Make a call of the transaction over this connection."""
         if connection is not self.connection:
             raise _aborted()
@@ -289,7 +289,7 @@ class RemoteTransaction(TransactionApi):
     async def prepare(self) -> None:
         """Prepare: the event Transaction Prepare (3.1.4.3)."""
         number = await self.begin()
-        await self.call(self.connection, Kind.CALL, values.encode(["transaction", number, "prepare", [], {}]))
+        await self.call(self.connection, FrameKind.CALL, values.encode(["transaction", number, "prepare", [], {}]))
 
     async def commit(self) -> None:
         """Commit: the event Transaction Commit (3.1.4.4). If the connection is lost, the next one decides it."""
@@ -299,7 +299,7 @@ class RemoteTransaction(TransactionApi):
         asked = [True, slot, call] if slot else [True]
         try:
             started = self.connection.start(
-                Kind.CALL, values.encode(["transaction", number, "end", asked, {}]), number=call
+                FrameKind.CALL, values.encode(["transaction", number, "end", asked, {}]), number=call
             )
             await self.connection.answer(started)
         except LostError as error:
@@ -507,15 +507,15 @@ class RemoteQueue(QueueApi):
         if (unit := _unit(transaction)) is not None:
             number, connection = await unit.begin(), await self._opened()
             head = SEND_HEAD.pack(self.handle, number, TOGETHER, len(items))
-            return _identifiers((await unit.call(connection, Kind.SEND, head, *pack_sent(items))).body)
+            return _identifiers((await unit.call(connection, FrameKind.SEND, head, *pack_sent(items))).body)
         answer = await self._send_again(items, _single(transaction), TOGETHER)
-        if answer.kind == Kind.FAILED:
+        if answer.kind == FrameKind.FAILED:
             raise failure(answer)
         return _identifiers(answer.body)
 
     def _start(self, items: list[Sent], transaction: int, how: int, number: int = 0) -> Answer:
         head = SEND_HEAD.pack(self.handle, transaction, how, len(items))
-        return self.connection.start(Kind.SEND, head, *pack_sent(items), number=number)
+        return self.connection.start(FrameKind.SEND, head, *pack_sent(items), number=number)
 
     async def _send_again(self, items: list[Sent], transaction: int, how: int, lost: _Lost | None = None) -> Frame:
         """Send until there is an answer. ``lost``: the call that was made for them already."""
@@ -551,7 +551,7 @@ class RemoteQueue(QueueApi):
         if (unit := _unit(transaction)) is not None:
             number, connection = await unit.begin(), await self._opened()
             head = RECEIVE_HEAD.pack(self.handle, number, limit, _seconds(timeout))
-            return _messages(await unit.call(connection, Kind.RECEIVE, head))
+            return _messages(await unit.call(connection, FrameKind.RECEIVE, head))
         until = None if timeout is None else self._loop.time() + timeout
         slot, number = self._line.take_slot(), 0
         seconds = _seconds(timeout)
@@ -562,7 +562,7 @@ class RemoteQueue(QueueApi):
                 head += SLOT.pack(slot << SLOT_SHIFT | (REPEATED if number else 0))
             started = None
             try:
-                started = connection.start(Kind.RECEIVE, head, number=number)
+                started = connection.start(FrameKind.RECEIVE, head, number=number)
                 return _messages(await connection.answer(started))
             except LostError as error:
                 if started is not None and slot:
@@ -587,7 +587,7 @@ class RemoteQueue(QueueApi):
         """Look at a message: the event Peek Message (3.1.7.1.15)."""
 
         def ask(connection: Connection) -> Awaitable[Frame]:
-            return connection.call(Kind.PEEK, RECEIVE_HEAD.pack(self.handle, NO_TRANSACTION, 1, _seconds(timeout)))
+            return connection.call(FrameKind.PEEK, RECEIVE_HEAD.pack(self.handle, NO_TRANSACTION, 1, _seconds(timeout)))
 
         return _messages(await self._repeat(ask))[0]
 
@@ -624,10 +624,10 @@ class RemoteQueue(QueueApi):
             parts = values.encode([what, self.handle if on is None else on[1], name, given, keywords])
             try:
                 if unit is not None:
-                    answer = await unit.call(connection, Kind.CALL, parts)
+                    answer = await unit.call(connection, FrameKind.CALL, parts)
                 else:
-                    answer = await connection.call(Kind.CALL, parts)
-                return connection, answer if answer.kind == Kind.MESSAGES else values.decode(answer.body)
+                    answer = await connection.call(FrameKind.CALL, parts)
+                return connection, answer if answer.kind == FrameKind.MESSAGES else values.decode(answer.body)
             except LostError as error:
                 if error.sent and not repeats:
                     raise unknown(name) from error
@@ -747,9 +747,9 @@ def _messages(answer: Frame) -> list[Message]:
 
 def _outcomes(answer: Frame) -> Iterable[bytes | MessageQueuingError]:
     """The identifier or the error of each message of a batch, in its order."""
-    if answer.kind == Kind.FAILED:
+    if answer.kind == FrameKind.FAILED:
         return repeat(failure(answer))
-    if answer.kind == Kind.MIXED:
+    if answer.kind == FrameKind.MIXED:
         return [one if isinstance(one, bytes) else values.decode_error(one) for one in values.decode(answer.body)]
     return _identifiers(answer.body)
 

@@ -28,8 +28,8 @@ from qmnode.local.frames import (
     PROTOCOL_VERSION,
     Frame,
     FrameError,
+    FrameKind,
     FrameReader,
-    Kind,
     enlarge_send_buffer,
     frame_parts,
     received_parts,
@@ -366,9 +366,9 @@ _WRITE_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of answers that wait for a slow application before its calls are no longer read."""
 _MOST_BEHIND: Final = 32 * 1024 * 1024
 """Bytes of messages for a slow application, before its receives leave the next ones in their queues."""
-_CANCEL: Final = int(Kind.CANCEL)
-_RECEIVE: Final = int(Kind.RECEIVE)
-_PEEK: Final = int(Kind.PEEK)
+_CANCEL: Final = int(FrameKind.CANCEL)
+_RECEIVE: Final = int(FrameKind.RECEIVE)
+_PEEK: Final = int(FrameKind.PEEK)
 MAXIMUM_CALLS: Final = 8192
 """Calls of one connection under way before its next ones are no longer read."""
 log = structlog.get_logger(__name__)
@@ -521,7 +521,7 @@ class LocalConnection(asyncio.BufferedProtocol):
             refusal = MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"{limit} applications are connected (local.connections)"
             )
-            self._answer(Kind.FAILED, 0, values.encode_error(refusal))
+            self._answer(FrameKind.FAILED, 0, values.encode_error(refusal))
             self.end()
 
     @property
@@ -565,7 +565,7 @@ class LocalConnection(asyncio.BufferedProtocol):
                 "closing a connection that does not speak the protocol", reason=str(error), user_id=self.user_id
             )
             self._receives.begin()
-            self._answer(Kind.FAILED, 0, values.encode([int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), str(error)]))
+            self._answer(FrameKind.FAILED, 0, values.encode([int(ErrorCode.MQ_ERROR_INVALID_PARAMETER), str(error)]))
             self.end()
         self._adjust_reading()
 
@@ -662,7 +662,7 @@ class LocalConnection(asyncio.BufferedProtocol):
             self._failed(number, _cancelled())
 
     def _greet(self, call: Frame) -> None:
-        hello = values.decode(call.body) if call.kind == Kind.HELLO else None
+        hello = values.decode(call.body) if call.kind == FrameKind.HELLO else None
         if not isinstance(hello, dict):
             raise FrameError("the first frame is a hello")
         if hello.get("version") != PROTOCOL_VERSION:
@@ -683,13 +683,13 @@ class LocalConnection(asyncio.BufferedProtocol):
             self.methods.program = program
             answer[PROGRAM] = True
             before = self.server.greet(program, self)
-        welcome = Kind.RESULT, call.number, values.encode(answer)
+        welcome = FrameKind.RESULT, call.number, values.encode(answer)
         if before is None and (program is None or manager.context.store.pending() is None):
             self._answer(*welcome)
         else:
             self._welcome = asyncio.get_running_loop().create_task(self._welcome_after(before, *welcome))
 
-    async def _welcome_after(self, before: LocalConnection | None, kind: Kind, number: int, answer: bytes) -> None:
+    async def _welcome_after(self, before: LocalConnection | None, kind: FrameKind, number: int, answer: bytes) -> None:
         """Answer the greeting when all that the program's connection before had begun is decided, and written."""
         if before is not None:
             before._transport.abort()
@@ -707,7 +707,7 @@ class LocalConnection(asyncio.BufferedProtocol):
             self._adjust_reading()
 
     def _failed(self, number: int, error: Exception) -> None:
-        self._answer(Kind.FAILED, number, values.encode(self.methods.error_value(error)))
+        self._answer(FrameKind.FAILED, number, values.encode(self.methods.error_value(error)))
         if self._paused:
             self._adjust_reading()
 
@@ -724,9 +724,9 @@ class LocalConnection(asyncio.BufferedProtocol):
         except asyncio.CancelledError:
             if self._transport.is_closing():
                 raise
-            outcome = Kind.FAILED, (values.encode_error(_cancelled()),)
+            outcome = FrameKind.FAILED, (values.encode_error(_cancelled()),)
         except Exception as error:
-            outcome = Kind.FAILED, (values.encode(self.methods.error_value(error)),)
+            outcome = FrameKind.FAILED, (values.encode(self.methods.error_value(error)),)
         finally:
             del self._tasks[call.number]
             if self._paused:
@@ -736,7 +736,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         else:
             self._answer(outcome[0], call.number, *outcome[1])
 
-    def _answer(self, kind: Kind, number: int, *parts: Packet) -> None:
+    def _answer(self, kind: FrameKind, number: int, *parts: Packet) -> None:
         self._send(frame_parts(kind, number, *parts))
 
     def _send(self, parts: Sequence[Packet]) -> None:
@@ -757,7 +757,7 @@ class LocalConnection(asyncio.BufferedProtocol):
 
 
 def _asks_for_status(call: Frame) -> bool:
-    return call.kind == Kind.CALL and values.decode(call.body)[:3] == ["manager", 0, "status"]
+    return call.kind == FrameKind.CALL and values.decode(call.body)[:3] == ["manager", 0, "status"]
 
 
 def _cancelled() -> MessageQueuingError:

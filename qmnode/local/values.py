@@ -116,22 +116,28 @@ def _from_plain(value: dict[str, Any]) -> Any:
         attributes["type"] = Guid(attributes["type"])
         for name in ("subqueues", "next_hops"):
             attributes[name] = tuple(attributes[name])
-        return _known(QueueInformation, attributes)
+        return _of_known_fields(QueueInformation, attributes)
     if _STATUS in value:
         attributes = value[_STATUS]
         lists: dict[str, Any] = {
             name: tuple(attributes.get(name, ())) for name in ("warnings", "plain_peers", "waiting", "probes")
         }
-        lists["bridges"] = tuple(_known(BridgeInformation, bridge) for bridge in attributes.get("bridges", ()))
-        return _known(NodeStatus, attributes | lists)
+        lists["bridges"] = tuple(
+            _of_known_fields(BridgeInformation, bridge) for bridge in attributes.get("bridges", ())
+        )
+        return _of_known_fields(NodeStatus, attributes | lists)
     if _TRANSACTION in value:
-        return _known(TransactionInformation, value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])})
+        return _of_known_fields(
+            TransactionInformation, value[_TRANSACTION] | {"queues": tuple(value[_TRANSACTION]["queues"])}
+        )
     if _SEQUENCE in value:
-        return _known(IncomingSequenceInformation, value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])})
+        return _of_known_fields(
+            IncomingSequenceInformation, value[_SEQUENCE] | {"source": Guid(value[_SEQUENCE]["source"])}
+        )
     if _WAITING in value:
-        return _known(Waiting, value[_WAITING] | {"reason": _reason_of(value[_WAITING]["reason"])})
+        return _of_known_fields(Waiting, value[_WAITING] | {"reason": _reason_of(value[_WAITING]["reason"])})
     if _REFUSED in value:
-        return _known(RefusedMessages, value[_REFUSED] | {"source": Guid(value[_REFUSED]["source"])})
+        return _of_known_fields(RefusedMessages, value[_REFUSED] | {"source": Guid(value[_REFUSED]["source"])})
     return value
 
 
@@ -142,7 +148,7 @@ def _reason_of(text: str) -> WaitReason:
         return WaitReason.REFUSED
 
 
-def _known(kind: type, attributes: dict[str, Any]) -> Any:
+def _of_known_fields(kind: type, attributes: dict[str, Any]) -> Any:
     """A value made of the fields that are known here; a newer node may send more."""
     names = _NAMES[kind]
     return kind(**{name: value for name, value in attributes.items() if name in names})

@@ -18,9 +18,9 @@ from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.management.app import warmed_app
 from qmnode.management.assertions import Consoles
 from qmnode.management.audit import AuditLog, AuditMiddleware
+from qmnode.management.connection_places import ConnectionPlaces, Listener
 from qmnode.management.context import Context, KeyReader
 from qmnode.management.doorway import Doorway
-from qmnode.management.places import Listener, Places
 from qmnode.management.tokens import Tokens
 from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager
@@ -38,7 +38,7 @@ _GRACE: Final = 3
 class _Config(uvicorn.Config):
     """With the places of the listener's connections, and the seconds until the head of a request is whole."""
 
-    places: Places
+    places: ConnectionPlaces
     head_time: float
 
 
@@ -192,7 +192,7 @@ class ManagementServer:
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE,
         )
-        config.places = Places(limits.connections, limits.connections_per_address, limits.head_time)
+        config.places = ConnectionPlaces(limits.connections, limits.connections_per_address, limits.head_time)
         config.head_time = limits.head_time
         server = _Server(config)
         config.ssl = tls

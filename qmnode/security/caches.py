@@ -87,17 +87,17 @@ class AgedCache(Generic[KeyType, Entry]):
             return forgotten
 
 
-Place = TypeVar("Place")
+Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
-class SharedReads(Generic[Place, Answer]):
+class SharedReads(Generic[Question, Answer]):
     """Questions that are under way, by what they ask for. One who stops waiting takes nothing from the others."""
 
     def __init__(self) -> None:
-        self._running: dict[Place, asyncio.Task[Answer]] = {}
+        self._running: dict[Question, asyncio.Task[Answer]] = {}
 
-    async def share(self, place: Place, ask: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
+    async def share(self, place: Question, ask: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
         """The answer to the question at ``place``, which ``ask`` puts unless someone has put it already."""
         task = self._running.get(place)
         if task is None:
@@ -113,7 +113,7 @@ class SharedReads(Generic[Place, Answer]):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _finished(self, place: Place, task: asyncio.Task[Answer]) -> None:
+    def _finished(self, place: Question, task: asyncio.Task[Answer]) -> None:
         del self._running[place]
         if not task.cancelled():
             task.exception()  # the waiters have it; if all of them left, nobody needs it

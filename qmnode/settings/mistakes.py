@@ -10,7 +10,7 @@ from qmnode.errors import ConfigurationError
 from qmnode.settings.yaml_text import DuplicateNameError, RefusedError
 from qmnode.structures.text import nearest
 
-Place = tuple[int | str, ...]
+SettingPath = tuple[int | str, ...]
 _FEW: Final = 3
 """The most settings of one name that a mistake suggests."""
 _REMOVED: Final = {
@@ -57,7 +57,7 @@ def _composed(path: Path | None) -> Any:
     return None if path is None else yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
 
 
-def line_of(node: Any, place: Place) -> str:
+def line_of(node: Any, place: SettingPath) -> str:
     """``:7``, the line of a setting or of the nearest enclosing section; empty if it is not in the file."""
     line = None
     for step in place:

@@ -15,7 +15,7 @@ The processor is shared in :mod:`qmnode.shares.turns`: each door takes a turn fo
 
 Some limits are no accounts, and count by address block where they are:
 
-- Places for connections (:mod:`qmnode.transport.places`): what makes room depends on who was heard last, not on the
+- Places for connections (:mod:`qmnode.transport.slots`): what makes room depends on who was heard last, not on the
   order of arrival. The limit of a block is a setting of its own.
 - Packets that are not believed (:mod:`qmnode.delivery.distrust`): they hold nothing but a number, for a minute.
 - Branches of a sequence (:mod:`qmnode.protocol.branches`): at most sixteen of each position, which has an account.

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from qmnode.shares.blocks import block_of
-from qmnode.transport.places import Place, Places
+from qmnode.transport.slots import Slot, Slots
 
 log = structlog.get_logger(__name__)
 
@@ -65,12 +65,12 @@ class Listener:
 
     def __init__(
         self,
-        protocol: Callable[[Place], asyncio.BaseProtocol],
-        places: Places,
+        protocol: Callable[[Slot], asyncio.BaseProtocol],
+        slots: Slots,
     ) -> None:
-        """``protocol`` makes the protocol for a place; the protocol releases the place when the connection is lost."""
+        """``protocol`` makes the protocol for a slot; the protocol releases the slot when the connection is lost."""
         self._protocol = protocol
-        self._places = places
+        self._slots = slots
         self._tls: ssl.SSLContext | None = None
         self._requires_tls: Callable[[str], bool] = lambda address: False
         self._sockets: list[socket.socket] = []
@@ -81,7 +81,7 @@ class Listener:
     @property
     def sessions(self) -> int:
         """The number of open incoming connections."""
-        return len(self._places)
+        return len(self._slots)
 
     def start(self, address: str, port: int) -> None:
         """Start to listen. Raises OSError if the address is in use or not of this machine."""
@@ -126,19 +126,19 @@ class Listener:
                 asyncio.get_running_loop().call_later(_SHORTAGE_PAUSE, self._resume)
                 return
             address = str(peer[0]).partition("%")[0]
-            place = self._places.take(block_of(address), asyncio.get_running_loop().time())
-            if place is None:
+            slot = self._slots.take(block_of(address), asyncio.get_running_loop().time())
+            if slot is None:
                 self.refused += 1
                 accepted.close()
                 continue
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = asyncio.get_running_loop().create_task(self._begin(accepted, address, place))
-            place.cancel = task.cancel
+            task = asyncio.get_running_loop().create_task(self._begin(accepted, address, slot))
+            slot.cancel = task.cancel
             self._begun.add(task)
             task.add_done_callback(self._begun.discard)
 
-    async def _begin(self, accepted: socket.socket, address: str, place: Place) -> None:
+    async def _begin(self, accepted: socket.socket, address: str, slot: Slot) -> None:
         loop = asyncio.get_running_loop()
         try:
             context = None
@@ -148,14 +148,14 @@ class Listener:
                 raise ConnectionRefusedError(f"{address} has to speak TLS")
             timeout = None if context is None else _HANDSHAKE_TIMEOUT
             await loop.connect_accepted_socket(
-                lambda: self._protocol(place), accepted, ssl=context, ssl_handshake_timeout=timeout
+                lambda: self._protocol(slot), accepted, ssl=context, ssl_handshake_timeout=timeout
             )
         except (OSError, TimeoutError, asyncio.CancelledError, ssl.SSLError) as error:
             log.info("a connection was not begun", address=address, reason=str(error) or type(error).__name__)
             accepted.close()
-            if place.connection is not None:  # made before a handshake that failed, and not notified of that
-                place.connection.abort()
-            place.release()
+            if slot.connection is not None:  # made before a handshake that failed, and not notified of that
+                slot.connection.abort()
+            slot.release()
             if isinstance(error, asyncio.CancelledError):
                 raise
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 import qmnode
-from qmnode.administration.promises import Kind, Way, promise
+from qmnode.administration.promises import QueueRole, TransferMode, promise
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.packet import received_message
@@ -15,18 +15,18 @@ from tests.administration.test_jobs import run
 from tests.docs.operations_table import PAGE, SOURCES, TARGETS, with_table
 
 NAMES: Final = {
-    Kind.PLAIN: r".\private$\plain",
-    Kind.TRANSACTIONAL: r".\private$\tx",
-    Kind.JOURNAL: r".\private$\source;journal",
-    Kind.DEAD_LETTERS: r".\system$;deadletter",
-    Kind.OUTGOING: r"DIRECT=OS:BETA\private$\x",
+    QueueRole.PLAIN: r".\private$\plain",
+    QueueRole.TRANSACTIONAL: r".\private$\tx",
+    QueueRole.JOURNAL: r".\private$\source;journal",
+    QueueRole.DEAD_LETTERS: r".\system$;deadletter",
+    QueueRole.OUTGOING: r"DIRECT=OS:BETA\private$\x",
 }
 TARGET_NAMES: Final = {
-    Kind.PLAIN: r".\private$\into",
-    Kind.TRANSACTIONAL: r".\private$\intotx",
-    Kind.JOURNAL: r".\private$\into;journal",
-    Kind.DEAD_LETTERS: r".\system$;deadletter",
-    Kind.REMOTE: r"DIRECT=OS:GAMMA\private$\x",
+    QueueRole.PLAIN: r".\private$\into",
+    QueueRole.TRANSACTIONAL: r".\private$\intotx",
+    QueueRole.JOURNAL: r".\private$\into;journal",
+    QueueRole.DEAD_LETTERS: r".\system$;deadletter",
+    QueueRole.REMOTE: r"DIRECT=OS:GAMMA\private$\x",
 }
 PROPERTIES: Final[dict[str, Any]] = {
     "recoverable": True,
@@ -57,17 +57,17 @@ async def qm(tmp_path: Path) -> AsyncIterator[qmnode.QueueManager]:
         yield manager
 
 
-async def fill(qm: qmnode.QueueManager, kind: Kind) -> None:
+async def fill(qm: qmnode.QueueManager, kind: QueueRole) -> None:
     """Three messages in a queue of this kind."""
-    names = {Kind.JOURNAL: r".\private$\source", Kind.DEAD_LETTERS: r".\private$\plain"}
+    names = {QueueRole.JOURNAL: r".\private$\source", QueueRole.DEAD_LETTERS: r".\private$\plain"}
     name = names.get(kind, NAMES[kind])
     messages = [Message(b"%d" % number, label=f"m{number}", **PROPERTIES) for number in range(3)]
     full = name if "=" in name else f"DIRECT=OS:{name}"
     async with await qm.open_queue(full, qmnode.Access.SEND) as queue:
-        await queue.send_many(messages, "single" if kind is Kind.TRANSACTIONAL else None)
+        await queue.send_many(messages, "single" if kind is QueueRole.TRANSACTIONAL else None)
     if kind in names:
         async with await qm.open_queue(full) as queue:
-            await (queue.purge() if kind is Kind.DEAD_LETTERS else queue.receive_many(3, 0))
+            await (queue.purge() if kind is QueueRole.DEAD_LETTERS else queue.receive_many(3, 0))
 
 
 def messages(qm: qmnode.QueueManager, name: str) -> list[Message]:
@@ -78,13 +78,13 @@ def messages(qm: qmnode.QueueManager, name: str) -> list[Message]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SOURCES)
 async def test_a_pair_of_kinds_keeps_its_promise(
-    qm: qmnode.QueueManager, source: Kind, target: Kind, copies: bool
+    qm: qmnode.QueueManager, source: QueueRole, target: QueueRole, copies: bool
 ) -> None:
     await fill(qm, source)
     before = messages(qm, NAMES[source])
     way = promise(source, target, copies=copies).way
     kind = "copy" if copies else "move"
-    if way is Way.REFUSED:
+    if way is TransferMode.REFUSED:
         with pytest.raises(MessageQueuingError):
             await run(qm, kind, NAMES[source], target=TARGET_NAMES[target])
         assert len(messages(qm, NAMES[source])) == 3
@@ -99,9 +99,9 @@ async def test_a_pair_of_kinds_keeps_its_promise(
     for old, new in zip(before, after, strict=True):
         assert {name: getattr(new, name) for name in PROPERTIES} == PROPERTIES
         assert new.body == old.body and new.message_class == 0
-        if way is Way.AS_IT_IS:
+        if way is TransferMode.AS_IT_IS:
             assert [getattr(new, name) for name in IDENTITY] == [getattr(old, name) for name in IDENTITY]
         else:
             assert new.identifier != old.identifier and new.lookup_identifier != old.lookup_identifier
-    if target in (Kind.PLAIN, Kind.TRANSACTIONAL):
-        assert all(one.transactional is (target is Kind.TRANSACTIONAL) for one in after)
+    if target in (QueueRole.PLAIN, QueueRole.TRANSACTIONAL):
+        assert all(one.transactional is (target is QueueRole.TRANSACTIONAL) for one in after)

@@ -13,7 +13,7 @@ import pytest
 from qmnode import Access
 from qmnode.delivery import notices
 from qmnode.delivery.distrust import Distrust
-from qmnode.delivery.distrust import Kind as Distrusted
+from qmnode.delivery.distrust import Doubt as Distrusted
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid

@@ -16,7 +16,7 @@ from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.allocator import SPARED, lendable
 from qmnode.dcerpc.server import RpcConnection, RpcServer, ServerLimits, service
 from qmnode.local import values
-from qmnode.local.frames import PROTOCOL_VERSION, RECEIVE_HEAD, Kind, frame
+from qmnode.local.frames import PROTOCOL_VERSION, RECEIVE_HEAD, FrameKind, frame
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueType
 from qmnode.remote_read.remoteread import REMOTE_READ
@@ -149,12 +149,12 @@ async def test_an_application_that_reads_no_answers_is_answered_no_further(tmp_p
         async with await manager.open_queue(f"DIRECT=OS:{name}", Access.SEND) as out:
             await out.send(Message(bytes(4 * MIB - 64 * KIB)))
         reader, writer = await asyncio.open_unix_connection(server.path)
-        writer.write(frame(Kind.HELLO, 0, values.encode({"version": PROTOCOL_VERSION})))
+        writer.write(frame(FrameKind.HELLO, 0, values.encode({"version": PROTOCOL_VERSION})))
         opened = ["manager", 0, "open_queue", [f"DIRECT=OS:{name}", int(Access.RECEIVE), 0], {}]
-        writer.write(frame(Kind.CALL, 1, values.encode(opened)))
+        writer.write(frame(FrameKind.CALL, 1, values.encode(opened)))
         await eventually(lambda: any(one.methods._handles for one in server.connections))
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(b"".join(frame(Kind.PEEK, 2 + one, RECEIVE_HEAD.pack(1, 0, 1, 0.0)) for one in range(100)))
+        writer.write(b"".join(frame(FrameKind.PEEK, 2 + one, RECEIVE_HEAD.pack(1, 0, 1, 0.0)) for one in range(100)))
         (connection,) = server.connections
         await eventually(lambda: connection._unsent == 0 and len(connection._tasks) > 80)
         assert connection._transport.get_write_buffer_size() < 40 * MIB

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from qmnode.amqp.bridges import Bridge, Bridges, decoded
-from qmnode.amqp.client import Arrival, ClientSender, Outcome
+from qmnode.amqp.client import Arrival, ClientSender, DeliveryOutcome
 from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.sections import AmqpMessage, parse, write
 from qmnode.bodies.choice import read_headers
@@ -196,7 +196,7 @@ async def test_each_answer_of_a_peer_has_its_outcome(
         if len(answered) > 1:
             return send(sender, data, transaction)
         answer = asyncio.get_running_loop().create_future()
-        answer.set_result(Outcome(accepted=False, failed=failed))
+        answer.set_result(DeliveryOutcome(accepted=False, failed=failed))
         return answer
 
     monkeypatch.setattr(ClientSender, "send", returned_first)

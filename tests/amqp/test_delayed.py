@@ -11,7 +11,7 @@ from proton import symbol, timestamp, ulong
 from qmnode import Access
 from qmnode.amqp.codec import Described, Long, Symbol, Timestamp, ULong, encode
 from qmnode.amqp.links import Sent
-from qmnode.amqp.mapping import DELIVERY_DELAY, Place
+from qmnode.amqp.mapping import DELIVERY_DELAY, MappingContext
 from qmnode.amqp.sections import AmqpMessage
 from tests.amqp.conftest import amqp_message, connected, in_thread
 from tests.amqp.test_sending import answered
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WAITING = r".\private$\delayed$"
 HOUR = 3_600_000
-PLACE = Place(lambda name: True, time.time)
+PLACE = MappingContext(lambda name: True, time.time)
 
 
 def delayed(body: bytes, **annotations: Any) -> Any:

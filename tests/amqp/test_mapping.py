@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qmnode import Message
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, Timestamp, ULong, encode
-from qmnode.amqp.mapping import EXTENSION, Place, from_amqp, identifier_of, identifier_text, to_amqp
+from qmnode.amqp.mapping import EXTENSION, MappingContext, from_amqp, identifier_of, identifier_text, to_amqp
 from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, write
 from qmnode.bodies.choice import write_headers
 from qmnode.errors import MessageQueuingError
@@ -26,7 +26,7 @@ from qmnode.structures.names import parse_single_format_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "amqp-messages.md"
 NOW = 1_000_000.0
-PLACE = Place(lambda name: name.upper().startswith("DIRECT=OS:.\\"), lambda: NOW)
+PLACE = MappingContext(lambda name: name.upper().startswith("DIRECT=OS:.\\"), lambda: NOW)
 KINDS = {"data": DATA, "sequence": SEQUENCE, "value": VALUE}
 _CODE = re.compile(r"`(.*?)`(?= \|)")
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import qmnode
-from qmnode.console.sessions import IDLE, LONGEST, MOST, Session, Sessions
+from qmnode.console.sessions import IDLE, LONGEST, MOST, ConsoleSession, Sessions
 from tests.console.conftest import TOKENS
 from tests.lab.waiting import wait_until
 
@@ -361,8 +361,8 @@ class Nothing:
 async def test_sessions_end() -> None:
     now = 0.0
     sessions = Sessions(lambda: now)
-    idle = await sessions.begin(Session("idle", (), Nothing()))  # type: ignore[arg-type]
-    busy = await sessions.begin(Session("busy", (), Nothing()))  # type: ignore[arg-type]
+    idle = await sessions.begin(ConsoleSession("idle", (), Nothing()))  # type: ignore[arg-type]
+    busy = await sessions.begin(ConsoleSession("busy", (), Nothing()))  # type: ignore[arg-type]
     while now < LONGEST:
         assert sessions.find(busy) is not None
         now += IDLE / 2
@@ -373,10 +373,10 @@ async def test_sessions_end() -> None:
 
 async def test_a_person_with_many_sessions_ends_none_of_another() -> None:
     sessions = Sessions()
-    other = await sessions.begin(Session("other", (), Nothing()))  # type: ignore[arg-type]
-    first = await sessions.begin(Session("many", (), Nothing()))  # type: ignore[arg-type]
+    other = await sessions.begin(ConsoleSession("other", (), Nothing()))  # type: ignore[arg-type]
+    first = await sessions.begin(ConsoleSession("many", (), Nothing()))  # type: ignore[arg-type]
     for _ in range(MOST):
-        last = await sessions.begin(Session("many", (), Nothing()))  # type: ignore[arg-type]
+        last = await sessions.begin(ConsoleSession("many", (), Nothing()))  # type: ignore[arg-type]
     assert sessions.find(other) is not None
     assert sessions.find(first) is None
     assert sessions.find(last) is not None

@@ -25,7 +25,7 @@ from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue
 from qmnode.local import values
 from qmnode.local.connection import Connection, Line
-from qmnode.local.frames import GREETING, Kind
+from qmnode.local.frames import GREETING, FrameKind
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueManagerApi
@@ -247,7 +247,7 @@ async def callers(node: QueueManager) -> AsyncIterator[dict[str, RemoteQueueMana
             door.setblocking(False)
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_unix_connection(lambda: Connection(path), sock=door)
-            hello = values.decode((await connection.call(Kind.HELLO, values.encode(GREETING))).body)
+            hello = values.decode((await connection.call(FrameKind.HELLO, values.encode(GREETING))).body)
             line = Line([path], 0)
             line.connection, line.hello = connection, hello
             found[name] = RemoteQueueManager(line)

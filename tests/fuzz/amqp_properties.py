@@ -16,7 +16,7 @@ import structlog
 
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, UInt, ULong, encode
 from qmnode.amqp.conditions import RefusedError
-from qmnode.amqp.mapping import Place, from_amqp, to_amqp
+from qmnode.amqp.mapping import MappingContext, from_amqp, to_amqp
 from qmnode.amqp.principals import Principals
 from qmnode.amqp.sasl import AMQP_HEADER, ANONYMOUS, EXTERNAL, PLAIN, SASL_HEADER, Attempt, SaslServer, SaslState
 from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, write
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qmnode.amqp.principals import Principal
 
 NOW = 1_000_000.0
-PLACE = Place(lambda name: False, lambda: NOW)
+PLACE = MappingContext(lambda name: False, lambda: NOW)
 ORDERS = Destination(ZERO_GUID, parse_single_format_name(r"DIRECT=OS:HERE\private$\orders"), transit=False)
 OFFERS = ([PLAIN], [EXTERNAL, PLAIN], [PLAIN, ANONYMOUS], [ANONYMOUS])
 

@@ -12,7 +12,7 @@ import pytest
 import qmnode
 from qmnode.local import values
 from qmnode.local.asking import ask
-from qmnode.local.frames import GREETING, PROTOCOL_VERSION, FrameReader, Kind, frame
+from qmnode.local.frames import GREETING, PROTOCOL_VERSION, FrameKind, FrameReader, frame
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation
@@ -40,7 +40,9 @@ FIRST_RELEASE = {
 
 def call(number: int, method: str, *arguments: object) -> bytes:
     """A call as the first release makes it."""
-    return frame(Kind.CALL, number, json.dumps(["manager", 0, method, arguments, {}], separators=(",", ":")).encode())
+    return frame(
+        FrameKind.CALL, number, json.dumps(["manager", 0, method, arguments, {}], separators=(",", ":")).encode()
+    )
 
 
 def exchange(path: Path, *frames: bytes) -> list[Any]:
@@ -54,7 +56,7 @@ def exchange(path: Path, *frames: bytes) -> list[Any]:
             node.sendall(sent)
             while not (found := reader.feed(node.recv(65536))):
                 pass
-            assert found[0].kind == Kind.RESULT, found[0].body
+            assert found[0].kind == FrameKind.RESULT, found[0].body
             answers.append(json.loads(found[0].body))
     return answers
 
@@ -85,7 +87,9 @@ async def test_an_application_of_today_gets_all_fields(service: Service, remote:
 @pytest.mark.parametrize("promise", [False, None, 1, "yes"])
 async def test_only_a_plain_promise_counts(service: Service, promise: object) -> None:
     greeting = json.dumps({"version": PROTOCOL_VERSION, "added_fields": promise}).encode()
-    _, status = await asyncio.to_thread(exchange, service.socket, frame(Kind.HELLO, 1, greeting), call(2, "status"))
+    _, status = await asyncio.to_thread(
+        exchange, service.socket, frame(FrameKind.HELLO, 1, greeting), call(2, "status")
+    )
     assert status["$status"].keys() == FIRST_RELEASE["$status"]
 
 

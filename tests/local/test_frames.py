@@ -24,8 +24,8 @@ from qmnode.local.frames import (
     SEND_HEAD,
     Frame,
     FrameError,
+    FrameKind,
     FrameReader,
-    Kind,
     frame,
     pack_received,
     pack_sent,
@@ -37,8 +37,8 @@ from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
 
 
-@given(st.lists(st.tuples(st.sampled_from(Kind), st.integers(0, 0xFFFFFFFF), st.binary(max_size=100))), st.data())
-def test_frames_survive_any_cut_of_the_stream(frames: list[tuple[Kind, int, bytes]], data: st.DataObject) -> None:
+@given(st.lists(st.tuples(st.sampled_from(FrameKind), st.integers(0, 0xFFFFFFFF), st.binary(max_size=100))), st.data())
+def test_frames_survive_any_cut_of_the_stream(frames: list[tuple[FrameKind, int, bytes]], data: st.DataObject) -> None:
     stream = b"".join(frame(kind, number, body) for kind, number, body in frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
     reader = FrameReader()
@@ -64,7 +64,7 @@ SIZES = [0, 1, 100, 16_000, 16_400, 70_000, 256 * 1024, 300_000, 700_000]
 @pytest.mark.parametrize("seed", range(12))
 def test_large_frames_are_the_same_read_to_buffers_and_fed(seed: int) -> None:
     dice = random.Random(seed)
-    frames = [(Kind.SEND, number, dice.randbytes(dice.choice(SIZES) + dice.randrange(9))) for number in range(8)]
+    frames = [(FrameKind.SEND, number, dice.randbytes(dice.choice(SIZES) + dice.randrange(9))) for number in range(8)]
     stream = b"".join(frame(*one) for one in frames)
     most = dice.choice([1_000, 20_000, 100_000, 1_000_000])
     pieces = iter(lambda: dice.randrange(1, most), None)
@@ -82,16 +82,16 @@ def test_a_frame_that_was_read_is_not_changed_by_the_next() -> None:
     reader, most = FrameReader(), iter(lambda: 1 << 20, None)
     bodies = [bytes([number]) * size for number, size in enumerate([100, 300_000, 100, 70_000])]
     stream = [
-        frame(Kind.SEND, number, SEND_HEAD.pack(1, 0, 1, 1), *pack_sent([(len(body), (body,), b"")]))
+        frame(FrameKind.SEND, number, SEND_HEAD.pack(1, 0, 1, 1), *pack_sent([(len(body), (body,), b"")]))
         for number, body in enumerate(bodies)
     ]
     taken = [unpack_sent(one, 1)[0][0] for part in stream for one in read(reader, part, most)]
-    read(reader, frame(Kind.SEND, 9, bytes(range(256)) * 4_000), most)
+    read(reader, frame(FrameKind.SEND, 9, bytes(range(256)) * 4_000), most)
     assert taken == bodies
 
 
-@pytest.mark.parametrize("kind", [Kind.SEND, Kind.MESSAGES])
-def test_memory_of_a_large_frame_is_used_again_once_nobody_looks_at_it(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FrameKind.SEND, FrameKind.MESSAGES])
+def test_memory_of_a_large_frame_is_used_again_once_nobody_looks_at_it(kind: FrameKind) -> None:
     reader, most = FrameReader(), iter(lambda: 1 << 20, None)
     whole = frame(kind, 1, random.Random(kind).randbytes(700_000))
     kept = [read(reader, whole, most)[0].data for _ in range(9)]
@@ -129,7 +129,7 @@ def test_the_packet_of_a_large_message_that_is_sent_alone_has_memory_of_its_own(
         expected.append((packets, besides))
         alone.append(len(packets) == 1 and not besides and len(packets[0]) > 10)
         items = [(len(packet), (packet,), besides.get(place, b"")) for place, packet in enumerate(packets)]
-        calls.append(frame(Kind.SEND, number, SEND_HEAD.pack(7, 0, 1, len(items)), *pack_sent(items)))
+        calls.append(frame(FrameKind.SEND, number, SEND_HEAD.pack(7, 0, 1, len(items)), *pack_sent(items)))
     most = dice.choice([100_000, 1_000_000])
     found = read(FrameReader(), b"".join(calls), iter(lambda: dice.randrange(1, most), None))
     assert [unpack_sent(one, SEND_HEAD.unpack_from(one.data)[3]) for one in found] == expected
@@ -143,7 +143,7 @@ def test_the_packet_of_a_large_message_that_is_sent_alone_has_memory_of_its_own(
 )
 def test_a_call_that_is_not_of_one_message_is_read_as_it_is(grown: None, count: int, size: int, more: int) -> None:
     body = SEND_HEAD.pack(7, 0, 1, count) + struct.pack("<III", size, more, 0) + bytes(200_000)
-    (call,) = read(FrameReader(), frame(Kind.SEND, 1, body), iter(lambda: 1 << 20, None))
+    (call,) = read(FrameReader(), frame(FrameKind.SEND, 1, body), iter(lambda: 1 << 20, None))
     assert call.alone is None and call.body == body
 
 
@@ -162,7 +162,7 @@ def test_a_large_frame_that_was_only_announced_takes_little_memory() -> None:
         before = tracemalloc.get_traced_memory()[0]
         readers = [FrameReader() for _ in range(10)]
         for reader in readers:
-            read(reader, HEAD.pack(MAXIMUM_FRAME, Kind.SEND, 1) + bytes(300), iter(lambda: 50, None))
+            read(reader, HEAD.pack(MAXIMUM_FRAME, FrameKind.SEND, 1) + bytes(300), iter(lambda: 50, None))
         assert tracemalloc.get_traced_memory()[0] - before < 10 * 20_000
     finally:
         tracemalloc.stop()
@@ -176,7 +176,7 @@ def test_received_batches_round_trip(items: list[tuple[int, bytes]]) -> None:
 @given(st.lists(st.tuples(st.binary(max_size=50), st.binary(max_size=50))))
 def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
     sent = b"".join(pack_sent((len(packet), (packet[:7], packet[7:]), more) for packet, more in items))
-    packets, besides = unpack_sent(Frame(Kind.SEND, 1, bytes(SEND_HEAD.size) + sent), len(items))
+    packets, besides = unpack_sent(Frame(FrameKind.SEND, 1, bytes(SEND_HEAD.size) + sent), len(items))
     assert packets == [packet for packet, _ in items]
     assert besides == {number: more for number, (_, more) in enumerate(items) if more}
 
@@ -184,7 +184,7 @@ def test_sent_batches_round_trip(items: list[tuple[bytes, bytes]]) -> None:
 @given(st.binary(max_size=200), st.integers(0, 0xFFFFFFFF))
 def test_any_bytes_are_a_batch_or_a_frame_error(body: bytes, count: int) -> None:
     for unpack in (
-        lambda: unpack_sent(Frame(Kind.SEND, 1, body), count),
+        lambda: unpack_sent(Frame(FrameKind.SEND, 1, body), count),
         lambda: unpack_received(body),
         lambda: values.decode(body),
     ):
@@ -197,7 +197,7 @@ def test_any_bytes_are_a_batch_or_a_frame_error(body: bytes, count: int) -> None
 @pytest.mark.parametrize("size", [0, 7, 0xFFFFFFFF])
 def test_impossible_sizes_are_refused_at_once(size: int) -> None:
     with pytest.raises(FrameError, match="frames have 8 to"):
-        FrameReader().feed(HEAD.pack(size, Kind.CALL, 1))
+        FrameReader().feed(HEAD.pack(size, FrameKind.CALL, 1))
 
 
 async def exchange(service: Service, *parts: bytes) -> bytes:
@@ -209,16 +209,16 @@ async def exchange(service: Service, *parts: bytes) -> bytes:
     return answer
 
 
-HELLO = frame(Kind.HELLO, 1, values.encode({"version": PROTOCOL_VERSION}))
+HELLO = frame(FrameKind.HELLO, 1, values.encode({"version": PROTOCOL_VERSION}))
 
 
 @pytest.mark.parametrize(
     ("reason", "parts"),
     [
-        ("the first frame is a hello", [frame(Kind.CALL, 1, b"[]")]),
-        ("install the same qmnode", [frame(Kind.HELLO, 1, values.encode({"version": 99}))]),
-        ("not known", [HELLO, frame(Kind.RESULT, 2)]),
-        ("two calls with the number", [HELLO, *[frame(Kind.CALL, 5, b"[]")] * 2]),
+        ("the first frame is a hello", [frame(FrameKind.CALL, 1, b"[]")]),
+        ("install the same qmnode", [frame(FrameKind.HELLO, 1, values.encode({"version": 99}))]),
+        ("not known", [HELLO, frame(FrameKind.RESULT, 2)]),
+        ("two calls with the number", [HELLO, *[frame(FrameKind.CALL, 5, b"[]")] * 2]),
         ("frames have", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"]),
     ],
 )
@@ -246,15 +246,15 @@ async def test_a_peer_that_breaks_the_protocol_is_told_and_closed(
 )
 async def test_a_call_that_makes_no_sense_fails_and_the_connection_lives(service: Service, body: bytes) -> None:
     reader, writer = await asyncio.open_unix_connection(str(service.socket))
-    good = frame(Kind.CALL, 3, values.encode(["manager", 0, "queues", [], {}]))
-    writer.writelines([HELLO, frame(Kind.CALL, 2, body), good])
+    good = frame(FrameKind.CALL, 3, values.encode(["manager", 0, "queues", [], {}]))
+    writer.writelines([HELLO, frame(FrameKind.CALL, 2, body), good])
     frames = FrameReader()
     answers = {}
     while 3 not in answers or 2 not in answers:
         for answer in frames.feed(await asyncio.wait_for(reader.read(65536), 10)):
             answers[answer.number] = answer.kind
     writer.close()
-    assert answers == {1: Kind.RESULT, 2: Kind.FAILED, 3: Kind.RESULT}
+    assert answers == {1: FrameKind.RESULT, 2: FrameKind.FAILED, 3: FrameKind.RESULT}
 
 
 async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> None:
@@ -266,7 +266,7 @@ async def test_sent_bytes_that_are_no_packet_are_refused(service: Service) -> No
                 await queue._send_together([(len(value), (value,), b"")], None)  # type: ignore[attr-defined]
         head = SEND_HEAD.pack(queue.handle, 0, 1, 0xFFFFFFFF)  # type: ignore[attr-defined]
         with pytest.raises(qmnode.MessageQueuingError, match="announced"):
-            await remote.connection.call(Kind.SEND, head)
+            await remote.connection.call(FrameKind.SEND, head)
         assert (await remote.queue(NAME)).message_count == 0
 
 
@@ -286,9 +286,9 @@ async def test_a_broken_message_of_a_batch_that_does_not_stand_together_is_refus
             good[1],
         ]
         head = SEND_HEAD.pack(queue.handle, 0, 0, len(items))
-        answer = await remote.connection.call(Kind.SEND, head, *pack_sent(items))
+        answer = await remote.connection.call(FrameKind.SEND, head, *pack_sent(items))
         first, second, third, fourth = values.decode(answer.body)
-        assert answer.kind == Kind.MIXED
+        assert answer.kind == FrameKind.MIXED
         assert [len(identifier) for identifier in (first, fourth)] == [20, 20]
         assert second[0] == third[0] == ErrorCode.MQ_ERROR_INVALID_PARAMETER
         receiver = await remote.open_queue(FORMAT, qmnode.Access.RECEIVE)

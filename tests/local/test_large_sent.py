@@ -10,7 +10,7 @@ import pytest
 
 import qmnode
 from qmnode.errors import MessageQueuingError
-from qmnode.local.frames import SEND_HEAD, Kind, pack_sent
+from qmnode.local.frames import SEND_HEAD, FrameKind, pack_sent
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.model.serialization import address_packets
 from qmnode.structures.error_codes import ErrorCode
@@ -139,7 +139,7 @@ async def test_one_that_is_no_packet_is_refused(
         await queue.send(qmnode.Message(body(number, 500_000)))
     head = SEND_HEAD.pack(queue.handle, 0, together, 1)  # type: ignore[attr-defined]
     with pytest.raises(MessageQueuingError, match="no UserMessage packet"):
-        await remote.connection.call(Kind.SEND, head, *pack_sent([(500_000, (bytes(500_000),), b"")]))
+        await remote.connection.call(FrameKind.SEND, head, *pack_sent([(500_000, (bytes(500_000),), b"")]))
     await queue.send(qmnode.Message(body(2, 500_000)))
     reading = await remote.open_queue(rf"DIRECT=OS:{QUEUES[0]}")
     assert [(await reading.receive(5)).body for _ in range(3)] == [body(number, 500_000) for number in range(3)]

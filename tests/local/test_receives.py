@@ -22,8 +22,8 @@ from qmnode.local.frames import (
     ROOM,
     SINGLE_TRANSACTION,
     Frame,
+    FrameKind,
     FrameReader,
-    Kind,
     frame,
     unpack_received,
 )
@@ -69,25 +69,25 @@ class Application(asyncio.Protocol):
         self.writer, _ = await asyncio.get_running_loop().create_unix_connection(
             lambda: self, str(self._service.socket)
         )
-        self.write(Kind.HELLO, 1, values.encode(GREETING))
+        self.write(FrameKind.HELLO, 1, values.encode(GREETING))
         await self.answer(1)
         (self.connection,) = self._service.server.connections - others
         opened = await self.call(2, "manager", 0, "open_queue", FORMAT, int(Access.RECEIVE), int(Share.DENY_NONE))
         self.handle = opened[0]
         return self
 
-    def write(self, kind: Kind, number: int, *parts: bytes) -> None:
+    def write(self, kind: FrameKind, number: int, *parts: bytes) -> None:
         self.writer.write(frame(kind, number, *parts))
 
     def receive(
         self, number: int = CALL, limit: int = 3, timeout: float = FOR_EVER, unit: int = NO_TRANSACTION
     ) -> None:
-        self.write(Kind.RECEIVE, number, RECEIVE_HEAD.pack(self.handle, unit, limit, timeout))
+        self.write(FrameKind.RECEIVE, number, RECEIVE_HEAD.pack(self.handle, unit, limit, timeout))
 
     async def call(self, number: int, what: str, handle: int, method: str, *arguments: object) -> Any:
-        self.write(Kind.CALL, number, values.encode([what, handle, method, list(arguments), {}]))
+        self.write(FrameKind.CALL, number, values.encode([what, handle, method, list(arguments), {}]))
         answer = await self.answer(number)
-        assert answer.kind == Kind.RESULT, answer
+        assert answer.kind == FrameKind.RESULT, answer
         return values.decode(answer.body)
 
     async def more(self) -> bool:
@@ -113,7 +113,7 @@ class Application(asyncio.Protocol):
 
 def bodies(*answers: Frame) -> list[bytes]:
     """The bodies of the messages in answers that are no errors."""
-    received = [answer for answer in answers if answer.kind == Kind.MESSAGES]
+    received = [answer for answer in answers if answer.kind == FrameKind.MESSAGES]
     return [received_message(*entry).body for answer in received for entry in unpack_received(answer.body)]
 
 
@@ -169,9 +169,9 @@ async def test_a_receive_that_is_cancelled_has_its_messages_or_leaves_them(
         number = CALL + count
         sending = await begin(application, sender, waits=waits, number=number, limit=limit, unit=unit)
         await passes(count)
-        application.write(Kind.CANCEL, number)
+        application.write(FrameKind.CANCEL, number)
         answer = await application.answer(number)
-        if answer.kind == Kind.FAILED:
+        if answer.kind == FrameKind.FAILED:
             assert values.decode(answer.body)[0] == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
         else:
             assert len(bodies(answer)) in (1, limit)
@@ -244,9 +244,9 @@ async def test_a_cancelled_receive_ends_once_however_often_it_is_cancelled(
     application = await Application(service).connect()
     application.receive()
     for _ in range(3):
-        application.write(Kind.CANCEL, CALL)
+        application.write(FrameKind.CANCEL, CALL)
     application.receive(CALL + 1, limit=2)
-    assert (await application.answer(CALL)).kind == Kind.FAILED
+    assert (await application.answer(CALL)).kind == FrameKind.FAILED
     await send(sender)
     got = bodies(await application.answer(CALL + 1))
     assert got + await left_in(service) == BODIES
@@ -259,9 +259,9 @@ async def test_a_number_may_be_used_again_when_its_receive_was_cancelled(
     application = await Application(service).connect()
     await send(sender)
     application.receive(limit=1)
-    application.write(Kind.CANCEL, CALL)
+    application.write(FrameKind.CANCEL, CALL)
     application.receive(limit=2)
-    assert (await application.answer(CALL)).kind == Kind.FAILED
+    assert (await application.answer(CALL)).kind == FrameKind.FAILED
     assert bodies(await application.answer(CALL)) == BODIES[:2]
     assert await left_in(service) == BODIES[2:]
     application.writer.close()
@@ -280,7 +280,7 @@ async def test_two_receives_with_one_number_end_the_connection(service: Service,
 async def test_calls_are_done_in_their_order(service: Service, sender: qmnode.QueueApi) -> None:
     await send(sender)
     application = await Application(service).connect()
-    application.write(Kind.CALL, 3, values.encode(["queue", application.handle, "close", [], {}]))
+    application.write(FrameKind.CALL, 3, values.encode(["queue", application.handle, "close", [], {}]))
     application.receive()
     answer = await application.answer(CALL)
     assert values.decode(answer.body)[0] == ErrorCode.MQ_ERROR_INVALID_HANDLE
@@ -331,7 +331,7 @@ async def test_a_message_that_is_larger_than_the_room_of_a_receiver_stays_for_ot
     little, much = await Application(service).connect(), await Application(service).connect()
 
     def receive(number: int) -> None:
-        little.write(Kind.RECEIVE, number, RECEIVE_HEAD.pack(little.handle, 0, 1, FOR_EVER) + ROOM.pack(5, 4096))
+        little.write(FrameKind.RECEIVE, number, RECEIVE_HEAD.pack(little.handle, 0, 1, FOR_EVER) + ROOM.pack(5, 4096))
 
     for number in range(3) if waits else ():
         receive(CALL + number)

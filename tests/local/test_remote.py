@@ -14,7 +14,7 @@ import pytest
 import qmnode
 from qmnode import Access, Message, MessageQueuingError, Share
 from qmnode.local.changes import LocalChange
-from qmnode.local.frames import Kind
+from qmnode.local.frames import FrameKind
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.settings.node import LocalSettings
@@ -201,7 +201,7 @@ async def test_a_call_to_a_node_that_hangs_ends_when_it_is_cancelled_twice(tmp_p
         assert b"version" in await frames.get()
         waiting.cancel()
         cancellation = await frames.get()
-        assert cancellation[4] == Kind.CANCEL
+        assert cancellation[4] == FrameKind.CANCEL
         assert not waiting.done()
         waiting.cancel()
         async with asyncio.timeout(60):

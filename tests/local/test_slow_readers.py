@@ -11,7 +11,7 @@ import pytest
 
 from qmnode import Access, Message, QueueApi
 from qmnode.local import server, values
-from qmnode.local.frames import RECEIVE_HEAD, Frame, Kind, frame, unpack_received
+from qmnode.local.frames import RECEIVE_HEAD, Frame, FrameKind, frame, unpack_received
 from qmnode.model.packet import received_message
 from qmnode.structures.error_codes import ErrorCode
 from tests.lab.waiting import eventually
@@ -59,7 +59,7 @@ async def send(sender: QueueApi, bodies: list[bytes] = BODIES) -> None:
 
 
 def body(answer: Frame) -> bytes:
-    assert answer.kind == Kind.MESSAGES, values.decode(answer.body)
+    assert answer.kind == FrameKind.MESSAGES, values.decode(answer.body)
     ((lookup, value),) = unpack_received(answer.body)
     return received_message(lookup, value).body
 
@@ -136,7 +136,7 @@ async def test_receives_that_step_back_end_in_time_or_when_cancelled(
     until = slow.connection._receives._asked[CALL + COUNT - 3][2]
     assert until is not None and asked + 600 - 0.001 <= until <= wait + 600 + 0.001  # its time goes on
     taken = COUNT - 10 - len(await left_in(service))
-    slow.write(Kind.CANCEL, CALL + COUNT - 2)
+    slow.write(FrameKind.CANCEL, CALL + COUNT - 2)
     slow.writer.resume_reading()
     for number, code in ((1, ErrorCode.MQ_ERROR_IO_TIMEOUT), (2, ErrorCode.MQ_ERROR_OPERATION_CANCELLED)):
         answer = await slow.answer(CALL + COUNT - number)
@@ -173,8 +173,8 @@ async def test_receives_that_step_back_go_before_those_that_came_later(
     slow.receive(CALL + 1, limit=1)
     stored = (await service.manager.open_queue(FORMAT)).queue  # type: ignore[attr-defined]
     await eventually(lambda: len(stored.waiting) == 2, "both wait")
-    large = frame(Kind.RECEIVE, CALL + 10, RECEIVE_HEAD.pack(opened[0], 0, 1, 60.0))
-    slow.writer.write(large + frame(Kind.RECEIVE, CALL + 2, RECEIVE_HEAD.pack(slow.handle, 0, 1, 60.0)))
+    large = frame(FrameKind.RECEIVE, CALL + 10, RECEIVE_HEAD.pack(opened[0], 0, 1, 60.0))
+    slow.writer.write(large + frame(FrameKind.RECEIVE, CALL + 2, RECEIVE_HEAD.pack(slow.handle, 0, 1, 60.0)))
     async with asyncio.timeout(60):
         while not slow.connection._receives.held:
             await asyncio.sleep(0)

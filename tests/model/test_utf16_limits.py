@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.amqp.mapping import Place, from_amqp
+from qmnode.amqp.mapping import MappingContext, from_amqp
 from qmnode.amqp.sections import AmqpMessage
 from qmnode.structures.names import PathName, QueueNameError, parse_format_name
 from qmnode.structures.names.direct import cut_utf16, utf16_length
@@ -63,7 +63,7 @@ def test_whole_names_have_so_many_units(computer: str) -> None:
 
 @pytest.mark.parametrize("subject", [EMOJI * 125, "x" * 248 + EMOJI, "é" * 250])
 def test_a_subject_of_amqp_is_cut_to_a_label(subject: str) -> None:
-    made = from_amqp(AmqpMessage(properties={"subject": subject}), Place(lambda name: False, lambda: 0.0))
+    made = from_amqp(AmqpMessage(properties={"subject": subject}), MappingContext(lambda name: False, lambda: 0.0))
     assert 248 <= utf16_length(made.label) <= 249
     assert subject.startswith(made.label)
     made.label.encode("utf-16")

@@ -130,7 +130,7 @@ def _frames() -> Iterator[str]:
     yield f'#define LOGIN "{frames.LOGIN}"'
     yield ""
     yield "/* Kinds of frames. */"
-    yield from (f"#define KIND_{kind.name} {int(kind)}" for kind in frames.Kind)
+    yield from (f"#define KIND_{kind.name} {int(kind)}" for kind in frames.FrameKind)
     yield ""
     yield "/* The bytes before a stored packet: offsets and flags. */"
     place = 0

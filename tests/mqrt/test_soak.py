@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 import qmnode
-from qmnode.local.frames import HEAD_SIZE, SIZE_FIELD, Kind
+from qmnode.local.frames import HEAD_SIZE, SIZE_FIELD, FrameKind
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from tests.lab.nodes import NodeProcess, running_node
@@ -141,7 +141,7 @@ class Damage:
             case 1:
                 head[:SIZE_FIELD] = self.random.randbytes(SIZE_FIELD)
             case 2:
-                head[SIZE_FIELD] = self.random.choice([*Kind])
+                head[SIZE_FIELD] = self.random.choice([*FrameKind])
             case 3 | 4 | 5 | 6 if body:
                 for _ in range(self.random.randrange(1, 4)):
                     body[self.random.randrange(len(body))] = self.random.randrange(256)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from qmnode.local.frames import FrameReader, Kind, frame
+from qmnode.local.frames import FrameKind, FrameReader, frame
 from qmnode.protocol.received import Framer
 from tests.protocol.machines import message
 
@@ -13,7 +13,7 @@ SIZE = 300_000
 
 
 def stream_of_frame() -> tuple[Callable[[bytes], list[object]], bytes]:
-    return FrameReader().feed, frame(Kind.CALL, 7, bytes(SIZE))  # type: ignore[return-value]
+    return FrameReader().feed, frame(FrameKind.CALL, 7, bytes(SIZE))  # type: ignore[return-value]
 
 
 def stream_of_packet() -> tuple[Callable[[bytes], list[object]], bytes]:

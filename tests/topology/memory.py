@@ -8,7 +8,7 @@ from dataclasses import replace
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action
 from mqenterprise.topology.resources import Kind, Resource, Table, resource
-from mqenterprise.topology.target import MovedOn, Snapshot, TargetError, TargetUnavailable
+from mqenterprise.topology.target import ConflictingChange, Snapshot, TargetError, TargetUnavailable
 
 ENTERPRISE = {
     "weakened_security": False,
@@ -96,7 +96,7 @@ class MemoryTarget:
         with self._lock:
             present = self.rows.get(step.reference)
             if self.tokens.get(step.reference, 0) > token:
-                raise MovedOn("a later apply wrote it")
+                raise ConflictingChange("a later apply wrote it")
             match step.action:
                 case Action.CREATE:
                     self._create(step, present, token)
@@ -107,7 +107,7 @@ class MemoryTarget:
 
     def _create(self, step, present, token):
         if present is not None and not present.owned:
-            raise MovedOn("it exists")
+            raise ConflictingChange("it exists")
         self._check(step)
         row = resource(step.reference.kind, step.name, {**DEFAULTS.get(step.reference.kind, {}), **step.after})
         row = replace(row, owned=True)
@@ -119,7 +119,7 @@ class MemoryTarget:
 
     def _update(self, step, present, token):
         if present is None:
-            raise MovedOn("it is gone")
+            raise ConflictingChange("it is gone")
         self._check(step)
         self._write()
         self.put(replace(present, values={**present.values, **step.after}), token)

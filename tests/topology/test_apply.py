@@ -10,6 +10,7 @@ import pytest
 
 from mqenterprise.topology.apply import ApplyError, apply, latest_record, record, remaining, state_directory
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.lease import LeaseLost, Record, acquire
 from mqenterprise.topology.plan import (
     Action,
@@ -22,7 +23,6 @@ from mqenterprise.topology.plan import (
     to_json,
 )
 from mqenterprise.topology.resources import Kind, Reference, resource
-from mqenterprise.topology.wanted import wanted
 from tests.topology.memory import MemoryTarget
 
 SAMPLE = Path(__file__).parents[2] / "inventory" / "contoso.yaml"
@@ -35,7 +35,7 @@ def target():
 
 def plan_for(target, checked=None, *, prune=False) -> Plan:
     snapshot = target.snapshot()
-    table = wanted(checked or load(SAMPLE), snapshot.canonical)
+    table = declared_table(checked or load(SAMPLE), snapshot.canonical)
     return make_plan(snapshot.directory, table, snapshot.table, prune=prune)
 
 

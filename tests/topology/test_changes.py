@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from mqenterprise.topology.apply import ApplyError, apply, remaining, written
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.lease import acquire
 from mqenterprise.topology.plan import Action, FixedError, Note, from_json, make_plan
 from mqenterprise.topology.render import plan_lines
 from mqenterprise.topology.resources import Table
-from mqenterprise.topology.wanted import wanted
 from tests.topology.enterprises import enterprises
 from tests.topology.memory import MemoryTarget
 
@@ -33,7 +33,7 @@ def checked(data):
 def plan_for(target, declared, *, prune=True):
     snapshot = target.snapshot()
     try:
-        return make_plan("memory", wanted(declared, snapshot.canonical), snapshot.table, prune=prune)
+        return make_plan("memory", declared_table(declared, snapshot.canonical), snapshot.table, prune=prune)
     except FixedError:
         assume(False)
 
@@ -140,7 +140,7 @@ def test_a_denial_of_an_unknown_sid_is_a_remark_at_every_plan():
         {"enterprise": {"name": "E"}, "sites": [{"name": "S"}], "machines": [{"name": "m", "sites": ["S"]}]}
         | {"queues": queues}
     )
-    table = wanted(declared, lambda name: name)
+    table = declared_table(declared, lambda name: name)
 
     for actual in (Table(), table):
         remarks = [f"{one.title}: {one.note}" for one in make_plan("lab", table, actual).remarks]

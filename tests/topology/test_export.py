@@ -14,11 +14,11 @@ from hypothesis import given, settings
 
 from mqenterprise.topology.apply import apply
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.export import export
 from mqenterprise.topology.lease import acquire
 from mqenterprise.topology.plan import make_plan
 from mqenterprise.topology.resources import Kind, resource
-from mqenterprise.topology.wanted import wanted
 from tests.topology.enterprises import enterprises
 from tests.topology.memory import MemoryTarget
 
@@ -28,7 +28,7 @@ SAMPLE = Path(__file__).parents[2] / "inventory" / "contoso.yaml"
 def bring_about(target, file):
     checked = load(file)
     snapshot = target.snapshot()
-    plan = make_plan(snapshot.directory, wanted(checked, snapshot.canonical), snapshot.table)
+    plan = make_plan(snapshot.directory, declared_table(checked, snapshot.canonical), snapshot.table)
     with acquire(target.lease_entry()) as lease:
         apply(plan, target, lease, workers=2)
 
@@ -37,7 +37,7 @@ def plan_of(target, text, directory):
     file = directory / "exported.yaml"
     file.write_text(text, "utf-8")
     snapshot = target.snapshot()
-    return make_plan("memory", wanted(load(file), snapshot.canonical), snapshot.table, prune=True)
+    return make_plan("memory", declared_table(load(file), snapshot.canonical), snapshot.table, prune=True)
 
 
 def test_the_sample_exported_has_an_empty_plan(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.export import export
 from mqenterprise.topology.plan import make_plan
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Table
-from mqenterprise.topology.wanted import wanted
 
 COMMON = {
     "enterprise": {"name": "E"},
@@ -43,7 +43,7 @@ def lists(**members):
 def table(folder, data):
     file = folder / "enterprise.yaml"
     file.write_text(yaml.safe_dump(COMMON | data), "utf-8")
-    return wanted(load(file), lambda name: name)
+    return declared_table(load(file), lambda name: name)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Kind
-from mqenterprise.topology.wanted import wanted
 from qmnode.administration.machine_documents import read_document
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def sentences(path: Path) -> str:
 
 def test_the_directory_gets_public_queues_alone(tmp_path: Path) -> None:
     checked = load(declared(tmp_path, BILLS, {"machine": "shop", "name": "orders"}))
-    names = [one.name for one in wanted(checked, str) if one.kind is Kind.QUEUE]
+    names = [one.name for one in declared_table(checked, str) if one.kind is Kind.QUEUE]
     assert names == [("shop", "orders")]
 
 

@@ -9,9 +9,9 @@ import pytest
 from mqenterprise.commands.explain import _ask, _silence
 from mqenterprise.commands.over_nodes import DEFAULT_ACCESS
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, located, standings
 from mqenterprise.topology.resources import Kind, Table
-from mqenterprise.topology.wanted import wanted
 from qmnode.cli import main
 from qmnode.objects.rows import Door
 from qmnode.objects.table import ROWS
@@ -56,7 +56,7 @@ def found(
     text: str, checked: Checked | None, node: NodeAnswer | None = None, present: Table | None = None
 ) -> list[tuple[str, object, str, str]]:
     """The standings of a value; the directory is as declared, unless another is given."""
-    declared = None if checked is None else wanted(checked, lambda name: name)
+    declared = None if checked is None else declared_table(checked, lambda name: name)
     there = present if present is not None else declared or Table()
     rows = standings(
         located(asked(text), there, declared), checked, declared, there, node or NodeAnswer(unknown="not asked")

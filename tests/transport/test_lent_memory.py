@@ -14,7 +14,7 @@ import qmnode
 from qmnode import Access, Message
 from qmnode.allocator import LEFT_TO_LEND, lendable
 from qmnode.local import values
-from qmnode.local.frames import FOR_EVER, GREETING, RECEIVE_HEAD, Kind, frame
+from qmnode.local.frames import FOR_EVER, GREETING, RECEIVE_HEAD, FrameKind, frame
 from qmnode.local.server import LocalServer
 from qmnode.settings.node import LocalSettings
 from tests.lab.waiting import eventually
@@ -79,12 +79,12 @@ async def test_an_application_that_does_not_read_leaves_memory_to_others(pair: P
         loop = asyncio.get_running_loop()
         await loop.sock_connect(slow, str(door))
         opened = values.encode(["manager", 0, "open_queue", [HERE, int(Access.RECEIVE), 0], {}])
-        for call in (frame(Kind.HELLO, 1, values.encode(GREETING)), frame(Kind.CALL, 2, opened)):
+        for call in (frame(FrameKind.HELLO, 1, values.encode(GREETING)), frame(FrameKind.CALL, 2, opened)):
             await loop.sock_sendall(slow, call)
             assert await loop.sock_recv(slow, 1000)
         for number in range(count):
             head = RECEIVE_HEAD.pack(1, 0, 1, FOR_EVER)
-            await loop.sock_sendall(slow, frame(Kind.RECEIVE, 10 + number, head))
+            await loop.sock_sendall(slow, frame(FrameKind.RECEIVE, 10 + number, head))
         for number in range(count):
             await send(pair, "ALICE", bytes([number]) * LARGE)
         assert lendable() >= LEFT_TO_LEND

@@ -17,7 +17,7 @@ MANY: Final = 32
 """Messages that are worth the wait together."""
 
 
-class SoonReceived:
+class AwaitedMessages:
     """The queues whose receivers come back for each large message, or for many."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ class Served(Protocol):
 
 
 @dataclass(slots=True)
-class Place:
+class ConnectionPlace:
     """The place of one connection."""
 
     address: str
@@ -58,14 +58,14 @@ class Place:
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
-class Places:
+class ConnectionPlaces:
     """The places of one listener."""
 
     def __init__(self, most: int, most_of_address: int, handshake_time: float) -> None:
         self._most = most
         self._most_of_address = most_of_address
         self._handshake_time = handshake_time
-        self._held: dict[int, Place] = {}
+        self._held: dict[int, ConnectionPlace] = {}
         """By file descriptor; the longest silent first."""
         self._counts: Counter[str] = Counter()
         self._open = 0
@@ -96,7 +96,7 @@ class Places:
             return False
         number = connection.fileno()
         deadline = asyncio.get_running_loop().call_later(self._handshake_time, self._end_handshake, connection)
-        self._held[number] = Place(address, connection, deadline)
+        self._held[number] = ConnectionPlace(address, connection, deadline)
         self._counts[address] += 1
         return True
 
@@ -142,7 +142,7 @@ class Places:
 class _Accepted(socket.socket):
     """A connection that gives its place back when it is closed."""
 
-    places: Places | None = None
+    places: ConnectionPlaces | None = None
 
     def close(self) -> None:
         if self.places is not None and self.fileno() >= 0:
@@ -153,7 +153,7 @@ class _Accepted(socket.socket):
 class Listener(socket.socket):
     """A listening socket whose connections take places. It takes over a bound one."""
 
-    def __init__(self, bound: socket.socket, places: Places) -> None:
+    def __init__(self, bound: socket.socket, places: ConnectionPlaces) -> None:
         super().__init__(fileno=bound.detach())
         self.setblocking(False)
         self._places = places

@@ -28,7 +28,7 @@ _CHUNK: Final = 100
 """Messages examined in one pass of the event loop."""
 
 
-class Astray:
+class MisroutedMessages:
     """Scans the connector queues of a node."""
 
     def __init__(self, manager: QueueManager, topology: Topology) -> None:

@@ -1,6 +1,6 @@
-"""The limited places for incoming connections, and the choice of which one to free when all are taken.
+"""The limited slots for incoming connections, and the choice of which one to free when all are taken.
 
-Places are shared by address block (:mod:`qmnode.shares.blocks`). Silent connections go first, then idle ones of the
+Slots are shared by address block (:mod:`qmnode.shares.blocks`). Silent connections go first, then idle ones of the
 block that holds the most; a block over its share gives up its least used connection. An active peer that the node knows
 never makes room for a stranger.
 """
@@ -26,13 +26,13 @@ _AGAIN: Final = 0.1
 """Seconds between two searches when no connection could be closed, so that a flood does not cost a search for each."""
 
 
-class Place:
+class Slot:
     """One incoming connection, from acceptance to end."""
 
-    __slots__ = ("_places", "block", "cancel", "connection", "since")
+    __slots__ = ("_slots", "block", "cancel", "connection", "since")
 
-    def __init__(self, places: Places, block: str, since: float) -> None:
-        self._places = places
+    def __init__(self, slots: Slots, block: str, since: float) -> None:
+        self._slots = slots
         self.block = block
         self.since = since
         self.connection: Connection | None = None
@@ -41,11 +41,11 @@ class Place:
         """Ends the connection before ``connection`` is set."""
 
     def release(self) -> None:
-        """Free the place after the connection has ended. May be called again."""
-        self._places.remove(self)
+        """Free the slot after the connection has ended. May be called again."""
+        self._slots.remove(self)
 
     def close(self) -> None:
-        """End the connection and free its place."""
+        """End the connection and free its slot."""
         self.release()
         if self.connection is not None:
             self.connection.abort()
@@ -66,8 +66,8 @@ class Place:
         return now - self.heard > IDLE and (self.connection is None or not self.connection.session.unsettled())
 
 
-class Places:
-    """``limit`` places in all, ``per_block`` for each address block."""
+class Slots:
+    """``limit`` slots in all, ``per_block`` for each address block."""
 
     def __init__(
         self, limit: int, per_block: int, is_declared: Callable[[Connection], bool], is_known: Callable[[str], bool]
@@ -79,7 +79,7 @@ class Places:
         self._per_block = per_block
         self._is_declared = is_declared
         self._is_known = is_known
-        self._blocks: dict[str, dict[Place, None]] = {}
+        self._blocks: dict[str, dict[Slot, None]] = {}
         self._count = 0
         self._rates = Rates(_CONNECTIONS_PER_SECOND)
         self._fruitless = float("-inf")
@@ -87,17 +87,17 @@ class Places:
     def __len__(self) -> int:
         return self._count
 
-    def take(self, block: str, now: float) -> Place | None:
-        """Return a place for a new connection, closing another if necessary; None if no place can be freed."""
+    def take(self, block: str, now: float) -> Slot | None:
+        """Return a slot for a new connection, closing another if necessary; None if no slot can be freed."""
         held = len(self._blocks.get(block, ()))
         if held >= self._per_block or self._too_fast(block, now):
             return None
         if self._count >= self._limit and not self._make_room(block, held, now):
             return None
-        place = Place(self, block, now)
-        self._blocks.setdefault(block, {})[place] = None
+        slot = Slot(self, block, now)
+        self._blocks.setdefault(block, {})[slot] = None
         self._count += 1
-        return place
+        return slot
 
     def _too_fast(self, block: str, now: float) -> bool:
         """Whether a block opens more connections per second than allowed: each costs something, a TLS handshake a lot.
@@ -109,14 +109,14 @@ class Places:
         rate.take(1, now)
         return False
 
-    def remove(self, place: Place) -> None:
-        """Remove a place whose connection has ended."""
-        held = self._blocks.get(place.block)
-        if held is not None and place in held:
-            del held[place]
+    def remove(self, slot: Slot) -> None:
+        """Remove a slot whose connection has ended."""
+        held = self._blocks.get(slot.block)
+        if held is not None and slot in held:
+            del held[slot]
             self._count -= 1
             if not held:
-                del self._blocks[place.block]
+                del self._blocks[slot.block]
 
     def _make_room(self, block: str, held: int, now: float) -> bool:
         known = self._is_known(block)
@@ -130,8 +130,8 @@ class Places:
             victim.close()
         return True
 
-    def _victim(self, held: int, known: bool, now: float) -> list[Place]:
-        """The places to free for a newcomer whose block holds ``held`` places, and which is ``known`` or a stranger."""
+    def _victim(self, held: int, known: bool, now: float) -> list[Slot]:
+        """The slots to free for a newcomer whose block holds ``held`` slots, and which is ``known`` or a stranger."""
         as_full = sorted((one for one in self._blocks.values() if len(one) >= held), key=len, reverse=True)
         fuller = [one for one in as_full if len(one) > held]
         stranger = self._is_stranger
@@ -144,28 +144,28 @@ class Places:
         )
         return [] if found is None else [found]
 
-    def _all(self) -> Iterator[Place]:
-        for places in self._blocks.values():
-            yield from places
+    def _all(self) -> Iterator[Slot]:
+        for slots in self._blocks.values():
+            yield from slots
 
-    def _is_stranger(self, place: Place) -> bool:
-        return place.connection is None or not self._is_declared(place.connection)
+    def _is_stranger(self, slot: Slot) -> bool:
+        return slot.connection is None or not self._is_declared(slot.connection)
 
-    def _slow(self, now: float) -> list[Place]:
+    def _slow(self, now: float) -> list[Slot]:
         """Strangers that have been silent for longest and whose grace has expired."""
         slow = [one for one in self._all() if now - one.since > GRACE and one.silent and self._is_stranger(one)]
         return nsmallest(_SLOW_AT_ONCE, slow, key=lambda one: one.since)
 
-    def _over_share(self, fuller: list[dict[Place, None]], held: int) -> list[dict[Place, None]]:
+    def _over_share(self, fuller: list[dict[Slot, None]], held: int) -> list[dict[Slot, None]]:
         """Blocks that hold more than an equal share, counting the newcomer's block."""
         share = self._limit / (len(self._blocks) + (not held))
-        return [places for places in fuller if len(places) > max(held + 1, share)]
+        return [slots for slots in fuller if len(slots) > max(held + 1, share)]
 
 
-def _least_heard(blocks: Iterable[Iterable[Place]], fits: Callable[[Place], bool]) -> Place | None:
-    """The least recently heard place that fits, of the first block that has one."""
-    for places in blocks:
-        found = min((one for one in places if fits(one)), key=lambda one: one.heard, default=None)
+def _least_heard(blocks: Iterable[Iterable[Slot]], fits: Callable[[Slot], bool]) -> Slot | None:
+    """The least recently heard slot that fits, of the first block that has one."""
+    for slots in blocks:
+        found = min((one for one in slots if fits(one)), key=lambda one: one.heard, default=None)
         if found is not None:
             return found
     return None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mqenterprise.topology.check import Checked
 
 
-def wanted(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
+def declared_table(checked: Checked, canonical: Callable[[str], str | None]) -> Table:
     """Return the table of the declared resources.
 
     ``canonical`` returns the one name of a user or group in the directory, or None. Raises :class:`DeclarationError`
