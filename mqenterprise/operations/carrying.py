@@ -22,8 +22,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.management.carry_routes import BegunCarry, Unconfirmed
 from qmnode.management.documents import lookup_text
 from qmnode.model.api import Access, Share
-from qmnode.model.packet import stored_value
-from qmnode.model.record import ABORTS, FLAGS, MOVES, PREFIX_SIZE, TRANSACTIONAL, arrival
+from qmnode.model.stored_message import ABORTS, FLAGS, MOVES, PREFIX_SIZE, TRANSACTIONAL, arrival, stored_value
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name

@@ -22,12 +22,12 @@ from qmnode.administration.names import queue_name
 from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
-from qmnode.model.packet import BROKEN, received_message, value_of_any_packet
 from qmnode.model.ports import Entry
 from qmnode.model.positions import insert_many, lookup_identifier_of
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import (
+from qmnode.model.stored_message import (
+    BROKEN,
     EXPRESS,
     FLAGS,
     NEVER,
@@ -37,6 +37,8 @@ from qmnode.model.record import (
     SOURCE,
     TRANSACTIONAL,
     expiry,
+    received_message,
+    value_of_any_packet,
     with_prefix,
 )
 from qmnode.storage.layout import Family

@@ -11,8 +11,8 @@ from qmnode.administration.search import chosen_queues, chunks, fits, readable
 from qmnode.bodies.choice import read_headers
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text
 

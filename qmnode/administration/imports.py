@@ -9,8 +9,8 @@ from qmnode.administration.promises import QueueRole
 from qmnode.administration.transfers import Targets
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
-from qmnode.model.packet import message_from_packet
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.stored_message import message_from_packet
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError

@@ -14,10 +14,10 @@ from qmnode.administration.search import SearchPosition, came_before, fits, read
 from qmnode.administration.transfers import Target, Targets, TransferOutcome, is_foreign, take_out
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 

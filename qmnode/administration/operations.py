@@ -19,8 +19,8 @@ from qmnode.administration.machine_documents import MachineDocuments
 from qmnode.administration.search import PAGE, search_page
 from qmnode.administration.tracing import trace
 from qmnode.errors import MessageQueuingError
-from qmnode.model.packet import whole_value
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.stored_message import whole_value
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names.direct import utf16_length

@@ -18,12 +18,12 @@ from qmnode.administration.pace import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.retries import peeked_message
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 
 _CHUNK: Final = 64

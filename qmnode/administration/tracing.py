@@ -20,11 +20,10 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.message import Message
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import received_message
 from qmnode.model.ports import Entry
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import PREFIX_SIZE, SOURCE
+from qmnode.model.stored_message import PREFIX_SIZE, SOURCE, received_message
 from qmnode.model.waiting import Waiting, WaitReason
 from qmnode.security.principals import Principal
 from qmnode.structures.error_codes import ErrorCode

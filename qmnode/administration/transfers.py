@@ -16,7 +16,7 @@ from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import PREFIX_SIZE, SOURCE, moved
+from qmnode.model.stored_message import PREFIX_SIZE, SOURCE, moved
 from qmnode.model.transaction import Transaction
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid

@@ -211,7 +211,7 @@ def _item(line: str, target: str) -> dict[str, Any] | str:
 
 def _edits(document: dict[str, Any], packet: bytes) -> list[str]:
     """The names of the properties of an exported message that somebody changed beside its packet."""
-    from qmnode.model.packet import message_from_packet
+    from qmnode.model.stored_message import message_from_packet
 
     if document.keys() <= _PLACE:
         return []

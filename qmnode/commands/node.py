@@ -309,7 +309,7 @@ def salvage(
     import os
 
     from qmnode.management.message_documents import exported
-    from qmnode.model.packet import received_message
+    from qmnode.model.stored_message import received_message
     from qmnode.storage.salvage import Salvage
 
     _check_salvage(store, target)

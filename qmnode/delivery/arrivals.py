@@ -14,11 +14,18 @@ from qmnode.delivery.distrust import Doubt
 from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import RecordFacts, record_facts, stored_prefix, value_of_packet
 from qmnode.model.ports import Entry
 from qmnode.model.positions import insert_lent, insert_many, lookup_identifier_of
 from qmnode.model.queue import Queue
-from qmnode.model.record import PREFIX_SIZE, REPORT, RecordFlag
+from qmnode.model.stored_message import (
+    PREFIX_SIZE,
+    REPORT,
+    RecordFacts,
+    RecordFlag,
+    record_facts,
+    stored_prefix,
+    value_of_packet,
+)
 from qmnode.model.traffic import RefusedSender
 from qmnode.protocol.admission import Admission, Destination, DestinationKind, Taken, Verdict
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.state import AWAITING_FINAL_ACK, ProtocolState
 from qmnode.model.ports import Entry
-from qmnode.model.record import NEVER, PREFIX_SIZE, packet_of, with_prefix
+from qmnode.model.stored_message import NEVER, PREFIX_SIZE, packet_of, with_prefix
 from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate
 from qmnode.protocol.final_acks import ON_THE_WAY, destination_of, final_ack_fate

@@ -19,10 +19,18 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.context import Context
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import value_of_packet
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, RecordFlag, expiry, with_prefix
+from qmnode.model.stored_message import (
+    FLAGS,
+    PREFIX_SIZE,
+    SOURCE,
+    TRANSACTIONAL,
+    RecordFlag,
+    expiry,
+    value_of_packet,
+    with_prefix,
+)
 from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.outcomes import Neighbour

@@ -7,9 +7,8 @@ import structlog
 
 from qmnode.model.outcomes import kept
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import with_class
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import FLAGS, NEGATIVE_JOURNAL, PREFIX_SIZE, SOURCE, TRANSACTIONAL
+from qmnode.model.stored_message import FLAGS, NEGATIVE_JOURNAL, PREFIX_SIZE, SOURCE, TRANSACTIONAL, with_class
 from qmnode.structures.conformance import violation
 from qmnode.structures.errors import PacketError
 from qmnode.structures.message_classes import MessageClass

@@ -13,12 +13,21 @@ import structlog
 from qmnode.delivery.topology import Topology
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
-from qmnode.model.packet import BROKEN, received_message, value_of_packet
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import ADDRESS, FLAGS, PREFIX_SIZE, SOURCE, TRANSACTIONAL, arrival
+from qmnode.model.stored_message import (
+    ADDRESS,
+    BROKEN,
+    FLAGS,
+    PREFIX_SIZE,
+    SOURCE,
+    TRANSACTIONAL,
+    arrival,
+    received_message,
+    value_of_packet,
+)
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
 

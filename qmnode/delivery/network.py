@@ -39,7 +39,7 @@ from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import TransitEnd
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
+from qmnode.model.stored_message import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
 from qmnode.model.waiting import Waiting
 from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.connection import NextHop

@@ -10,10 +10,9 @@ from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.model.outcomes import acknowledgment as administration_message
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import value_of_packet
 from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import PREFIX_SIZE, with_prefix
+from qmnode.model.stored_message import PREFIX_SIZE, value_of_packet, with_prefix
 from qmnode.protocol.acknowledgments import (
     AdministrationAcknowledgment,
     FinalAcknowledgment,

@@ -12,7 +12,7 @@ from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import Entry
-from qmnode.model.record import PREFIX_SIZE, SOURCE, read_properties_place, without_dead_letter_header
+from qmnode.model.stored_message import PREFIX_SIZE, SOURCE, read_properties_place, without_dead_letter_header
 from qmnode.security.caches import AgedCache
 from qmnode.security.outcomes import Deferred, Protected, ProtectionRequest, Unprotectable
 from qmnode.structures.guid import ZERO_GUID, Guid

@@ -18,10 +18,18 @@ from qmnode.delivery.queue_connection import QueueConnection, Undecided, report_
 from qmnode.delivery.transit_repeats import Repeats
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import TransactionOffsets, is_any_private
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
-from qmnode.model.record import FACTS, FLAGS, NAMED_DEAD_LETTER, PREFIX_SIZE, TRANSACTIONAL, packet_of
+from qmnode.model.stored_message import (
+    FACTS,
+    FLAGS,
+    NAMED_DEAD_LETTER,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    TransactionOffsets,
+    is_any_private,
+    packet_of,
+)
 from qmnode.model.traffic import RoundTrips
 from qmnode.protocol.commands import (
     Closed,

@@ -14,7 +14,7 @@ from typing import Final
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.model.message import DEFAULTS
 from qmnode.model.ports import Clock, PutSignature
-from qmnode.model.record import PREFIX_SIZE, with_properties_place
+from qmnode.model.stored_message import PREFIX_SIZE, with_properties_place
 from qmnode.security.outcomes import Signer
 from qmnode.security.protector import OutgoingSecurity, level_for
 from qmnode.security.signers import Signers

@@ -18,10 +18,9 @@ from qmnode.delivery.topology import Topology
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import value_of_packet
 from qmnode.model.ports import TransitEnd
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.record import ADDRESS, NEVER, PREFIX_SIZE, arrival, expiry
+from qmnode.model.stored_message import ADDRESS, NEVER, PREFIX_SIZE, arrival, expiry, value_of_packet
 from qmnode.protocol.admission import Destination, DestinationKind, Space
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.settings.protocol import TransferSettings

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.delivery.credibility import Credibility
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.packet import transaction_offset, user_flags
 from qmnode.model.ports import Entry
 from qmnode.model.positions import remove_acknowledged
-from qmnode.model.record import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag
+from qmnode.model.stored_message import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag, transaction_offset, user_flags
 from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 from qmnode.protocol.disposition import Fate, after_order_ack
 from qmnode.structures.envelope import read_sequence_fields

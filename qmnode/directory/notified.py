@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from qmnode.model.packet import received_message
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.stored_message import received_message
 from qmnode.structures.change_notification import parse_notification
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid

@@ -8,16 +8,18 @@ from typing import Any, Final
 
 from qmnode.export.events import COLUMNS, EventKind
 from qmnode.export.log import KINDS, Event, read_block
-from qmnode.model.packet import BROKEN
-from qmnode.model.packet_parts import (
+from qmnode.model.stored_message import (
     ADMINISTRATION_SHIFT,
+    BROKEN,
     DESTINATION_SHIFT,
     HAS_TRANSACTION,
+    HEAD,
+    PREFIX_SIZE,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
     Names,
+    read_properties_place,
 )
-from qmnode.model.record import HEAD, PREFIX_SIZE, read_properties_place
 from qmnode.structures import public_keys
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text

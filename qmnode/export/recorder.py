@@ -14,8 +14,15 @@ import structlog
 from qmnode.export.events import EventKind
 from qmnode.export.log import PLACES, SENT_AND_REACHED, count_of, write_block
 from qmnode.model.api import QueueType
-from qmnode.model.packet import value_of_packet
-from qmnode.model.record import EXPRESS, FLAGS, MOVES, NAMED_DEAD_LETTER, SOURCE, read_properties_place
+from qmnode.model.stored_message import (
+    EXPRESS,
+    FLAGS,
+    MOVES,
+    NAMED_DEAD_LETTER,
+    SOURCE,
+    read_properties_place,
+    value_of_packet,
+)
 from qmnode.storage.layout import EVENTS_KEY, Family
 from qmnode.storage.origin import EVENTS_EXPORTED
 from qmnode.storage.store import Store

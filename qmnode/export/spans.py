@@ -13,8 +13,15 @@ from zlib import crc32
 from qmnode.bodies import trace_context
 from qmnode.export.decoding import message_row
 from qmnode.model.api import QueueType
-from qmnode.model.packet import BROKEN, value_of_packet
-from qmnode.model.record import IDENTIFIER, MOVES, SOURCE, read_arrival, read_properties_place
+from qmnode.model.stored_message import (
+    BROKEN,
+    IDENTIFIER,
+    MOVES,
+    SOURCE,
+    read_arrival,
+    read_properties_place,
+    value_of_packet,
+)
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.packet_view import contents_of, read_extension_size
 

@@ -49,9 +49,9 @@ from qmnode.model.api import (
 from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.opening import MultipleQueueDescriptor
-from qmnode.model.packet import Room, message_from_packet, whole_value
 from qmnode.model.ports import Entry
 from qmnode.model.sending import Mark
+from qmnode.model.stored_message import Room, message_from_packet, whole_value
 from qmnode.model.transaction import Transaction
 from qmnode.storage.marks import WHOLE
 from qmnode.structures.envelope import Packet

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from qmnode.local.connection import Connection, Line
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 
 _READS: Final = frozenset({"trace", "find", "failures", "history", "list_jobs", "show_job", "job_log", "show_document"})
 """Operations that change nothing."""

@@ -53,8 +53,8 @@ from qmnode.model.api import (
     TransactionApi,
 )
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
 from qmnode.model.serialization import Destination, Travelling
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import QueueNameError, parse_single_format_name

@@ -37,10 +37,10 @@ from qmnode.local.frames import (
 )
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.packet import Room
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.reading import Claim, Lock, ReadOutcome, WaitingRead
+from qmnode.model.stored_message import Room
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
 from qmnode.storage.marks import PROGRAM_SIZE, Marks

@@ -34,7 +34,7 @@ from qmnode.management.message_routes import Lookup, lookup_of
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.management.tokens import Caller
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from qmnode.model.waiting import REFUSED, Waiting
 from qmnode.structures.error_codes import ErrorCode
 

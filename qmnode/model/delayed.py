@@ -27,23 +27,26 @@ import structlog
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.outcomes import check_named, dead_letter_queue, kept
-from qmnode.model.packet import BROKEN, received_message, user_flags, with_class
-from qmnode.model.packet_parts import RECOVERABLE_FLAG
 from qmnode.model.permitted import check_values
 from qmnode.model.ports import Entry, TimerHandle
 from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue import Queue
-from qmnode.model.record import (
+from qmnode.model.stored_message import (
+    BROKEN,
     EXPRESS,
     FLAGS,
     NAMED_DEAD_LETTER,
     PREFIX_SIZE,
     PRIORITY,
+    RECOVERABLE_FLAG,
     REPORT,
     TRANSACTIONAL,
     Delay,
     dead_letter_queue_of,
     delay_of,
+    received_message,
+    user_flags,
+    with_class,
     with_delay,
     with_prefix,
     with_sent_time,

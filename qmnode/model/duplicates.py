@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from qmnode.model.ports import Entry, TimerHandle
-from qmnode.model.record import EXPRESS, FLAGS
+from qmnode.model.stored_message import EXPRESS, FLAGS
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

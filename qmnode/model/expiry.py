@@ -14,7 +14,7 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.ports import TimerHandle
-from qmnode.model.record import NEVER, expiry
+from qmnode.model.stored_message import NEVER, expiry
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

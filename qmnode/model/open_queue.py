@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
-from qmnode.model.packet import Room, received_message, whole_value
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import RECEIVED_AT_ONCE, PositionState, count_first, take_received
 from qmnode.model.purging import purge_queue
@@ -26,9 +25,9 @@ from qmnode.model.reading import (
     WaitingRead,
     timed_out,
 )
-from qmnode.model.record import moved
 from qmnode.model.retries import peeked_message
 from qmnode.model.sending import SendingDescriptor
+from qmnode.model.stored_message import Room, moved, received_message, whole_value
 from qmnode.model.transaction import unit_of_work
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass

@@ -11,10 +11,10 @@ import structlog
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Acknowledgment, Message
-from qmnode.model.packet import received_message, with_class
 from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.quotas import EnqueueStatus
-from qmnode.model.record import (
+from qmnode.model.serialization import Destination, serialize
+from qmnode.model.stored_message import (
     DELAYED,
     FLAGS,
     NEGATIVE_JOURNAL,
@@ -25,10 +25,11 @@ from qmnode.model.record import (
     PREFIX_SIZE,
     REPORT,
     TRANSACTIONAL,
+    received_message,
+    with_class,
     with_prefix,
     without_delay,
 )
-from qmnode.model.serialization import Destination, serialize
 from qmnode.shares.parties import OWN, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import (

@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.packet import TransactionOffsets, without_claims
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, insert_many, remove_acknowledged
 from qmnode.model.queue import Queue
-from qmnode.model.record import (
+from qmnode.model.stored_message import (
     FLAGS,
     NEVER,
     PEEK_WHEN_LOCKED,
     SOURCE,
     TRANSACTIONAL,
     RecordFlag,
+    TransactionOffsets,
     expiry,
     with_prefix,
+    without_claims,
 )
 from qmnode.model.waiting import Refusal
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Entry = tuple[int, bytes]
-"""A stored message: its lookup identifier and its value (see :mod:`qmnode.model.record`)."""
+"""A stored message: its lookup identifier and its value (see :mod:`qmnode.model.stored_message`)."""
 
 Arrived = tuple[int, bytes | memoryview]
 """The same before it is in a queue: the value may be a view of memory that is lent, and is copied where it is kept."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.allocator import LEFT_TO_LEND, lendable
 from qmnode.model.expiry import GROUP_SHIFT
 from qmnode.model.ports import Arrived, Entry, MessageStore
-from qmnode.model.record import (
+from qmnode.model.stored_message import (
     EXPIRY,
     EXPRESS,
     FACTS,

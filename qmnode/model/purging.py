@@ -7,7 +7,7 @@ one, in steps, so that a large queue does not delay the others.
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK, PositionState
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 

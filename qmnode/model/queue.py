@@ -10,7 +10,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueAttributes, QueueInformation, QueueProperties, QueueType, Share
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LANE_SHIFT, LANES, SEQUENCE_MASK, Lane, LockedPosition, PositionState, insert_many
-from qmnode.model.record import (
+from qmnode.model.stored_message import (
     DEPARTURE,
     EXPIRY,
     EXPRESS,

@@ -37,8 +37,8 @@ from qmnode.model.purging import delete_queue
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.quotas import Declared, Source
-from qmnode.model.record import DEFAULT_TIME_TO_REACH_QUEUE
 from qmnode.model.retries import Retries
+from qmnode.model.stored_message import DEFAULT_TIME_TO_REACH_QUEUE
 from qmnode.model.traffic import RefusedMessages
 from qmnode.model.transaction import Transaction
 from qmnode.model.waiting import Waiting, summary

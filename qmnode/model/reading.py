@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import CursorApi, InTransaction
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
 from qmnode.model.ports import Arrived, Entry, TimerHandle
 from qmnode.model.retries import peeked_message
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:

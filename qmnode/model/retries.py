@@ -23,9 +23,16 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.outcomes import kept
-from qmnode.model.packet import received_message, with_class
 from qmnode.model.positions import LANE_SHIFT
-from qmnode.model.record import ABORTS, COUNT_LIMIT, PREFIX_SIZE, held_until, with_prefix
+from qmnode.model.stored_message import (
+    ABORTS,
+    COUNT_LIMIT,
+    PREFIX_SIZE,
+    held_until,
+    received_message,
+    with_class,
+    with_prefix,
+)
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 

@@ -8,12 +8,20 @@ from qmnode.model.api import Access, InTransaction, QueueApi, QueueType
 from qmnode.model.delayed import REQUESTS, delay_requested
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
-from qmnode.model.packet import message_from_packet, shapes_of
 from qmnode.model.ports import Entry, PutSignature
 from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue import Queue
-from qmnode.model.record import DELAYED, EXPRESS, FLAGS, PRIORITY, with_dead_letter_queue, with_time_to_reach_queue
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize, serialize_plain
+from qmnode.model.stored_message import (
+    DELAYED,
+    EXPRESS,
+    FLAGS,
+    PRIORITY,
+    message_from_packet,
+    shapes_of,
+    with_dead_letter_queue,
+    with_time_to_reach_queue,
+)
 from qmnode.model.transaction import Transaction, unit_of_work
 from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode

@@ -7,93 +7,264 @@ depend only on the destination are prepared when the queue is opened.
 import functools
 from codecs import utf_16_le_encode
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
+from qmnode.allocator import with_other_head
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
-from qmnode.model.message import DEFAULT_PRIORITY, Message
-from qmnode.model.packet import (
-    Addressing,
-    is_addressable,
-    names_queues,
-    other_queues_of,
-    packed,
-)
-from qmnode.model.packet_parts import (
-    ADMINISTRATION_SHIFT,
-    DESTINATION_SHIFT,
-    FIRST_FLAG,
-    FIXED_SIZE,
-    HAS_CONNECTOR,
-    HAS_PROPERTIES,
-    HAS_SECURITY,
-    HAS_TRANSACTION,
-    KEEP_ON_DELIVERY,
-    KEEP_ON_LOSS,
-    LAST_FLAG,
-    MAXIMUM_LABEL,
-    MAXIMUM_PACKET_SIZE,
-    NEGATIVE_JOURNAL_FLAG,
-    NO_CORRELATION,
-    PADDING,
-    POSITIVE_JOURNAL_FLAG,
-    RARE_PROPERTIES,
-    RECOVERABLE_FLAG,
-    RESPONSE_SHIFT,
-    SIGNATURE,
-    TIME_TO_REACH_QUEUE,
-    TRANSACTIONAL,
-    VERSION_NUMBER,
-    format_name_of_property,
-    header_naming,
-    with_rare_headers,
-)
+from qmnode.model.message import DEFAULT_PRIORITY, DEFAULTS, Message
 from qmnode.model.permitted import PERMITTED, check_values
 from qmnode.model.ports import OwnQueueNames
-from qmnode.model.record import (
+from qmnode.model.stored_message import (
+    ADDRESSED_HEAD,
+    ADMINISTRATION_SHIFT,
+    DESTINATION_SHIFT,
+    EXPIRY,
     EXPRESS,
+    FIRST_FLAG,
     FLAGS,
+    HAS_CONNECTOR,
+    HAS_SECURITY,
+    HAS_TRANSACTION,
     HEAD,
     IDENTIFIER,
+    LAST_FLAG,
+    MAXIMUM_PACKET_SIZE,
     NAMED_DEAD_LETTER,
+    NEGATIVE_JOURNAL,
+    NEGATIVE_JOURNAL_FLAG,
     NEVER,
     PEEK_WHEN_LOCKED,
+    POSITIVE_JOURNAL,
+    POSITIVE_JOURNAL_FLAG,
+    PREFIX,
     PREFIX_SIZE,
+    RARE_FLAGS,
+    RECOVERABLE_FLAG,
     REPORT,
+    RESPONSE_SHIFT,
+    TRANSACTIONAL,
     VERSION,
+    Names,
     head_with,
+    packed,
     read_properties_place,
 )
-from qmnode.structures.envelope import Packet
+from qmnode.structures import base_header
+from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.conformance import violations
+from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.envelope import LARGE, Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.message_classes import is_permitted
+from qmnode.structures.message_properties_header import MAX_LABEL, PropertyFlags
+from qmnode.structures.message_security import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.multi_queue_format_header import (
+    ADMIN,
+    RESPONSE,
+    MQFAddressHeader,
+    MQFDirectQueueFormatName,
+    MQFDistributionQueueFormatName,
+    MQFFormatNameElement,
+    MQFPrivateQueueFormatName,
+    MQFPublicQueueFormatName,
+    MultiQueueFormatHeader,
+)
 from qmnode.structures.names import (
     DirectFormatName,
+    DistributionListFormatName,
     FormatName,
     PrivateFormatName,
     PublicFormatName,
+    QueueNameError,
+    parse_single_format_name,
 )
 from qmnode.structures.packet_view import (
+    ADDRESS,
     BODY_SIZES,
+    NAMES_AT,
     PROPERTIES_SIZE,
+    SENT_TIME_AT,
     SIZE_AT,
     SIZE_END,
+    SOURCE,
     TRANSACTION_HEADER_SIZE,
+    UNUSUAL_BASE,
     Places,
     Shape,
+    base_flags_of,
     codes_to_body,
     direct_name,
+    label_length,
+    message_class_of,
     pack_identifier,
     pack_properties,
     pack_transaction_header,
     packs_headers,
     places_of,
     privacy_level_of,
+    times_to_live,
+    user_flags_of,
+    with_base_flags,
 )
+from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
+from qmnode.structures.soap_header import SoapHeader
+from qmnode.structures.user_header import UserFlags, UserHeader
+from qmnode.structures.user_message import UserMessage
+
+MAXIMUM_LABEL: Final = 249
+_FIXED_SIZE: Final = HEAD.size - PREFIX_SIZE + PROPERTIES_SIZE
+_TIME_TO_REACH_QUEUE: Final[int] = DEFAULTS["time_to_reach_queue"]
+_PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
+_HAS_PROPERTIES: Final = UserFlags.MP.mask
+_NO_CORRELATION: Final = bytes(20)
+
+
+def format_name_of_property(text: str) -> FormatName:
+    """A format name of one queue. Raises MQ_ERROR_ILLEGAL_FORMATNAME for other text: the message is not sent."""
+    try:
+        return parse_single_format_name(text)
+    except QueueNameError as error:
+        raise MessageQueuingError(error.code, error.sentence) from None
+
 
 _NAMES_KEPT: Final = 64
 _UNPARSED: Final = frozenset(("lookup_identifier", "_load", "_value"))
 """All that a received message has of which no property was read or set."""
+
+
+_pack_head: Final = ADDRESSED_HEAD.pack
+_NOT_KEPT: Final = UserFlags.DQ.mask | UserFlags.RC.mask | UserFlags.AH.mask
+"""The destination and the record of past hops, which a message loses when it is sent anew."""
+_REPORTS: Final = PropertyFlags.PA.mask | PropertyFlags.PR.mask | PropertyFlags.NA.mask | PropertyFlags.NR.mask
+_ABSOLUTE: Final = frozenset((0, 1, 5, 7))
+_NAMES_ALIKE: Final = tuple(kinds & 7 in _ABSOLUTE and kinds >> 3 in _ABSOLUTE for kinds in range(64))
+"""Whether, by Flags.AQ and Flags.RQ, the names of the administration and response queues are equal in all packets.
+Private queues are named relative to the message's source and destination (2.2.19.2).
+"""
+
+
+_OTHER_NAMES: Final = UserFlags.AQ.mask | UserFlags.RQ.mask
+
+
+def names_queues(packet: Packet) -> bool:
+    """Whether a packet names an administration queue or a response queue."""
+    return bool(user_flags_of(packet) & _OTHER_NAMES)
+
+
+def other_queues_of(packet: Packet, places: Places) -> tuple[str, str]:
+    """The format names of the administration queue and the response queue of a packet, empty for none."""
+    flags = user_flags_of(packet)
+    names = Names(bytes(PREFIX_SIZE) + bytes(packet[: places.properties]), ZERO_GUID, ZERO_GUID)
+    names.offset = PREFIX_SIZE + places.admin_queue
+    administration = names.take(flags >> ADMINISTRATION_SHIFT & 7)
+    return administration, names.take(flags >> RESPONSE_SHIFT & 7, administration)
+
+
+_NOT_ADDRESSABLE: Final = RARE_FLAGS | HAS_TRANSACTION | UserFlags.DM.mask & ~RECOVERABLE_FLAG
+
+
+def is_addressable(packet: Packet, places: Places) -> bool:
+    """Whether a parsed packet can get another destination in place: not one with headers that few have, and not one
+    that a receiver would refuse.
+    """
+    flags = user_flags_of(packet)
+    return (
+        not flags & _NOT_ADDRESSABLE
+        and not base_flags_of(packet) & UNUSUAL_BASE
+        and _NAMES_ALIKE[flags >> ADMINISTRATION_SHIFT & 63]
+        and label_length(packet, places.properties) <= MAX_LABEL
+        and is_permitted(message_class_of(packet, places.properties))
+        and privacy_level_of(packet, places.properties) in PRIVACY_LEVELS
+    )
+
+
+class Addressing:
+    """The bytes that packets of one shape share once they are addressed to one destination."""
+
+    __slots__ = ("_begin", "_behind_size", "_flags", "_lifetime", "_names", "_prefix", "_rest_at", "_security", "_size")
+
+    def __init__(
+        self,
+        packet: Packet,
+        places: Places,
+        destination: "Destination",
+        transactional: bool,
+        names: tuple[int, bytes] | None = None,
+    ) -> None:
+        """``names``: other names of the administration and response queues, with their flags."""
+        packet = bytes(packet[: places.properties + PROPERTIES_SIZE])
+        flags = user_flags_of(packet) & ~_NOT_KEPT | destination.flags
+        tail = packet[places.admin_queue : places.properties]
+        if names is not None:
+            flags, tail = (
+                flags & ~_OTHER_NAMES | names[0],
+                names[1] + packet[places.connector_type : places.properties],
+            )
+        begin = packet[:SIZE_AT]
+        record_flags = 0
+        if transactional:
+            flags |= RECOVERABLE_FLAG | HAS_TRANSACTION
+            record_flags = TRANSACTIONAL
+            begin = with_base_flags(begin, base_flags_of(packet) & ~BaseFlags.PR.mask)
+        elif not flags & RECOVERABLE_FLAG:
+            record_flags = EXPRESS
+        if packet[places.properties] & _REPORTS:
+            record_flags |= REPORT
+        if flags & NEGATIVE_JOURNAL_FLAG:
+            record_flags |= NEGATIVE_JOURNAL
+        if flags & POSITIVE_JOURNAL_FLAG:
+            record_flags |= POSITIVE_JOURNAL
+        reach, lifetime = times_to_live(packet)
+        self._lifetime = min(lifetime, reach) if destination.transit else lifetime
+        self._begin = begin
+        self._behind_size = b"".join(
+            (
+                packet[SIZE_END : SOURCE.start],
+                destination.source,
+                destination.address,
+                packet[ADDRESS.stop : SENT_TIME_AT],
+            )
+        )
+        self._flags = flags
+        self._names = destination.name + tail
+        self._security = destination.security
+        self._rest_at = places.properties
+        before = len(self._names) + len(self._security) + (TRANSACTION_HEADER_SIZE if transactional else 0)
+        properties_at = PREFIX_SIZE + NAMES_AT + before
+        self._size = NAMES_AT + before - self._rest_at
+        """Bytes that a packet grows by."""
+        self._prefix = PREFIX.pack(VERSION, record_flags, 0, 0, properties_at, 0, 0)[: EXPIRY.start]
+
+    def address(
+        self,
+        packets: Iterable[Packet],
+        identifiers: Iterable[int],
+        sent: int,
+        arrival: int,
+        transaction: bytes = b"",
+    ) -> list[bytes] | None:
+        """The stored values of messages; None if one would be too large. ``sent`` is in seconds, ``arrival`` in
+        microseconds since 1970; ``transaction`` is their TransactionHeader. A large packet may become part of its value
+        (``with_other_head``).
+        """
+        grown, lifetime, prefix, begin, behind_size, flags, rest_at = (
+            self._size, self._lifetime, self._prefix, self._begin, self._behind_size, self._flags, self._rest_at
+        )  # fmt: skip
+        expires = NEVER if lifetime == NEVER else min(sent + lifetime, NEVER - 1)
+        names = b"".join((self._names, transaction, self._security))
+        join = b"".join
+        values: list[bytes] = []
+        for packet, identifier in zip(packets, identifiers, strict=True):
+            size = grown + len(packet)
+            if size > MAXIMUM_PACKET_SIZE:
+                return None
+            head = _pack_head(prefix, expires, arrival, begin, size, behind_size, sent, identifier, flags)
+            if size < LARGE:
+                values.append(join((head, names, packet[rest_at:])))
+            else:
+                values.append(with_other_head(head + names, packet, rest_at))
+        return values
 
 
 class Destination:
@@ -125,7 +296,7 @@ class Destination:
         if isinstance(format_name, PrivateFormatName):
             self.address = format_name.computer
         kind, self.name = _name_bytes(format_name, source, self.address, is_destination=True)
-        self.flags = kind << DESTINATION_SHIFT | HAS_PROPERTIES
+        self.flags = kind << DESTINATION_SHIFT | _HAS_PROPERTIES
         self.sender: bytes | None = None
         """The SID that unsigned messages name, or empty; None lets the application say what it likes."""
         self.security = b""
@@ -238,13 +409,13 @@ class Travelling:
         label_bytes = _label_bytes(label) if label else b""
         length = len(body)
         size = len(begin) + _SIZE_FIELD + len(names) + PROPERTIES_SIZE + len(label_bytes) + len(extension) + length
-        padding = PADDING[size & 3]
+        padding = _PADDING[size & 3]
         size += len(padding)
         if size > MAXIMUM_PACKET_SIZE:
             raise _too_large(size)
         head = pack(
             begin, size, names,
-            0, len(label_bytes) >> 1, 0, get("correlation_identifier", NO_CORRELATION), get("body_type", 0),
+            0, len(label_bytes) >> 1, 0, get("correlation_identifier", _NO_CORRELATION), get("body_type", 0),
             get("app_specific", 0), length, length, 0, _SHA_512, _AES_256, len(extension),
         )  # fmt: skip
         return size, (head, label_bytes, extension, body, padding)
@@ -302,7 +473,7 @@ def serialize(
     extension = get("extension", b"")
     acknowledge = get("acknowledgements_requested", 0)
     lifetime = get("time_to_be_received", NEVER)
-    reach = get("time_to_reach_queue", TIME_TO_REACH_QUEUE)
+    reach = get("time_to_reach_queue", _TIME_TO_REACH_QUEUE)
     deadline = min(lifetime, reach) if destination.transit else lifetime
     sent = int(now)
     flags = destination.flags
@@ -320,10 +491,10 @@ def serialize(
             record_flags = EXPRESS
     if get("negative_journaling_requested"):
         flags |= NEGATIVE_JOURNAL_FLAG
-        record_flags |= KEEP_ON_LOSS
+        record_flags |= NEGATIVE_JOURNAL
     if get("positive_journaling_requested"):
         flags |= POSITIVE_JOURNAL_FLAG
-        record_flags |= KEEP_ON_DELIVERY
+        record_flags |= POSITIVE_JOURNAL
     if acknowledge:
         record_flags |= REPORT
     if get("allow_peek_when_locked"):
@@ -336,8 +507,8 @@ def serialize(
         name += _transaction_header(transaction, first, last)
     name += destination.security
     label_bytes = _label_bytes(label) if label else b""
-    size = FIXED_SIZE + len(name) + len(label_bytes) + len(extension) + len(body)
-    padding = PADDING[size & 3]
+    size = _FIXED_SIZE + len(name) + len(label_bytes) + len(extension) + len(body)
+    padding = _PADDING[size & 3]
     size += len(padding)
     if size > MAXIMUM_PACKET_SIZE:
         raise _too_large(size)
@@ -351,10 +522,10 @@ def serialize(
                 HEAD.size + len(name),
                 NEVER if deadline == NEVER else min(sent + deadline, NEVER - 1),
                 int(now * 1e6),
-                VERSION_NUMBER,
+                base_header.VERSION,
                 0,
                 priority,
-                SIGNATURE,
+                base_header.SIGNATURE,
                 size,
                 reach,
                 destination.source,
@@ -369,7 +540,7 @@ def serialize(
                 acknowledge,
                 len(label_bytes) >> 1,
                 get("message_class", 0),
-                get("correlation_identifier", NO_CORRELATION),
+                get("correlation_identifier", _NO_CORRELATION),
                 get("body_type", 0),
                 get("app_specific", 0),
                 len(body),
@@ -405,7 +576,7 @@ _SIZE_FIELD: Final = SIZE_END - SIZE_AT
 _NO_NAMES: Final = (0, b"")
 _SHA_512: Final = int(HashAlgorithm.SHA_512)
 _AES_256: Final = int(EncryptionAlgorithm.AES256)
-_DEFAULT_PROPERTIES: Final = pack_properties(0, 0, 0, NO_CORRELATION, 0, 0, 0, 0, 0, _SHA_512, _AES_256, 0)
+_DEFAULT_PROPERTIES: Final = pack_properties(0, 0, 0, _NO_CORRELATION, 0, 0, 0, 0, 0, _SHA_512, _AES_256, 0)
 _BEFORE_SIZES: Final = _DEFAULT_PROPERTIES[: BODY_SIZES.start]
 _AFTER_SIZES: Final = _DEFAULT_PROPERTIES[BODY_SIZES.stop :]
 """MessagePropertiesHeader around the size of the body and its allocated size."""
@@ -443,8 +614,8 @@ def _plain_value(
         record_flags = EXPRESS
     name += destination.security
     sent, length = int(now), len(body)
-    size = FIXED_SIZE + len(name) + length
-    padding = PADDING[size & 3]
+    size = _FIXED_SIZE + len(name) + length
+    padding = _PADDING[size & 3]
     size += len(padding)
     if size > MAXIMUM_PACKET_SIZE:
         raise _too_large(size)
@@ -454,14 +625,14 @@ def _plain_value(
         0,
         0,
         HEAD.size + len(name),
-        min(sent + TIME_TO_REACH_QUEUE, NEVER - 1) if destination.transit else NEVER,
+        min(sent + _TIME_TO_REACH_QUEUE, NEVER - 1) if destination.transit else NEVER,
         int(now * 1e6),
-        VERSION_NUMBER,
+        base_header.VERSION,
         0,
         priority,
-        SIGNATURE,
+        base_header.SIGNATURE,
         size,
-        TIME_TO_REACH_QUEUE,
+        _TIME_TO_REACH_QUEUE,
         destination.source,
         destination.address,
         NEVER,
@@ -612,3 +783,129 @@ def _too_large(size: int) -> MessageQueuingError:
 
 def _bad_value(sentence: str) -> MessageQueuingError:
     return MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, sentence)
+
+
+_SECURITY: Final = frozenset(
+    (
+        "sender_identifier_type",
+        "sender_identifier",
+        "sender_certificate",
+        "signature",
+        "symmetric_key",
+        "authentication_provider_name",
+    )
+)
+_MULTIPLE: Final = frozenset(
+    (
+        "destination_multi_queue_format_name",
+        "administration_multi_queue_format_name",
+        "response_multi_queue_format_name",
+    )
+)
+_TRACING: Final = "tracing_requested"
+_SOAP: Final = frozenset(("soap_header", "soap_body"))
+RARE_PROPERTIES: Final = _SECURITY | _SOAP | _MULTIPLE | {_TRACING}
+"""Properties that need one of these headers."""
+
+
+def header_naming(sender: bytes) -> bytes:
+    """The SecurityHeader of an unsigned message that names the SID of its sender."""
+    return SecurityHeader(flags=SecurityFlags.of(ST=1, DE=1, AI=1), security_id=sender).write()
+
+
+def with_rare_headers(
+    value: bytes,
+    message: Message,
+    sender: bytes | None = None,
+    named: Callable[[str], FormatName] = format_name_of_property,
+) -> bytes:
+    """The stored value of a message with the headers that its rare properties need.
+
+    ``sender`` is the SID that the message names if it is unsigned, or empty; None lets the message say it. ``named``
+    gives the queue of a format name the name that the message has for it.
+    """
+    packet = UserMessage.parse(value[PREFIX_SIZE:])
+    changes: dict[str, Any] = {}
+    if not message.__dict__.keys().isdisjoint(_SECURITY):
+        changes["security_header"] = _security_header(message, sender)
+    if any(getattr(message, name) for name in _MULTIPLE):
+        changes["multi_queue_format_header"] = _multi_queue_format_header(message, packet.user_header, value, named)
+    if message.tracing_requested:
+        flags = BaseFlags.TR.put(packet.base_header.flags, 1)
+        changes["base_header"] = packet.base_header.replace(flags=flags)
+        changes["debug_header"] = DebugHeader(queue_identifier=_or_none(message.tracing_queue_identifier))
+    if message.soap_header or message.soap_body:
+        changes["soap_header"] = SoapHeader(header=message.soap_header, body=message.soap_body)
+    packet = packet.replace(**{name: header for name, header in changes.items() if header is not None})
+    for found in violations(packet):
+        if found.structure == "SecurityHeader":  # the rest is complete only when the message leaves
+            raise MessageQueuingError(
+                ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, f"{found.structure}.{found.field} {found.sentence}"
+            )
+    version, flags, aborts, moves, _, expires, arrival = PREFIX.unpack_from(value)
+    before = [packet.base_header, packet.user_header, packet.transaction_header, packet.security_header]
+    offset = PREFIX_SIZE + sum(header.size for header in before if header is not None)
+    return PREFIX.pack(version, flags, aborts, moves, offset, expires, arrival) + packet.write()
+
+
+def _multi_queue_format_header(
+    message: Message, header: UserHeader, value: bytes, named: Callable[[str], FormatName]
+) -> MultiQueueFormatHeader:
+    """The MultiQueueFormatHeader, 2.2.20.1. A message for one queue lists that one."""
+    destinations = message.destination_multi_queue_format_name
+    if not destinations:
+        names = Names(value, header.source_queue_manager, header.queue_manager_address)
+        destinations = names.take(UserFlags.DQ.get(header.flags))
+    administration = message.administration_multi_queue_format_name or message.administration_queue_format_name
+    response = message.response_multi_queue_format_name or message.response_queue_format_name
+    return MultiQueueFormatHeader(
+        destination=MQFAddressHeader(format_name_list=_elements(destinations, named)),
+        administration=MQFAddressHeader(header_id=ADMIN, format_name_list=_elements(administration, named)),
+        response=MQFAddressHeader(header_id=RESPONSE, format_name_list=_elements(response, named)),
+    )
+
+
+def _or_none(identifier: Guid) -> Guid | None:
+    return None if identifier == ZERO_GUID else identifier
+
+
+def _security_header(message: Message, sender: bytes | None) -> SecurityHeader | None:
+    provider = b""
+    if message.authentication_provider_name:
+        provider = ProviderInfo(
+            provider_type=message.authentication_provider_type, provider_name=message.authentication_provider_name
+        ).write()
+    kind, identifier = int(message.sender_identifier_type), message.sender_identifier
+    if sender is not None and not message.signature:
+        kind, identifier = int(bool(sender)), sender
+    parts = {
+        "security_id": identifier,
+        "encryption_key": message.symmetric_key,
+        "signature": message.signature,
+        "sender_cert": message.sender_certificate,
+        "provider_info": provider,
+    }
+    if not any(parts.values()):
+        return None
+    flags = SecurityFlags.of(ST=kind, EB=int(bool(message.symmetric_key)), DE=int(not provider), AI=1)
+    return SecurityHeader(flags=flags, **parts)
+
+
+def _elements(names: str, named: Callable[[str], FormatName]) -> tuple[MQFFormatNameElement, ...]:
+    if not names:
+        return ()
+    return tuple(MQFFormatNameElement(format_name=_element(named(name))) for name in names.split(","))
+
+
+def _element(name: FormatName) -> Any:
+    match name:
+        case PublicFormatName():
+            return MQFPublicQueueFormatName(public_queue_identifier=name.queue)
+        case PrivateFormatName():
+            return MQFPrivateQueueFormatName(source_queue_manager=name.computer, private_queue_identifier=name.queue)
+        case DirectFormatName():
+            return MQFDirectQueueFormatName(direct_format_name=name.without_prefix)
+        case DistributionListFormatName():
+            return MQFDistributionQueueFormatName(distribution_list_identifier=name.group)
+        case _:
+            raise ValueError(f"no packet can list the queue name {name}")

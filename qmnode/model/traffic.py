@@ -17,7 +17,7 @@ from enum import StrEnum, unique
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.model.api import QueueType
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 

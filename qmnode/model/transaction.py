@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import InTransaction, TransactionApi
-from qmnode.model.packet import mark_last_in_transaction
 from qmnode.model.ports import Entry
 from qmnode.model.positions import LockedPosition, PositionState
-from qmnode.model.record import moved
 from qmnode.model.serialization import TransactionFields
+from qmnode.model.stored_message import mark_last_in_transaction, moved
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.message_classes import MessageClass

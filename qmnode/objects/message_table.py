@@ -89,7 +89,7 @@ def _asked(
 
 
 def _assigned(
-    name: str, form: Form, default: Any, sentence: str, obeyed_by: str = "model.packet", **more: Any
+    name: str, form: Form, default: Any, sentence: str, obeyed_by: str = "model.stored_message", **more: Any
 ) -> Property:
     """A property that the queue manager sets: a message loses it when it is sent again."""
     return _asked(name, form, default, sentence, obeyed_by, changes=Changes.NEVER, **more)

@@ -7,8 +7,15 @@ from functools import lru_cache
 from typing import Final
 
 from qmnode.model.message import Message
-from qmnode.model.packet import stored_value, value_of_any_packet, whole_value
-from qmnode.model.record import PREFIX, PREFIX_SIZE, read_properties_place, with_prefix
+from qmnode.model.stored_message import (
+    PREFIX,
+    PREFIX_SIZE,
+    read_properties_place,
+    stored_value,
+    value_of_any_packet,
+    whole_value,
+    with_prefix,
+)
 from qmnode.remote_read.remoteread import SectionBuffer, SectionType
 from qmnode.structures.base_header import INFINITE
 from qmnode.structures.errors import PacketError

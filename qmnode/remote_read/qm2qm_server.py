@@ -10,8 +10,7 @@ import structlog
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
-from qmnode.model.packet import stored_value
-from qmnode.model.record import PREFIX, PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX, PREFIX_SIZE, stored_value
 from qmnode.remote_read import qm2qm
 from qmnode.remote_read.opened import OpenQueueEntry, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import (

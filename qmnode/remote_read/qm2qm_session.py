@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qmnode.dcerpc.client import Calls
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
-from qmnode.model.packet import received_message, value_of_any_packet
+from qmnode.model.stored_message import received_message, value_of_any_packet
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
 from qmnode.remote_read.qmcomm import QMCOMM

@@ -13,7 +13,7 @@ from qmnode.dcerpc.ndr import Parameters
 from qmnode.model.api import Seek
 from qmnode.model.message import Message
 from qmnode.model.positions import lookup_identifier_of
-from qmnode.model.record import PRIORITY
+from qmnode.model.stored_message import PRIORITY
 from qmnode.remote_read.qm2qm import Action
 
 LAST: Final = 0xFFFFFFFFFFFFFFFF

@@ -7,8 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.packet import stored_value
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE, stored_value
 from qmnode.remote_read.opened import RemoteQueue, RemoteReadEntry
 from qmnode.remote_read.qm2qm import INFINITE, MAXIMUM_BUFFER, Action
 from qmnode.structures.error_codes import ErrorCode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.dcerpc.client import Calls
 from qmnode.errors import MessageQueuingError
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import value_of_message_packet
 from qmnode.remote_read.qm2qm import Action, RemoteReadAck

@@ -39,7 +39,7 @@ SMALLEST: Final = 256 * 1024
 """Bytes from which a value has a file of its own. Only ever to be lowered: what is smaller is not looked for there."""
 _REFERENCE: Final = struct.Struct("<B3xQQ")
 _REFERENCE_VERSION: Final = 2
-"""The first byte of a reference. That of a value is the version of its prefix (qmnode.model.record)."""
+"""The first byte of a reference. That of a value is the version of its prefix (qmnode.model.stored_message)."""
 _HEAD: Final = struct.Struct("<16s12sQ")
 """Before the value in its file: a check of the key and the value, the message's key, the size of the value."""
 _MARK: Final = bytes((_REFERENCE_VERSION,))

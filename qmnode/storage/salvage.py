@@ -15,10 +15,9 @@ from typing import Final
 
 from rocksdict import Options, Rdict
 
-from qmnode.model.packet import BROKEN, message_from_packet
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.queue_collection import system_queue_name
-from qmnode.model.record import packet_of
+from qmnode.model.stored_message import BROKEN, message_from_packet, packet_of
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import DamagedError, whole_value
 from qmnode.storage.layout import MESSAGE_KEY, QUEUE_KEY, Family

@@ -12,10 +12,22 @@ from typing import Any, Final
 from rocksdict import DBRecoveryMode, Options, Rdict
 
 from qmnode.model.expiry import group_of
-from qmnode.model.packet import BROKEN, message_from_packet, received_message
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.queue import Counters, Queue
-from qmnode.model.record import DELAYED, FLAGS, NEVER, PREFIX, PREFIX_SIZE, VERSION, RecordFlag, expiry, packet_of
+from qmnode.model.stored_message import (
+    BROKEN,
+    DELAYED,
+    FLAGS,
+    NEVER,
+    PREFIX,
+    PREFIX_SIZE,
+    VERSION,
+    RecordFlag,
+    expiry,
+    message_from_packet,
+    packet_of,
+    received_message,
+)
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.large import DamagedError, number_of, size_of, whole_value
 from qmnode.storage.layout import (

@@ -11,8 +11,7 @@ import pytest
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.asker import Asker
 from qmnode.administration.carries import key_of
-from qmnode.model.packet import stored_value
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE, stored_value
 from qmnode.settings.node import Settings
 
 if TYPE_CHECKING:

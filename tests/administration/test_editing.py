@@ -12,7 +12,7 @@ from qmnode.administration.asker import Asker
 from qmnode.administration.where import parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from tests.administration.test_jobs import labels, run, send
 
 ASKER = Asker("uid:1000")

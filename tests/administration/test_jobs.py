@@ -38,7 +38,7 @@ def numbered(count: int, **properties: Any) -> list[Message]:
 
 
 def labels(qm: qmnode.QueueManager, name: str) -> list[str]:
-    from qmnode.model.packet import received_message
+    from qmnode.model.stored_message import received_message
 
     queue = qm.names.find(name if "\\" in name or "=" in name else rf".\private$\{name}")
     return [received_message(*entry).label for entry in queue.scan()]
@@ -300,7 +300,7 @@ async def test_a_target_that_this_node_does_not_have_is_refused_with_a_sentence(
 
 
 async def _peek_all(qm: qmnode.QueueManager, name: str) -> list[Message]:
-    from qmnode.model.packet import received_message
+    from qmnode.model.stored_message import received_message
 
     return [received_message(*entry) for entry in qm.names.find(name).scan()]
 

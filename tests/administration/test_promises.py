@@ -10,7 +10,7 @@ import qmnode
 from qmnode.administration.promises import QueueRole, TransferMode, promise
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from tests.administration.test_jobs import run
 from tests.docs.operations_table import PAGE, SOURCES, TARGETS, with_table
 

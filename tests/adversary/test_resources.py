@@ -13,7 +13,7 @@ import structlog
 from qmnode import Access, Message
 from qmnode.log_limit import INTERVAL, LINES, LogLimit
 from qmnode.model.api import QueueType
-from qmnode.model.record import NEVER, expiry
+from qmnode.model.stored_message import NEVER, expiry
 from qmnode.settings.node import QuotaSettings
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_properties_header import PropertyFlags

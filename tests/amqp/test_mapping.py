@@ -19,8 +19,8 @@ from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, writ
 from qmnode.bodies.choice import write_headers
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import MessageProperties
-from qmnode.model.packet import received_message
 from qmnode.model.serialization import Destination, serialize
+from qmnode.model.stored_message import received_message
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.names import parse_single_format_name
 

@@ -14,9 +14,8 @@ from time import process_time
 from typing import TYPE_CHECKING, Final
 
 from qmnode import Access, Message, QueueManager, Settings
-from qmnode.model.packet import received_message
-from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, serialize, serialize_plain
+from qmnode.model.stored_message import PREFIX_SIZE, received_message
 from qmnode.protocol.admission import Destination as Target
 from qmnode.protocol.admission import DestinationKind
 from qmnode.protocol.incoming_sequences import IncomingSequences

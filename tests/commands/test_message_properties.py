@@ -11,9 +11,8 @@ import pytest
 import qmnode
 from qmnode.management.message_documents import MessageDocument
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message, value_of_packet
-from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, serialize
+from qmnode.model.stored_message import PREFIX_SIZE, received_message, value_of_packet
 from qmnode.objects.message_table import MESSAGE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid

@@ -17,7 +17,7 @@ import qmnode
 from qmnode.errors import MessageQueuingError
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.model.positions import LANE_SHIFT
-from qmnode.model.record import delay_of, with_delay, without_delay
+from qmnode.model.stored_message import delay_of, with_delay, without_delay
 from tests.lab.nodes import NodeProcess
 
 pytestmark = [pytest.mark.servers]

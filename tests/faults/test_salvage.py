@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from qmnode.storage.salvage import Salvage
 from tests.commands.conftest import Command, command
 from tests.faults.conftest import COUNT

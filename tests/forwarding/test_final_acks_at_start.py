@@ -11,7 +11,7 @@ import pytest
 from qmnode import QueueManager
 from qmnode.delivery.routes import DirectoryResolver
 from qmnode.directory.file import FileDirectory
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid
 from tests.adversary.lab import Enterprise, enterprise_in, receive, send, sent

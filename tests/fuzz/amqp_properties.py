@@ -23,8 +23,8 @@ from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, writ
 from qmnode.amqp.transactions import read_request
 from qmnode.errors import MessageQueuingError
 from qmnode.management.tokens import Role
-from qmnode.model.packet import received_message
 from qmnode.model.serialization import Destination, serialize
+from qmnode.model.stored_message import received_message
 from qmnode.security.principals import Principals as Callers
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import ZERO_GUID

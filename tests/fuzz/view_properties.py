@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from qmnode.model.packet import message_from_packet, packed
-from qmnode.model.record import PREFIX, PREFIX_SIZE
 from qmnode.model.serialization import Destination, TransactionFields, serialize
+from qmnode.model.stored_message import PREFIX, PREFIX_SIZE, message_from_packet, packed
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import MessageReader
 from qmnode.structures.conformance import violation

@@ -27,7 +27,7 @@ from qmnode.local.frames import (
     frame,
     unpack_received,
 )
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 from tests.local.conftest import FORMAT, NAME, Service
 

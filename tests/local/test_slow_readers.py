@@ -12,7 +12,7 @@ import pytest
 from qmnode import Access, Message, QueueApi
 from qmnode.local import server, values
 from qmnode.local.frames import RECEIVE_HEAD, Frame, FrameKind, frame, unpack_received
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 from tests.lab.waiting import eventually
 from tests.local.conftest import FORMAT, NAME, Service

@@ -8,9 +8,8 @@ import pytest
 
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import Message
-from qmnode.model.packet import message_from_packet, received_message, shapes_of
-from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize
+from qmnode.model.stored_message import PREFIX_SIZE, message_from_packet, received_message, shapes_of
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name

@@ -6,8 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.model.packet import received_message, stored_value
-from qmnode.model.record import PREFIX_SIZE, packet_of
+from qmnode.model.stored_message import PREFIX_SIZE, packet_of, received_message, stored_value
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage

@@ -4,12 +4,11 @@ import pytest
 
 from qmnode import Message, Settings
 from qmnode.delivery.notices import next_position
-from qmnode.model.packet import value_of_packet
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.quotas import EnqueueStatus
-from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, TransactionFields, serialize
+from qmnode.model.stored_message import PREFIX_SIZE, value_of_packet
 from qmnode.structures.guid import new_guid
 from qmnode.structures.names import parse_single_format_name
 from tests.model.conftest import Node

@@ -3,8 +3,8 @@
 import pytest
 
 from qmnode.model.message import Message
-from qmnode.model.packet import received_message
 from qmnode.model.serialization import Destination, serialize
+from qmnode.model.stored_message import received_message
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
 

@@ -57,7 +57,7 @@ async def test_transactional_messages_are_numbered_when_they_are_committed(node,
     queue = await qm.open_queue(ELSEWHERE, Access.SEND)
     await queue.send(Message(b"3"), transaction="single")
     outgoing = qm.names.find(ELSEWHERE)
-    from qmnode.model.packet import received_message
+    from qmnode.model.stored_message import received_message
 
     messages = [received_message(*entry) for entry in outgoing.scan()]
     numbered = [

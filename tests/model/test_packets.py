@@ -7,15 +7,19 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.directory.file import FileDirectory
-from qmnode.model.packet import (
+from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
+from qmnode.model.stored_message import (
+    FLAGS,
+    NEVER,
+    PREFIX_SIZE,
+    RecordFlag,
+    expiry,
     mark_last_in_transaction,
     received_message,
     transaction_offset,
     value_of_packet,
     with_class,
 )
-from qmnode.model.record import FLAGS, NEVER, PREFIX_SIZE, RecordFlag, expiry
-from qmnode.model.serialization import Destination, TransactionFields, serialize, serialize_plain
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.envelope import with_sequence_fields

@@ -9,11 +9,10 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.packet import Room
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import Lane, ReadAhead, insert_lent, insert_many, take_received
 from qmnode.model.reading import WaitingRead
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE, Room
 from qmnode.settings.node import ReadAheadSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qmnode.model.message import Message
-from qmnode.model.record import PREFIX_SIZE
 from qmnode.model.serialization import Destination, Travelling, serialize
+from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
 

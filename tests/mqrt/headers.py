@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from qmnode.local import frames
-from qmnode.model import record
+from qmnode.model import stored_message
 from qmnode.remote_management import properties
 from qmnode.structures import base_header, multi_queue_format_header
 from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SecurityInformation
@@ -114,8 +114,8 @@ def _frames() -> Iterator[str]:
         "RECEIVE_HEAD_SIZE": frames.RECEIVE_HEAD.size,
         "ROOM_SIZE": frames.ROOM.size,
         "RECEIVED_HEAD_SIZE": frames._RECEIVED.size,
-        "RECORD_SIZE": record.PREFIX_SIZE,
-        "RECORD_VERSION": record.VERSION,
+        "RECORD_SIZE": stored_message.PREFIX_SIZE,
+        "RECORD_VERSION": stored_message.VERSION,
         "PACKET_VERSION": base_header.VERSION,
         "PACKET_SIGNATURE": base_header.SIGNATURE,
         "MAXIMUM_PACKET": base_header.MAX_PACKET_SIZE,
@@ -134,10 +134,10 @@ def _frames() -> Iterator[str]:
     yield ""
     yield "/* The bytes before a stored packet: offsets and flags. */"
     place = 0
-    for name, code in zip(record.PREFIX_FIELDS, record.PREFIX.format.removeprefix("<"), strict=True):
+    for name, code in zip(stored_message.PREFIX_FIELDS, stored_message.PREFIX.format.removeprefix("<"), strict=True):
         yield f"#define RECORD_AT_{name.upper()} {place}"
         place += {"B": 1, "I": 4, "Q": 8}[code]
-    yield from (f"#define RECORD_FLAG_{flag.name} 0x{flag.value:02X}" for flag in record.RecordFlag)
+    yield from (f"#define RECORD_FLAG_{flag.name} 0x{flag.value:02X}" for flag in stored_message.RecordFlag)
     yield ""
     yield "/* States of outgoing queues: as the node says them, and as MS-MQMQ 2.3.12.11 names them. */"
     states = ", ".join(f'{{"{state}", "{name}"}}' for state, name in properties._STATES.items())

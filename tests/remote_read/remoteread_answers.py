@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from qmnode.model.packet import message_from_packet
+from qmnode.model.stored_message import message_from_packet
 from qmnode.structures.error_codes import ErrorCode
 
 

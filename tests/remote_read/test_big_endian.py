@@ -11,7 +11,7 @@ from qmnode.dcerpc import byte_order
 from qmnode.dcerpc.errors import FaultStatus, PduError
 from qmnode.dcerpc.ndr import NDR, NDR64, big_endian_of
 from qmnode.dcerpc.pdu import BIG_ENDIAN, FIRST_FRAGMENT, LAST_FRAGMENT, WHOLE, PduType
-from qmnode.model.packet import message_from_packet
+from qmnode.model.stored_message import message_from_packet
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qmcomm import QMCOMM

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from impacket.dcerpc.v5.rpcrt import RPC_C_AUTHN_LEVEL_CONNECT, RPC_C_AUTHN_LEVEL_PKT_INTEGRITY, DCERPCException
 
-from qmnode.model.packet import message_from_packet
+from qmnode.model.stored_message import message_from_packet
 from tests.lab.sddl import parse_sddl
 from tests.lab.waiting import eventually
 from tests.remote_read.conftest import QUEUE, serving

@@ -27,7 +27,7 @@ from qmnode.dcerpc.negotiation import KERBEROS, NegotiationInitiator
 from qmnode.dcerpc.pdu import WHOLE, PduType, SecTrailer, write_pdu_to_protect
 from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
 from qmnode.dcerpc.server import RpcServer, service
-from qmnode.model.packet import message_from_packet
+from qmnode.model.stored_message import message_from_packet
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.shares.account import Accountant

@@ -11,7 +11,7 @@ from qmnode import Access, Message
 from qmnode.dcerpc.errors import RpcFault
 from qmnode.dcerpc.ndr import NDR, NDR64, NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
-from qmnode.model.packet import message_from_packet
+from qmnode.model.stored_message import message_from_packet
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.qm2qm import Action
 from qmnode.remote_read.queue_format import QueueFormatValue

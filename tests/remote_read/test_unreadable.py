@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode import Access
-from qmnode.model.packet import value_of_any_packet
 from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.stored_message import value_of_any_packet
 from tests.capture import test_rules as rules
 from tests.remote_read.conftest import QUEUE
 

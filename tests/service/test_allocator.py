@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from qmnode.allocator import lend, lend_in_bytes, with_head, with_other_head
-from qmnode.model.packet_parts import MAXIMUM_PACKET_SIZE
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import MAXIMUM_PACKET_SIZE, PREFIX_SIZE
 
 pytestmark = pytest.mark.usefixtures("own_memory")
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Literal
 
-from qmnode.model.record import PREFIX, PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX, PREFIX_SIZE
 from qmnode.storage.large import FOLDER, SMALLEST
 from qmnode.storage.store import Store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.model.record import PREFIX_SIZE
+from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.storage import large
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import FOLDER, SMALLEST

@@ -11,7 +11,7 @@ from rocksdict import Options, Rdict
 
 from qmnode import Access, Message, QueueManager
 from qmnode.model.queue import Counters
-from qmnode.model.record import with_prefix
+from qmnode.model.stored_message import with_prefix
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import FORMAT_VERSION, MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.storage.store import Store

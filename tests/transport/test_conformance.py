@@ -20,7 +20,7 @@ from qmnode.capture.packetizer import Origin
 from qmnode.capture.source import Captured, Carrier
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument
-from qmnode.model.packet import received_message, value_of_packet
+from qmnode.model.stored_message import received_message, value_of_packet
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.session import Session

@@ -13,7 +13,7 @@ from qmnode import Access, QueueManager
 from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import next_position
 from qmnode.model.context import SystemClock
-from qmnode.model.packet import value_of_packet
+from qmnode.model.stored_message import value_of_packet
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.node import Settings, TransportSettings
 from qmnode.settings.protocol import SessionSettings

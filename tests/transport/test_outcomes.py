@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from qmnode import Access, Message
-from qmnode.model.packet import received_message
+from qmnode.model.stored_message import received_message
 from qmnode.structures.message_classes import MessageClass
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair

@@ -10,7 +10,7 @@ import pytest
 from qmnode import Access, Message, QueueManager
 from qmnode.model.api import QueueApi
 from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.record import NEVER, expiry
+from qmnode.model.stored_message import NEVER, expiry
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
 from qmnode.transport.connection import UNSETTLED_BYTES

@@ -14,17 +14,21 @@ import pyarrow as pa
 from qmnode.bodies.choice import Decoded, Headers, decode, read_headers
 from qmnode.bodies.plain import plain
 from qmnode.export.decoding import sender_of
-from qmnode.model.packet_parts import (
+from qmnode.model.positions import SEQUENCE_MASK
+from qmnode.model.stored_message import (
+    ADDRESS,
     ADMINISTRATION_SHIFT,
     DESTINATION_SHIFT,
     HAS_CONNECTOR,
     HAS_TRANSACTION,
+    HEAD,
+    PREFIX_FIELDS,
+    PREFIX_SIZE,
     RECOVERABLE_FLAG,
     RESPONSE_SHIFT,
+    SOURCE,
     Names,
 )
-from qmnode.model.positions import SEQUENCE_MASK
-from qmnode.model.record import ADDRESS, HEAD, PREFIX_FIELDS, PREFIX_SIZE, SOURCE
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.packet_view import (
     HEADERS_FIELDS,
