@@ -128,18 +128,15 @@ class Installation:
     schema: Path
     """The folder of core.ldif."""
     modules: Path
-    """The folder of back_mdb.so."""
+    """The folder of syncprov.so; the database is built in on some systems."""
 
     @classmethod
     def of_this_machine(cls) -> Installation:
         """Raises :class:`DirectoryError` when OpenLDAP's server is not installed."""
         return cls(
             _existing("core.ldif", SCHEMA_FOLDERS).parent,
-            _existing("back_mdb.so", MODULE_FOLDERS).parent,
+            _existing("syncprov.so", MODULE_FOLDERS).parent,
         )
-
-
-DEBIAN: Final = Installation(Path("/etc/ldap/schema"), Path("/usr/lib/ldap"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

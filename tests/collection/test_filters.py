@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/plugins/filter"
-batches, link_ends, verification, needed_by, declared_queues, moved, left_out = (
+batches, link_ends, verification, needed_by, declared_queues, moved, left_out, slapd_configuration = (
     runpy.run_path(str(FOLDER / f"{name}.py"))[name]
-    for name in ("batches", "link_ends", "verification", "needed_by", "declared_queues", "moved", "left_out")
-)
+    for name in (
+        "batches", "link_ends", "verification", "needed_by", "declared_queues", "moved", "left_out",
+        "slapd_configuration",
+    )
+)  # fmt: skip
 
 
 def host(name: str, site: str, *roles: str) -> dict[str, Any]:
@@ -254,3 +257,11 @@ def test_a_machine_keeps_the_routing_servers_of_its_new_sites_and_loses_the_othe
         "lost": ["A-GATE"],
     }
     assert moved(machines, "Shop", ["A", "B"])["lost"] == []
+
+
+def test_slapd_reads_schema_and_modules_where_the_host_has_them() -> None:
+    where = {"schema": "/etc/openldap/schema", "modules": "/usr/lib64/openldap"}
+    urls = {"dir1": "ldaps://dir1"}
+    text = slapd_configuration("dc=contoso", "/var/lib/msmq-directory", "secret", "dir1", urls, **where)
+    assert "include: file:///etc/openldap/schema/core.ldif" in text
+    assert "olcModulePath: /usr/lib64/openldap\n" in text

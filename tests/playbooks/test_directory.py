@@ -147,6 +147,16 @@ def add(servers: Servers, host: str, name: str) -> None:
         create(directory, Site(name=name))
 
 
+def test_a_host_with_an_unknown_package_manager_is_refused(servers: Servers) -> None:
+    known = {"zypper": {"package": "openldap2", "account": "ldap", "schema": "/etc/openldap/schema", "modules": "/"}}
+    with pytest.raises(
+        AssertionError, match="dir-one has the package manager apt, and slapd is set up on hosts with zypper"
+    ):
+        servers.play(directory_server_systems=known)
+    assert not servers.path(ONE).exists()
+    assert not servers.state.exists()
+
+
 def test_a_check_tells_what_will_be_done_and_does_nothing(servers: Servers) -> None:
     foretold, _ = servers.play("--check", "--diff")
     assert not servers.path(ONE).exists()

@@ -39,6 +39,14 @@ options:
     description: Whether each write is on the disk before it is answered.
     type: bool
     default: true
+  schema:
+    description: The host's folder of OpenLDAP's own schema.
+    type: str
+    default: /etc/ldap/schema
+  modules:
+    description: The host's folder of OpenLDAP's modules.
+    type: str
+    default: /usr/lib/ldap
 """
 
 EXAMPLES = r"""
@@ -63,14 +71,16 @@ from ansible.errors import AnsibleFilterError
 
 try:
     from mqenterprise.directory.errors import DirectoryError
-    from mqenterprise.directory.slapd_configuration import DEBIAN, Replication, SlapdPaths, configuration_ldif
+    from mqenterprise.directory.slapd_configuration import Installation, Replication, SlapdPaths, configuration_ldif
 
     MISSING = None
 except ImportError as error:
     MISSING = error
 
 
-def slapd_configuration(root, state, password, host, urls, durable=True):
+def slapd_configuration(
+    root, state, password, host, urls, durable=True, schema="/etc/ldap/schema", modules="/usr/lib/ldap"
+):
     """Return the text of slapd's configuration."""
     if MISSING is not None:
         raise AnsibleFilterError("qmnode[enterprise] is not installed on the controller") from MISSING
@@ -85,7 +95,7 @@ def slapd_configuration(root, state, password, host, urls, durable=True):
             str(password),
             (),
             durable=durable,
-            installation=DEBIAN,
+            installation=Installation(Path(schema), Path(modules)),
             replication=replication,
         )
     except DirectoryError as error:
