@@ -36,12 +36,10 @@ from qmnode.security.service import Arrival, QueueRules
 from qmnode.shares.parties import Kind as PartyKind
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
-from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid, guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import FormatName, PublicFormatName
-from qmnode.structures.packet_view import PRIORITY_AT
-from qmnode.structures.sections import without_answers
+from qmnode.structures.packet_view import PRIORITY_AT, Packet, without_answers
 from qmnode.structures.user_header import UserFlags
 from qmnode.transport.connection import Connection
 

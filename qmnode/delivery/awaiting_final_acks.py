@@ -16,8 +16,8 @@ from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate
 from qmnode.protocol.final_acks import ON_THE_WAY, destination_of, final_ack_fate
 from qmnode.storage.layout import Family
-from qmnode.structures.envelope import read_sending_fields
 from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.packet_view import read_sending_fields
 
 if TYPE_CHECKING:
     from qmnode.delivery.queue_sender import QueueSender

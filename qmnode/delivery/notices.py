@@ -27,12 +27,11 @@ from qmnode.protocol.incoming_sequences import IncomingSequences, OrderAcknowled
 from qmnode.protocol.received import destination_of
 from qmnode.protocol.tracing import TraceReport, sent_report
 from qmnode.shares.parties import UNKNOWN, Party
-from qmnode.structures.envelope import Packet, read_sending_fields
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.packet_view import PRIORITY_AT, SOURCE
+from qmnode.structures.packet_view import PRIORITY_AT, SOURCE, Packet, read_sending_fields
 from qmnode.structures.user_message import UserMessage
 
 log = structlog.get_logger(__name__)

@@ -43,10 +43,19 @@ from qmnode.protocol.commands import (
     StatusChanged,
 )
 from qmnode.protocol.disposition import has_expired
-from qmnode.structures.envelope import LARGE, Packet, read_sending_fields, read_sequence_fields, with_sequence_fields
 from qmnode.structures.guid import ZERO_GUID, guid_to_text
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import ADDRESS, SOURCE, TRACED, TRACED_AT
+from qmnode.structures.packet_view import (
+    ADDRESS,
+    LARGE,
+    SOURCE,
+    TRACED,
+    TRACED_AT,
+    Packet,
+    read_sending_fields,
+    read_sequence_fields,
+    with_sequence_fields,
+)
 from qmnode.structures.queue_attributes import OutgoingQueueState
 from qmnode.transport.connection import Connection
 

@@ -20,7 +20,7 @@ from qmnode.security.protector import OutgoingSecurity, level_for
 from qmnode.security.signers import Signers
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
-from qmnode.structures.sections import DIRECT, Sections
+from qmnode.structures.packet_view import DIRECT, Sections
 from qmnode.structures.security_header import SecurityFlags
 
 _AT_ONCE: Final = 8

@@ -11,9 +11,8 @@ from qmnode.model.positions import remove_acknowledged
 from qmnode.model.stored_message import FLAGS, PREFIX_SIZE, TRANSACTIONAL, RecordFlag, transaction_offset, user_flags
 from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
 from qmnode.protocol.disposition import Fate, after_order_ack
-from qmnode.structures.envelope import read_sequence_fields
 from qmnode.structures.guid import Guid
-from qmnode.structures.packet_view import SOURCE, places_of
+from qmnode.structures.packet_view import SOURCE, places_of, read_sequence_fields
 from qmnode.structures.transaction_header import TransactionFlags
 
 if TYPE_CHECKING:

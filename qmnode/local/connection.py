@@ -33,9 +33,9 @@ from qmnode.local.frames import (
     frame_parts,
     write_parts,
 )
-from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
+from qmnode.structures.packet_view import Packet
 
 _UNREACHABLE: Final = ErrorCode.MQ_ERROR_SERVICE_NOT_AVAILABLE
 

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.allocator import LENT_FROM, filled, lend, lend_in_bytes
-from qmnode.structures.envelope import LARGE, Packet
+from qmnode.structures.packet_view import LARGE, Packet
 
 if TYPE_CHECKING:
     import asyncio

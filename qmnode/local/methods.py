@@ -54,10 +54,10 @@ from qmnode.model.sending import Mark
 from qmnode.model.stored_message import Room, message_from_packet, whole_value
 from qmnode.model.transaction import Transaction
 from qmnode.storage.marks import WHOLE
-from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import GUID_SIZE, Guid
+from qmnode.structures.packet_view import Packet
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations

@@ -45,8 +45,8 @@ from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
 from qmnode.storage.marks import PROGRAM_SIZE, Marks
 from qmnode.storage.store import Store
-from qmnode.structures.envelope import Packet
 from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.packet_view import Packet
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from qmnode.model.stored_message import (
 )
 from qmnode.model.waiting import Refusal
 from qmnode.structures.acks import ORDER_QUEUE, ORDER_QUEUE_NAME
-from qmnode.structures.envelope import with_sequence_fields
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.packet_view import with_sequence_fields
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from qmnode.model.stored_message import (
 )
 from qmnode.model.traffic import RECEIVED
 from qmnode.settings.node import ReadAheadSettings
-from qmnode.structures.envelope import Packet
+from qmnode.structures.packet_view import Packet
 
 if TYPE_CHECKING:
     from qmnode.model.queue import Queue

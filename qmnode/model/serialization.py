@@ -53,7 +53,6 @@ from qmnode.structures import base_header
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.conformance import violations
 from qmnode.structures.debug_header import DebugHeader
-from qmnode.structures.envelope import LARGE, Packet
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import is_permitted
@@ -82,6 +81,7 @@ from qmnode.structures.names import (
 from qmnode.structures.packet_view import (
     ADDRESS,
     BODY_SIZES,
+    LARGE,
     NAMES_AT,
     PROPERTIES_SIZE,
     SENT_TIME_AT,
@@ -90,6 +90,7 @@ from qmnode.structures.packet_view import (
     SOURCE,
     TRANSACTION_HEADER_SIZE,
     UNUSUAL_BASE,
+    Packet,
     Places,
     Shape,
     base_flags_of,

@@ -18,7 +18,6 @@ from qmnode.model.message import Message
 from qmnode.objects.message_table import FOUR_DAYS
 from qmnode.structures import packet_view
 from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags
-from qmnode.structures.envelope import Packet, read_transaction_header
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
@@ -32,6 +31,7 @@ from qmnode.structures.packet_view import (
     PROPERTIES_SIZE,
     SECURITY_SIZE,
     TRANSACTION_HEADER_SIZE,
+    Packet,
     Shape,
     Shapes,
     packet_size_of,
@@ -39,6 +39,7 @@ from qmnode.structures.packet_view import (
     read_content_sizes,
     read_properties,
     read_security,
+    read_transaction_header,
     sent_time_of,
     times_to_live,
     user_flags_of,

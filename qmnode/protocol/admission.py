@@ -13,9 +13,9 @@ from qmnode.protocol.records import Record
 from qmnode.protocol.tracing import TraceReport
 from qmnode.structures.acks import FinalAckBody, OrderAckBody
 from qmnode.structures.base_header import INFINITE
-from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.packet_view import Packet
 
 
 @unique

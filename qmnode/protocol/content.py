@@ -5,8 +5,7 @@ from typing import Final
 
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
-from qmnode.structures.packet_view import ADDRESS, FLAGS_AT, NAMES_AT, PRIORITY_AT, SOURCE, user_flags_of
-from qmnode.structures.sections import Sections
+from qmnode.structures.packet_view import ADDRESS, FLAGS_AT, NAMES_AT, PRIORITY_AT, SOURCE, Sections, user_flags_of
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_header import UserFlags
 

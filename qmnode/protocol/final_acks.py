@@ -8,10 +8,9 @@ from typing import Final
 
 from qmnode.protocol.admission import FinalAckReceived
 from qmnode.protocol.disposition import Fate, after_final_ack
-from qmnode.structures.envelope import read_sequence_fields
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import places_of
+from qmnode.structures.packet_view import places_of, read_sequence_fields
 from qmnode.structures.user_header import UserFlags, UserHeader
 
 _USER_AT: Final = 16

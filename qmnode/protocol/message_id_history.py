@@ -26,8 +26,8 @@ from qmnode.settings.protocol import TransferSettings
 from qmnode.shares.account import Accountant, Table
 from qmnode.shares.parties import UNKNOWN, Kind, Party, declared
 from qmnode.shares.resources import HISTORY_PAGES, HISTORY_SOURCES
-from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.packet_view import Packet
 
 PAGE_SHIFT: Final = 10
 PAGE_SIZE: Final = 1 << PAGE_SHIFT

@@ -9,13 +9,6 @@ from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.structures.acks import is_order_queue
 from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
 from qmnode.structures.conformance import violation
-from qmnode.structures.envelope import (
-    Packet,
-    read_base_header,
-    read_own_fields,
-    read_transaction_header,
-    without_session_header,
-)
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
@@ -23,11 +16,16 @@ from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatN
 from qmnode.structures.packet_view import (
     ADDRESS,
     NAMES_AT,
+    Packet,
     Places,
     Shape,
     direct_name_in,
     places_of,
+    read_base_header,
+    read_own_fields,
+    read_transaction_header,
     user_flags_of,
+    without_session_header,
 )
 from qmnode.structures.packets import BASE_HEADER_SIZE, SESSION_HEADER_SIZE
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId

@@ -37,11 +37,11 @@ from qmnode.protocol.tracing import received_report
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
 from qmnode.structures.base_header import INFINITE, BaseFlags
-from qmnode.structures.envelope import with_user_flags
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_properties_header import PropertyFlags
+from qmnode.structures.packet_view import with_user_flags
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.user_header import UserFlags
 

@@ -30,17 +30,17 @@ from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer, Timers
 from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.base_header import INFINITE, BaseFlags
-from qmnode.structures.envelope import (
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, InternalPacketType, SessionAck
+from qmnode.structures.packet_view import (
+    SOURCE,
     Packet,
     read_sending_fields,
     session_ack,
     session_header,
     with_session_header,
 )
-from qmnode.structures.errors import PacketError
-from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, InternalPacketType, SessionAck
-from qmnode.structures.packet_view import SOURCE
 from qmnode.structures.queue_attributes import ConnectionStatus
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_header import UserFlags

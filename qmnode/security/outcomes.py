@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
-from qmnode.structures.sections import Sections
+from qmnode.structures.packet_view import Sections
 from qmnode.structures.user_message import UserMessage
 
 if TYPE_CHECKING:

@@ -81,8 +81,7 @@ from qmnode.structures.message_security import (
     PrivacyLevel,
     SenderIdentifierType,
 )
-from qmnode.structures.packet_view import SECURITY_SIZE
-from qmnode.structures.sections import DIRECT, Sections
+from qmnode.structures.packet_view import DIRECT, SECURITY_SIZE, Sections
 from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
 from qmnode.structures.user_message import UserMessage
 

@@ -39,8 +39,8 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import AuthenticationLevel
+from qmnode.structures.packet_view import has_security
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
-from qmnode.structures.sections import has_security
 from qmnode.structures.security_descriptor import SecurityDescriptor
 from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
 

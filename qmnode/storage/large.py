@@ -31,7 +31,7 @@ from qmnode.storage.records import scan, unreadable
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from qmnode.structures.envelope import Packet
+    from qmnode.structures.packet_view import Packet
 
 FOLDER: Final = "large"
 """The directory of the files, in that of the store; made for the first large message."""

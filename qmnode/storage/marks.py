@@ -12,7 +12,7 @@ from typing import Final
 
 from qmnode.storage.layout import Family
 from qmnode.storage.store import Store
-from qmnode.structures.envelope import Packet
+from qmnode.structures.packet_view import Packet
 
 _META: Final = Family.META
 _PREFIX: Final = b"mark\0"

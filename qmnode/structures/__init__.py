@@ -42,6 +42,6 @@ property_ids                every PROPID (2.3); values of properties in property
 error_codes                 every error code (2.4)
 signature_properties        the input of digital signatures (2.5)
 packets                     the kinds of packets
-places                      offsets of fields, for code that reads a few of them
+packet_view                 where the fields of a UserMessage are, for code that reads a few of them
 fields, layout              declarations of structures; generate*, plan, construct, annotate implement them
 """

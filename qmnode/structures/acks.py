@@ -7,10 +7,9 @@ from typing import Final
 from qmnode.structures.base_header import BaseHeader
 from qmnode.structures.fields import guid, raw, u32, u64
 from qmnode.structures.guid import Guid
-from qmnode.structures.layout import Structure
+from qmnode.structures.layout import Structure, codes_of
 from qmnode.structures.message_classes import MessageClass, is_receive_acknowledgment
 from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.places import codes_of
 from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage

@@ -12,8 +12,7 @@ from qmnode.structures.internal_packets import (
     InternalPacketType,
     SessionAck,
 )
-from qmnode.structures.layout import Buffer
-from qmnode.structures.places import size_of
+from qmnode.structures.layout import Buffer, size_of
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_message import UserMessage
 

@@ -3,8 +3,7 @@
 from typing import Final
 
 from qmnode.structures.fields import Flags, bits, const32, raw, u8, u16, u32
-from qmnode.structures.layout import Structure
-from qmnode.structures.places import size_of
+from qmnode.structures.layout import Structure, size_of
 
 _NAME_SIZE: Final = 64
 

@@ -20,8 +20,8 @@ from qmnode.protocol.session import Session
 from qmnode.shares.account import Account
 from qmnode.shares.parties import Kind, Party, stranger
 from qmnode.shares.turns import STEP, Turns
-from qmnode.structures.envelope import Packet
 from qmnode.structures.guid import Guid
+from qmnode.structures.packet_view import Packet
 from qmnode.transport.certificate import queue_manager_of
 
 log = structlog.get_logger(__name__)

@@ -25,8 +25,7 @@ from qmnode.protocol.received import MessageReader
 from qmnode.protocol.reception import Reception
 from qmnode.settings.protocol import TransferSettings
 from qmnode.shares.account import Accountant
-from qmnode.structures.envelope import read_sequence_fields, with_sequence_fields
-from qmnode.structures.packet_view import places_of
+from qmnode.structures.packet_view import places_of, read_sequence_fields, with_sequence_fields
 from tests.bench import Comparison, bench
 from tests.protocol.machines import ALICE, BOB, TIME, SessionPair, message, transactional
 

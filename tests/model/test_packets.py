@@ -22,10 +22,10 @@ from qmnode.model.stored_message import (
 )
 from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.debug_header import DebugHeader
-from qmnode.structures.envelope import with_sequence_fields
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.packet_view import with_sequence_fields
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.user_message import UserMessage

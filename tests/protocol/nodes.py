@@ -24,12 +24,12 @@ from qmnode.protocol.states import Role
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.shares.account import Accountant
 from qmnode.structures.acks import is_order_queue
-from qmnode.structures.envelope import (
+from qmnode.structures.packet_view import (
+    places_of,
     read_sending_fields,
     read_sequence_fields,
     with_sequence_fields,
 )
-from qmnode.structures.packet_view import places_of
 from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.protocol.machines import ALICE, BOB, TIME, message, transactional
 

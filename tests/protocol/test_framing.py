@@ -13,7 +13,7 @@ from qmnode import allocator
 from qmnode.allocator import lend
 from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import Framer, MessageReader
-from qmnode.structures.envelope import with_session_header
+from qmnode.structures.packet_view import with_session_header
 from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader

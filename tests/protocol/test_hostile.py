@@ -17,7 +17,6 @@ from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.shares.account import Accountant
-from qmnode.structures.envelope import session_ack, session_header
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import (
     ConnectionParameters,
@@ -26,6 +25,7 @@ from qmnode.structures.internal_packets import (
     EstablishConnectionHeader,
     InternalFlags,
 )
+from qmnode.structures.packet_view import session_ack, session_header
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME, SessionPair, closed, message, transactional
 

@@ -12,15 +12,15 @@ from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import MessageReader, ReceivedMessage, destination_of
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.conformance import violation
-from qmnode.structures.envelope import (
+from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.packet_view import (
+    places_of,
     read_sequence_fields,
     with_sequence_fields,
     with_session_header,
     with_user_flags,
     without_session_header,
 )
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import places_of
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,

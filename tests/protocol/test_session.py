@@ -13,9 +13,9 @@ from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import SessionSettings
-from qmnode.structures.envelope import with_session_header
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.internal_packets import SessionAck
+from qmnode.structures.packet_view import with_session_header
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_header import UserFlags
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME, SessionPair, closed, message, opened, transactional

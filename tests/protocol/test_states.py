@@ -12,7 +12,6 @@ from qmnode.protocol.session import Session
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import SessionSettings
-from qmnode.structures.envelope import session_ack, session_header
 from qmnode.structures.guid import Guid
 from qmnode.structures.internal_packets import (
     ConnectionParameters,
@@ -20,6 +19,7 @@ from qmnode.structures.internal_packets import (
     EstablishConnection,
     EstablishConnectionHeader,
 )
+from qmnode.structures.packet_view import session_ack, session_header
 from tests.protocol.machines import ALICE, BOB, TIME, message
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ _FORMATS: Final = frozenset(("Struct", "calcsize", "iter_unpack", "pack", "pack_
 """Functions of ``struct`` that take a format."""
 _COLUMN: Final = re.compile(r"<[iu][248]")
 """A number of a packet, as numpy describes it. Keys of the store are big-endian."""
-_PLACES: Final = "qmnode.structures.places"
-"""The functions that derive offsets from declarations, for the view."""
+_PLACES: Final = frozenset(("codes_of", "codes_of_some", "names_of", "offset_of", "size_of"))
+"""The functions of the layouts that derive offsets from declarations, for the view."""
 _PACKETS: Final = frozenset(("packet", "value", "data", "buffer", "stored"))
 """Names of variables and attributes that hold a packet, or a stored value with one."""
 
@@ -49,7 +49,9 @@ def found_in(source: str, file: str) -> Iterator[Knowledge]:
     """What a source knows of a packet's bytes."""
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.ImportFrom(module=module) if module == _PLACES:
+            case ast.ImportFrom(module="qmnode.structures.layout", names=names) if {
+                name.name for name in names
+            } & _PLACES:
                 yield Knowledge(file, node.lineno, "derives offsets itself: let packet_view do it")
             case ast.Call(func=ast.Attribute(value=ast.Name(id="struct"), attr=name)) if name in _FORMATS:
                 yield Knowledge(file, node.lineno, f"struct.{name} has a format of bytes")

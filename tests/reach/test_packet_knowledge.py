@@ -31,7 +31,7 @@ def test_the_list_of_other_formats_is_true() -> None:
         "def size(packet): return int.from_bytes(packet[8:12], 'little')",
         "def label(value, place): return value[place + 1]",
         "def source(received): return received.packet[16:32]",
-        "from qmnode.structures.places import offset_of",
+        "from qmnode.structures.layout import offset_of",
         "import numpy as np\n_HEAD = np.dtype([('size', '<u4')])",
     ],
 )

@@ -16,13 +16,13 @@ from qmnode.structures.multi_queue_format_header import (
     MQFPublicQueueFormatName,
     MultiQueueFormatHeader,
 )
+from qmnode.structures.packet_view import DIRECT, Sections
 from qmnode.structures.queue_formats import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
     PublicQueueFormatName,
 )
-from qmnode.structures.sections import DIRECT, Sections
 from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.signature_properties import signed_bytes
 from qmnode.structures.soap_header import SoapHeader
