@@ -96,7 +96,7 @@ class Arrivals:
         elif self._has_questions(connection, messages) or self._is_awaited(messages):
             self._judging[connection] = deque([messages])
             connection.judging(ends=False)
-            task = self._loop.create_task(self._judge(connection))
+            task = self._loop.create_task(connection.steps(self._judge(connection)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
@@ -113,7 +113,7 @@ class Arrivals:
                 if not self._has_questions(connection, messages):
                     if connection.session.closed:
                         return
-                    connection.follow(partial(self.admit, connection, messages, {}))
+                    self.admit(connection, messages, {})
                     queue.popleft()
                     continue
                 for place, batch in enumerate(queue):  # they may wait long, and memory is lent for short
@@ -130,7 +130,7 @@ class Arrivals:
                 if connection.session.closed:
                     return
                 if deferred is None:
-                    connection.follow(partial(self.admit, connection, messages, verdicts))
+                    self.admit(connection, messages, verdicts)
                 else:
                     # These messages are neither acknowledged nor refused: the session ends and the sender sends them
                     # again.
@@ -479,18 +479,20 @@ class Arrivals:
                 connection.close()
             return
         now = self._loop.time()
-        reception = self._state.reception
         for connection, admission in batch:
-            reception.persisted(admission, now)
-            if admission.ordinal:  # no message of a batch was taken when the first found no room
-                connection.settled(admission.ordinal, admission.recoverable_ordinal)
-            if admission.stopped:
-                if admission.elsewhere is None and admission.unanswered is None:
-                    log.warning("a session is closed: the queue manager is full", address=connection.address)
-                connection.close()
-            _let_go(admission)
+            connection.follow(partial(self._settle, connection, admission, now))
         batch.clear()
         self._network.timers_changed()
+
+    def _settle(self, connection: Connection, admission: Admission, now: float) -> None:
+        self._state.reception.persisted(admission, now)
+        if admission.ordinal:  # no message of a batch was taken when the first found no room
+            connection.settled(admission.ordinal, admission.recoverable_ordinal)
+        if admission.stopped:
+            if admission.elsewhere is None and admission.unanswered is None:
+                log.warning("a session is closed: the queue manager is full", address=connection.address)
+            connection.close()
+        _let_go(admission)
 
     # Destinations
 

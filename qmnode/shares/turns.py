@@ -4,15 +4,18 @@ The processor time of a stranger's input is measured and charged to its address 
 network, and in it of the block, that has used least. So a block that sends little waits for one step of others at most,
 and an attacker with a whole /32 of IPv6 gets as much as one IPv4 address. While nobody else is busy, strangers have the
 whole loop. Otherwise they pause after each slice, and after what follows from their input, for four times as long.
+Only time that the node has counts: not that in which other processes keep it from the processor.
 """
 
 import asyncio
+import os
 import time
+import types
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -27,6 +30,7 @@ Turn = Callable[[], bool]
 STEP: Final = 8 * 1024
 """Bytes to handle in one turn: some dozens of small messages."""
 _MILLISECOND: Final = 1_000_000
+_NANOSECOND: Final = 1e-9
 _SLICE: Final = 2 * _MILLISECOND
 """Nanoseconds of a slice while others are busy. One step may take longer."""
 _ALONE: Final = 3 * _MILLISECOND
@@ -34,14 +38,32 @@ _ALONE: Final = 3 * _MILLISECOND
 _BUSY: Final = 0.1
 """Seconds for which others count as busy after something has come from one of them."""
 _PAUSE: Final = 4
-"""The pause after a slice while others are busy, as a multiple of the slice on the wall clock: a loaded machine makes
-both longer.
-"""
-_OF_A_BYTE: Final = 4e-9
-"""Seconds to count for each byte beside the slice: the disk is shared, too."""
-_LONGEST_PAUSE: Final = 0.25
+"""The pause after a slice while others are busy, as a multiple of the slice."""
+_OF_A_BYTE: Final = 4
+"""Nanoseconds to count for each byte beside the slice: the disk is shared, too."""
+_PAID_AT_ONCE: Final = 50 * _MILLISECOND
+"""The most that one pause is for. Each is followed by a turn, so strangers that cost nothing wait no longer."""
+_MOST_OWED: Final = 500 * _MILLISECOND
+"""The most that is remembered of what pauses have not made up for."""
+_DELAYS: Final = "/proc/thread-self/schedstat"
+"""Nanoseconds that this thread has run, and that it has waited for a processor."""
 _REMEMBERED: Final = 4096
 """Parts of a network above which those are forgotten that have used no more than others."""
+
+
+def _had() -> float:
+    """Seconds that this thread has had, in which it ran or there was nothing to do. They do not pass while other
+    processes keep it from the processor: what others would have done in that time is still to be done.
+    """
+    now = time.monotonic()
+    try:
+        file = os.open(_DELAYS, os.O_RDONLY)
+    except OSError:  # a kernel that does not count this
+        return now
+    try:
+        return now - int(os.read(file, 64).split()[1]) * 1e-9
+    finally:
+        os.close(file)
 
 
 class _Network:
@@ -138,8 +160,15 @@ class Turns:
         self._numbers = count()
         self._left = _ALONE
         """Nanoseconds that are left for turns at once."""
-        self._owed = 0.0
-        """Seconds that the consequences of strangers' input took since the last pause."""
+        self._owed = 0
+        """Nanoseconds of strangers' input, and of its consequences, that no pause has made up for."""
+        self._silence = self.heard
+        """When others were last heard before a silence."""
+        self._silent_since = 0.0
+        """When the silence was noticed, as of :func:`_had`: others are not silent while they are kept from speaking."""
+        self._is_silent = True
+        self._pauses_until = 0.0
+        """When the pause ends, as of :func:`_had`."""
         self._next: asyncio.Handle | None = None
         """The call that begins the next slice."""
 
@@ -149,7 +178,13 @@ class Turns:
         return self._strangers.waits > 0 or self._is_busy()
 
     def _is_busy(self) -> bool:
-        return asyncio.get_running_loop().time() - self.heard < _BUSY
+        if asyncio.get_running_loop().time() - self.heard < _BUSY:
+            return True
+        if self._silence != self.heard:
+            self._silence, self._silent_since, self._is_silent = self.heard, _had(), False
+        elif not self._is_silent:
+            self._is_silent = _had() - self._silent_since >= _BUSY
+        return not self._is_silent
 
     def heard_own(self) -> None:
         """Note that a local application has called."""
@@ -165,29 +200,57 @@ class Turns:
         if not is_free and (not is_urgent or strangers.has_waiting(path)):
             self._add(path, turn)
             return True
-        began, since = self._clock(), time.monotonic()
+        began = self._clock()
         has_more = turn()
         cost = self._clock() - began
         strangers.charge(path, cost)
-        self._pause(self._left - cost, time.monotonic() - since)
+        self._pause(self._left - cost, cost)
         if has_more:
             self._add(path, turn)
         return has_more
 
     def follow(self, address: str, work: Callable[[], object]) -> None:
         """Do now what follows from the input of a stranger, and charge it."""
-        began, since = self._clock(), time.monotonic()
+        began = self._clock()
         try:
             work()
         finally:
-            self._strangers.charge(networks_of(address), self._clock() - began)
+            cost = self._clock() - began
+            self._strangers.charge(networks_of(address), cost)
             if self._is_busy():
-                self._owed += time.monotonic() - since
+                self._owe(cost)
+
+    async def steps(self, address: str, work: Coroutine[Any, Any, None]) -> None:
+        """Await work that follows from the input of a stranger, and charge each of its steps."""
+        await self._steps(address, work)
+
+    @types.coroutine
+    def _steps(self, address: str, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+        waits_for: Any = None
+        raised: BaseException | None = None
+        ended = False
+
+        def step() -> None:
+            nonlocal waits_for, ended
+            try:
+                waits_for = work.send(None) if raised is None else work.throw(raised)
+            except StopIteration:
+                ended = True
+
+        while True:
+            self.follow(address, step)
+            if ended:
+                return
+            raised = None
+            try:
+                yield waits_for
+            except BaseException as error:  # a cancellation included
+                raised = error
 
     def carry(self, size: int) -> None:
         """Count bytes of a stranger, which the disk may have to write."""
         if self._is_busy():
-            self._owed += size * _OF_A_BYTE
+            self._owe(size * _OF_A_BYTE)
 
     def wait(self, party: Party, address: str, turn: Turn) -> None:
         """Let the turn of any party wait for the next slice."""
@@ -219,26 +282,41 @@ class Turns:
     def _take_slice(self) -> None:
         """Take turns of strangers in this pass of the loop."""
         self._next = None
-        strangers, is_busy, owed = self._strangers, self._is_busy(), self._owed
-        self._left = left = _SLICE if is_busy else _ALONE
-        self._owed = 0.0
-        if not strangers.waits and not (owed and is_busy):
+        strangers, is_busy, left = self._strangers, self._is_busy(), _ALONE
+        if not is_busy:
+            self._owed = 0
+        else:
+            rest = self._pauses_until - _had()
+            if self._pauses_until and rest > 0:
+                self._next = asyncio.get_running_loop().call_later(rest, self._take_slice)
+                return
+            # There is always one turn: otherwise those who send urgent input all the time would keep all others waiting
+            # for ever.
+            left = max(1, _SLICE - self._owed)
+        self._pauses_until = 0.0
+        self._left = whole = left
+        if not strangers.waits and not self._owed:
             return
-        since = time.monotonic()
         while strangers.waits and left > 0:
             left -= strangers.take(self._clock)[0]
-        # Time that is owed makes the pause longer. If it took the place of a slice, those who send urgent input all the
-        # time would keep all others waiting for ever.
-        self._pause(left, owed + time.monotonic() - since)
+        self._pause(left, whole - left)
 
-    def _pause(self, left: int, seconds: float) -> None:
-        """Plan the next slice after one that took so many seconds."""
+    def _pause(self, left: int, cost: int) -> None:
+        """Plan the next slice after one that took so many nanoseconds."""
         loop = asyncio.get_running_loop()
-        if self._is_busy():
-            self._left = 0
-            if self._next is None:
-                self._next = loop.call_later(min(_PAUSE * seconds, _LONGEST_PAUSE), self._take_slice)
-        else:
+        if not self._is_busy():
             self._left = left
             if self._next is None:
                 self._next = loop.call_soon(self._take_slice)
+            return
+        self._left = 0
+        self._owe(cost)
+        if self._next is None:
+            paid = min(self._owed, _PAID_AT_ONCE)
+            self._owed -= paid
+            pause = _PAUSE * paid * _NANOSECOND
+            self._pauses_until = _had() + pause
+            self._next = loop.call_later(pause, self._take_slice)
+
+    def _owe(self, cost: int) -> None:
+        self._owed = min(self._owed + cost, _MOST_OWED)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, cast
 
 import structlog
 
@@ -428,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
     def settled(self, ordinal: int, recoverable_ordinal: int) -> None:
         """Record that received messages up to these ordinals are on disk, so that they are acknowledged in due time."""
         self.session.messages_settled(ordinal, recoverable_ordinal, self._loop.time())
-        self.follow(self.process)
+        self.process()
 
     def follow(self, work: Callable[[], object]) -> None:
         """Do what follows from the peer's input: a stranger pays for it."""
@@ -436,6 +436,10 @@ class Connection(asyncio.BufferedProtocol):
             self._turns.follow(self.address, work)
         else:
             work()
+
+    def steps(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """The same for work in several steps."""
+        return self._turns.steps(self.address, work) if self._is_stranger else work
 
     def judging(self, *, ends: bool) -> None:
         """Record that received messages are being judged from now on, or that none of them is held any longer."""

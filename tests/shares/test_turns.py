@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
+from qmnode.shares import turns
 from qmnode.shares.parties import declared
 from qmnode.shares.turns import STEP, Turns
 from tests.lab.waiting import eventually
@@ -179,3 +182,82 @@ async def test_applications_slow_strangers_only_where_peers_are_declared() -> No
     work.turns.heard_own()
     assert work.turns.are_scarce
     assert not work.take("a little", MALLORY)
+
+
+async def test_debts_of_strangers_are_not_forgiven() -> None:
+    work = Work()
+    work.be_busy()
+    work.turns.follow(MALLORY, partial(work.turn("follows", 200 * MILLISECOND)))
+    began = asyncio.get_running_loop().time()
+    for _ in range(3):
+        work.take("mallory", MALLORY)
+    await work.all_done(4)
+    assert asyncio.get_running_loop().time() - began > 0.4
+
+
+async def test_steps_of_a_stranger_keep_later_input_waiting() -> None:
+    work = Work()
+    work.be_busy()
+
+    async def steps() -> None:
+        work.turn("step", 5 * MILLISECOND)()
+        await asyncio.sleep(0)
+        work.turn("step", 5 * MILLISECOND)()
+
+    await work.turns.steps(MALLORY, steps())
+    assert work.take("mallory", MALLORY)
+    assert work.take("bystander", BYSTANDER)
+    assert work.done == ["step", "step"]
+    await work.all_done(4)
+
+
+async def test_steps_hand_on_results_errors_and_cancellations() -> None:
+    work = Work()
+    seen: list[object] = []
+    asked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def steps() -> None:
+        seen.append(await asked)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            seen.append("ended")
+
+    task = asyncio.get_running_loop().create_task(work.turns.steps(MALLORY, steps()))
+    asyncio.get_running_loop().call_soon(asked.set_result, "answered")
+    await eventually(lambda: seen == ["answered"])
+    task.cancel()
+    await eventually(lambda: task.done())
+    assert task.cancelled()
+    assert seen == ["answered", "ended"]
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("as the work does")
+
+    with pytest.raises(ValueError, match="as the work does"):
+        await work.turns.steps(MALLORY, fails())
+
+
+async def test_time_that_other_processes_have_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    had = [0.0]
+    monkeypatch.setattr(turns, "_had", lambda: had[0])
+    work = Work()
+    work.be_busy()
+    work.take("first", MALLORY)
+    work.take("mallory", MALLORY)
+    await asyncio.sleep(0.1)
+    assert work.done == ["first"]
+    had[0] = 1.0
+    await work.all_done(2)
+
+
+async def test_time_that_other_processes_have_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    had = [0.0]
+    monkeypatch.setattr(turns, "_had", lambda: had[0])
+    work = Work()
+    work.turns.heard = asyncio.get_running_loop().time() - 1.0
+    assert work.turns.are_scarce
+    assert work.turns.are_scarce
+    had[0] = 1.0
+    assert not work.turns.are_scarce
