@@ -93,11 +93,26 @@ class Besieged:
         self.longest = 0.0
         """Seconds that a new session took the bystander at most."""
         self.peak = 0
+        self.arrived: Counter[bytes] = Counter()
+        """Bodies that an application has received."""
 
     @property
     def memory(self) -> int:
         assert self.node.process is not None
         return resident(self.node.process.pid)
+
+    @property
+    def loop(self) -> tuple[float, float]:
+        """Seconds that VICTIM's event loop has run, and that it has waited for a processor."""
+        assert self.node.process is not None
+        process = self.node.process.pid
+        ran, waited, _ = Path(f"/proc/{process}/task/{process}/schedstat").read_text().split()
+        return int(ran) * 1e-9, int(waited) * 1e-9
+
+    @property
+    def own_queue(self) -> str:
+        """The queue of the honest parties, as an application of the node names it."""
+        return rf"DIRECT=OS:.\private$\{HONEST}"
 
     async def start(self, name: str) -> None:
         """Start a node, with its queues."""
@@ -150,7 +165,10 @@ class Besieged:
         while not stop.is_set():
             began, first = time.monotonic(), sender.number
             bodies = [sender.next_body() for _ in range(at_once)]
-            letters = [self.target.letter(source, first + one, HONEST, body=body) for one, body in enumerate(bodies, 1)]
+            letters = [
+                self.target.letter(source, first + one, HONEST, label=HONEST, body=body)
+                for one, body in enumerate(bodies, 1)
+            ]
             while True:
                 try:
                     peer = peer or await self._session(party)
@@ -172,7 +190,7 @@ class Besieged:
         sender = self.parties["local"]
         async with (
             await self.node.connect() as manager,
-            await manager.open_queue(rf"DIRECT=OS:.\private$\{HONEST}", Access.SEND) as out,
+            await manager.open_queue(self.own_queue, Access.SEND) as out,
         ):
             while not stop.is_set():
                 began = time.monotonic()
@@ -185,6 +203,12 @@ class Besieged:
                     await asyncio.sleep(0.25)
                 sender.slowest = max(sender.slowest, time.monotonic() - began)
                 await asyncio.sleep(0.02 if at_once == 1 else 0)
+
+    async def _receive(self, stop: asyncio.Event) -> None:
+        """Receive what has arrived: what nobody receives fills the node's quota."""
+        async with await self.node.connect() as manager, await manager.open_queue(self.own_queue) as queue:
+            while not stop.is_set():
+                self.arrived.update(await received(queue, 0.1))
 
     async def _visit(self, stop: asyncio.Event) -> None:
         """Open a new session again and again."""
@@ -209,6 +233,7 @@ class Besieged:
             parties.create_task(self._over_sessions("declared", stop, at_once))
             parties.create_task(self._over_sessions("certified", stop, at_once))
             parties.create_task(self._locally(stop, at_once))
+            parties.create_task(self._receive(stop))
             parties.create_task(self._visit(stop))
             parties.create_task(self._watch(stop))
             try:
@@ -227,11 +252,8 @@ class Besieged:
 
     async def all_is_well(self) -> None:
         """Check that no honest message was lost, doubled or refused."""
-        found: Counter[bytes] = Counter()
-        async with (
-            await self.node.connect() as manager,
-            await manager.open_queue(rf"DIRECT=OS:.\private$\{HONEST}") as queue,
-        ):
+        found = self.arrived
+        async with await self.node.connect() as manager, await manager.open_queue(self.own_queue) as queue:
             while some := await received(queue):
                 found.update(some)
         sent = Counter(body for party in self.parties.values() for body in party.sent)
@@ -239,6 +261,7 @@ class Besieged:
         assert not any(party.refused for party in self.parties.values()), self.report()
         for party in self.parties.values():
             party.sent.clear()
+        found.clear()
 
     def report(self) -> str:
         each = (
@@ -276,10 +299,10 @@ class Besieged:
             await process.wait()
 
 
-async def received(queue: RemoteQueue) -> list[bytes]:
-    """The bodies of the next messages of a queue; none if it is empty."""
+async def received(queue: RemoteQueue, timeout: float = 0) -> list[bytes]:
+    """The bodies of the next messages of a queue; none if it is empty for so many seconds."""
     with suppress(qmnode.MessageQueuingError):
-        return [message.body for message in await queue.receive_many(500, timeout=0)]
+        return [message.body for message in await queue.receive_many(500, timeout=timeout)]
     return []
 
 

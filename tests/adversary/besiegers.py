@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import ssl
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 KIB, MIB = 1 << 10, 1 << 20
 PLAIN, SEQUENCED = "open", "sequenced"
 """Queues that anybody fills."""
+NOWHERE = "192.0.2."
+"""Where answers are to be sent to."""
 FIRST = HIGHEST - (80_000 << 32)
 """A sequence identifier of about now."""
 
@@ -43,24 +47,41 @@ class Target:
     amqp: int = 0
     rpc: int = 0
     """Ports of these doors."""
+    certificate: str = ""
+    """The file of a certificate to show over TLS, with a key beside it; in clear without."""
 
     def queue(self, name: str) -> wire.Name:
         """A direct name of a queue of the node."""
         return wire.direct(rf"TCP:{self.address}\private$\{name}")
 
-    def letter(self, source: bytes, number: int, queue: str = PLAIN, **more: object) -> bytes:
+    def letter(self, source: bytes, number: int, queue: str = PLAIN, label: str = wire.FORGED, **more: object) -> bytes:
         """A message for one of its queues."""
-        return wire.UserMessage(source=source, message_id=number, queue=self.queue(queue), **more).packet()  # type: ignore[arg-type]
+        return wire.UserMessage(
+            source=source,
+            message_id=number,
+            queue=self.queue(queue),
+            label=label,
+            **more,  # type: ignore[arg-type]
+        ).packet()
 
     async def session(self, own: str, source: bytes, window: int = 64) -> Peer:
         """A session of a machine that the directory does not have."""
-        peer = await Peer.connect(own, self.address)
+        peer = await Peer.connect(own, self.address, showing(self.certificate) if self.certificate else None)
         try:
             await peer.establish(source, window=window)
         except BaseException:
             peer.abort()
             raise
         return peer
+
+
+@cache
+def showing(certificate: str) -> ssl.SSLContext:
+    """TLS that checks nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(certificate, Path(certificate).with_suffix(".key"))
+    return context
 
 
 async def drip(peer: Peer, data: bytes) -> None:
@@ -110,7 +131,7 @@ async def ask_for_answers(at: Target, own: str) -> None:
     places = random.Random(own)
 
     def asking(number: int) -> bytes:
-        admin = wire.direct(rf"TCP:192.0.2.{number % 250}\private$\answers{places.randrange(1 << 30)}")
+        admin = wire.direct(rf"TCP:{NOWHERE}{number % 250}\private$\answers{places.randrange(1 << 30)}")
         return at.letter(wire.identifier(), number, asks=wire.ACK_ARRIVAL, admin=admin, body=b"")
 
     await send_all(at, own, asking)

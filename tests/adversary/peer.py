@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -26,9 +27,9 @@ class Peer:
         self.sent = 0
 
     @classmethod
-    async def connect(cls, own: str, target: str) -> Peer:
+    async def connect(cls, own: str, target: str, tls: ssl.SSLContext | None = None) -> Peer:
         """A connection from the address ``own``."""
-        return cls(*await asyncio.open_connection(target, PORT, local_addr=(own, 0)))
+        return cls(*await asyncio.open_connection(target, PORT, local_addr=(own, 0), ssl=tls))
 
     async def establish(self, client: bytes, server: bytes = wire.NOBODY, *, window: int = 1) -> Packet:
         """A session in the name of the queue manager ``client`` (3.1.1.7.1); the acceptor's answer.

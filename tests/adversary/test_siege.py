@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
+import time
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
     Labs = Callable[[str], Awaitable[tuple[Besieged, dict[str, list[str]]]]]
 
 pytestmark = pytest.mark.servers
-SECONDS: Final = 20.0
-"""How long an attack lasts."""
+SECONDS: Final = 6.0
+"""How long an attack is measured; what comes before makes a turn of it."""
+BEFORE: Final = 2.0
+TURNS: Final = 3
+"""Attacks of each node, in turns: a machine that is slow for a while is slow for both of a pair."""
 AFTERWARDS: Final = 10.0
 """Seconds after an attack, in which all is as it was before."""
 PROMISED: Final = frozenset({
@@ -34,40 +39,59 @@ PROMISED: Final = frozenset({
 """Resources in which the node keeps what it has accepted: messages, and that they are not accepted again."""
 
 
+SLOWED: Final = 0.2
+"""The part of the time that a loop waits for a processor, from which the clock says more about the machine."""
+
+
 @dataclass
 class Measured:
-    """What a siege cost the honest parties."""
+    """What an attack cost the honest parties."""
 
     rates: dict[str, float]
     """Messages a second of each."""
+    ran: float
+    """Seconds that VICTIM's loop ran."""
+    waited: float
+    """Seconds that it waited for a processor."""
+    took: float
     session: float
     """Seconds of the longest new session."""
     peak: int
-    after: int
-    """Bytes of memory, at most and ten seconds after the end."""
-    kept: dict[str, float]
-    """What strangers still hold of resources that only last as long as their connections."""
+    """Bytes of memory at most."""
+
+    @property
+    def honest(self) -> float:
+        """How many honest messages there were."""
+        return sum(self.rates.values()) * self.took
+
+    def left(self, beside: Measured) -> float:
+        """The part of its time that the loop had for honest parties, if their messages cost what they cost beside an
+        attack of another node. Time in which it was kept from the processor is no time that it had.
+        """
+        return 1 - (self.ran - self.honest * beside.ran / beside.honest) / (self.took - self.waited)
 
     def __str__(self) -> str:
         rates = " ".join(f"{name} {rate:6.0f}/s" for name, rate in self.rates.items())
-        memory = f"peak {self.peak / MIB:4.0f} MiB, after {self.after / MIB:4.0f} MiB"
-        return f"{rates}, session {self.session:5.2f} s, {memory}"
+        return (
+            f"{rates}, {self.ran / self.honest * 1e6:5.0f} us each, session {self.session:5.2f} s, "
+            f"peak {self.peak / MIB:4.0f} MiB, waits for a processor {self.waited / self.took:.2f} of the time"
+        )
 
 
 async def attacked(lab: Besieged, name: str, strangers: list[str], at: str) -> Measured:
     """Strangers attack one of two nodes, while honest traffic goes to VICTIM."""
-    before = await lab.shares(name=at)
     lab.longest, lab.peak = 0.0, lab.memory
     async with lab.besieged_by(name, strangers, at):
-        await asyncio.sleep(2.0)
-        counts = {one.name: one.number for one in lab.parties.values()}
+        await asyncio.sleep(BEFORE)
+        counts, (ran, waited), began = (
+            {one.name: one.number for one in lab.parties.values()},
+            lab.loop,
+            time.monotonic(),
+        )
         await asyncio.sleep(SECONDS)
-        rates = {one.name: (one.number - counts[one.name]) / SECONDS for one in lab.parties.values()}
-    session, peak = lab.longest, lab.peak
-    await asyncio.sleep(AFTERWARDS)
-    after = await lab.shares(name=at)
-    kept = {what: used for what, (used, _) in after.items() if what not in PROMISED and used > before[what][0]}
-    return Measured(rates, session, peak, lab.memory, kept)
+        took = time.monotonic() - began
+        rates = {one.name: (one.number - counts[one.name]) / took for one in lab.parties.values()}
+        return Measured(rates, lab.loop[0] - ran, lab.loop[1] - waited, took, lab.longest, lab.peak)
 
 
 @pytest.mark.soak
@@ -85,21 +109,36 @@ async def test_a_siege_costs_no_more_than_one_of_another_node(
         for node in ("VICTIM", "OTHER"):
             await lab.start(node)
         strangers = strangers_of(crowd, address)
+        pairs = []
         async with lab.honest_traffic(16):
             await lab.each_sends(100)
-            beside = await attacked(lab, name, strangers, "OTHER")
-            at_it = await attacked(lab, name, strangers, "VICTIM")
+            before = await lab.shares()
+            for _ in range(TURNS):
+                beside = await attacked(lab, name, strangers, "OTHER")
+                pairs.append((beside, await attacked(lab, name, strangers, "VICTIM")))
+            await asyncio.sleep(AFTERWARDS)
+            after, memory = await lab.shares(), lab.memory
+        kept = {what: used for what, (used, _) in after.items() if what not in PROMISED and used > before[what][0]}
+        left = statistics.median(at_it.left(beside) for beside, at_it in pairs)
+        rates = {
+            party: statistics.median(at_it.rates[party] / beside.rates[party] for beside, at_it in pairs)
+            for party in lab.parties
+        }
         with capsys.disabled():
-            print(f"\n{name}, {crowd}\n  at another node: {beside}\n  at this node:    {at_it}")
-            print(f"  {lab.report()}; {at_it.kept or 'nothing kept'}")
+            print(f"\n{name}, {crowd}: {left:.2f} of the loop is left to honest parties; rate", end="")
+            print("".join(f", {party} {rate:.2f}" for party, rate in rates.items()), f"after {memory / MIB:.0f} MiB")
+            for beside, at_it in pairs:
+                print(f"  at another node: {beside}\n  at this node:    {at_it}")
+            print(f"  {lab.report()}; {kept or 'nothing kept'}")
         await lab.all_is_well()
         for party in ("declared", "own"):
             assert not any(refused for _, refused in (await lab.shares(party)).values())
-    assert not at_it.kept
-    assert at_it.session < 1.0
-    assert at_it.peak - beside.peak < MOST
-    for party, rate in at_it.rates.items():
-        assert rate > beside.rates[party] / 2, party
+    assert not kept
+    assert max(at_it.peak for _, at_it in pairs) - pairs[0][0].peak < MOST
+    assert left > 0.5
+    if all(at_it.waited < SLOWED * at_it.took for _, at_it in pairs):
+        assert max(at_it.session for _, at_it in pairs) < 1.0
+        assert min(rates.values()) > 0.5
 
 
 # The same with small limits: what counts

@@ -88,6 +88,10 @@ class Place:
         return struct.pack("<IQII", self.flags, self.sequence, self.number, self.previous)
 
 
+FORGED = "forged"
+"""The label of an attacker's messages where it has to be told which are his; as long as that of honest ones."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UserMessage:
     """A UserMessage packet (MS-MQMQ 2.2.20). Whatever a test does not say has a harmless value."""

@@ -17,13 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.adversary import wire
-from tests.adversary.wire import Packet
+from tests.adversary.wire import FORGED, Packet
 from tests.forwarding.enterprise import Machine
 from tests.soak.streams import HONEST
 from tests.transport.conftest import loopback_address
 
-FORGED = "forged"
-"""The label of his messages, as long as that of all others."""
 RATE = 200
 """Packets a second."""
 _KEPT = 512
