@@ -1,9 +1,15 @@
-"""Jobs: operations on many messages that go on in the node, watched or not, and after a restart as well."""
+"""Jobs: operations on many messages that go on in the node, watched or not, and after a restart as well.
+
+Only a few jobs work at a time: owners take turns, and each owner's jobs in their order.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any, Final
 
@@ -16,7 +22,6 @@ from qmnode.administration.job_steps import COPIES, JobPausedError, Steps
 from qmnode.administration.pace import Pace
 from qmnode.administration.search import SearchPosition, chosen_queues
 from qmnode.administration.transfers import Targets
-from qmnode.administration.turns import Turns
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.queue import Queue
@@ -26,6 +31,54 @@ from qmnode.security.principals import Principal
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.sid import Sid
+
+
+class Turns:
+    """Places for workers. A free place goes to the owner who has waited longest since the last turn."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
+
+    @asynccontextmanager
+    async def turn(self, owner: str) -> AsyncIterator[None]:
+        """Wait for a place, and give it on at the end of the block."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(owner)
+        try:
+            yield
+        finally:
+            self._give_on()
+
+    async def _wait(self, owner: str) -> None:
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(place)
+        try:
+            await place
+        except BaseException:
+            if not place.cancelled():  # it was given just before the waiter was cancelled
+                self._give_on()
+            raise
+
+    def _give_on(self) -> None:
+        while self._waiting:
+            owner = next(iter(self._waiting))
+            waiters = self._waiting.pop(owner)
+            place = waiters.popleft()
+            if waiters:
+                self._waiting[owner] = waiters
+            if not place.cancelled():
+                place.set_result(None)
+                return
+        self._free += 1
+
 
 log = structlog.get_logger(__name__)
 
@@ -277,7 +330,7 @@ class Jobs:
         self._tasks[job.number] = task
         task.add_done_callback(lambda done: self._tasks.pop(job.number, None) if self._is(job, done) else None)
 
-    def _is(self, job: Job, task: "asyncio.Task[None]") -> bool:
+    def _is(self, job: Job, task: asyncio.Task[None]) -> bool:
         return self._tasks.get(job.number) is task
 
     async def _interrupt(self, job: Job) -> None:

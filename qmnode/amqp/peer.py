@@ -1,20 +1,38 @@
 """One connection of AMQP 1.0 over the engine of Qpid Proton, without I/O: bytes in, bytes out, events in between.
 
 The engine does the framing, the sessions' windows and the links' credit. The links do the rest:
-:mod:`qmnode.amqp.incoming`, :mod:`qmnode.amqp.outgoing` and :mod:`qmnode.amqp.coordinator`.
+:mod:`qmnode.amqp.incoming`, :mod:`qmnode.amqp.outgoing`, and the link to the coordinator of transactions (AMQP 1.0,
+part 4.2), whose messages declare and discharge.
+
+The sizes are counted of the frames with which a peer opens its connection and attaches links. The engine keeps their
+names, addresses and properties until both sides have detached, however a link ends. So they are counted before the
+engine sees them.
 """
 
+from __future__ import annotations
+
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
-from proton import Collector, Connection, Endpoint, Event, ProtonException, Terminus, Transport, symbol
+from proton import (
+    Collector,
+    Connection,
+    Delivery,
+    Endpoint,
+    Event,
+    ProtonException,
+    Receiver,
+    Terminus,
+    Transport,
+    symbol,
+)
 
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
-from qmnode.amqp.attaches import Attaches
 from qmnode.amqp.codec import CodecError, Described, UInt
 from qmnode.amqp.conditions import (
     DECODE,
@@ -26,7 +44,6 @@ from qmnode.amqp.conditions import (
     RefusedError,
     of_endpoint,
 )
-from qmnode.amqp.coordinator import CoordinatorLink
 from qmnode.amqp.engine import (
     ATTACH,
     FLOW,
@@ -39,18 +56,150 @@ from qmnode.amqp.engine import (
     next_event,
     remote_properties,
 )
-from qmnode.amqp.incoming import IncomingLink
-from qmnode.amqp.links import DoorLink, Host, is_gone, refuse
+from qmnode.amqp.incoming import Body, IncomingLink
+from qmnode.amqp.links import DoorLink, Host, is_gone, refuse, reject
 from qmnode.amqp.mapping import DELAYED_DELIVERY
 from qmnode.amqp.outgoing import OutgoingLink
 from qmnode.amqp.relay import ANONYMOUS_RELAY, RelayLink
+from qmnode.amqp.sections import parse
 from qmnode.amqp.selectors import selector_of
 from qmnode.amqp.temporary import ends_with_link
+from qmnode.amqp.transactions import DECLARED, Declare, read_request
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.structures.names import MultipleElementFormatName
 from qmnode.version import program_version
+
+_HEAD: Final = struct.Struct(">IB")
+_SHORTEST: Final = 8
+_SEEN: Final = 16
+"""Bytes of a frame that show its performative."""
+_KEPT_NOWHERE: Final = frozenset(
+    b"\x00\x53" + bytes((number,)) for number in (0x11, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18)
+)
+"""The beginnings of the frames that nothing keeps: begin, flow, transfer, disposition, detach, end, close."""
+_END: Final = b"\x00\x53\x17"
+
+
+class Attaches:
+    """Follows the frames of a peer behind its protocol header."""
+
+    def __init__(self) -> None:
+        self._ahead = 8
+        """Bytes until the next frame begins."""
+        self._start = b""
+        self.ends: list[int] = []
+        """The places where sessions end in the bytes that were looked at last."""
+
+    def sizes(self, data: bytes) -> list[int]:
+        """The sizes of those that begin in the next bytes of the peer."""
+        found: list[int] = []
+        self.ends, before = [], len(self._start)
+        if self._start:
+            data, self._start = self._start + data, b""
+        at, end = self._ahead, len(data)
+        while at < end:
+            left = end - at
+            if left < _SEEN and (left < _SHORTEST or left < _HEAD.unpack_from(data, at)[0]):
+                self._start = data[at:]
+                at = end
+                break
+            size, offset = _HEAD.unpack_from(data, at)
+            kind = data[at + 4 * offset : at + 4 * offset + 3]
+            if size > _SHORTEST and kind not in _KEPT_NOWHERE:
+                found.append(size)
+            elif kind == _END and at > before:
+                self.ends.append(at - before)
+            at += max(size, _SHORTEST)
+        self._ahead = at - end
+        return found
+
+
+_CREDIT: Final = 100
+_LONGEST: Final = 4096
+"""Bytes of a request."""
+
+
+class CoordinatorLink:
+    """Requests from a program to the coordinator. When it ends, the transactions that it declared are rolled back."""
+
+    def __init__(self, host: Host, link: Receiver, number: int) -> None:
+        self.number = number
+        self._host = host
+        self._link = link
+        self._body = Body(host, link, _LONGEST)
+        self._declared: dict[bytes, asyncio.TimerHandle] = {}
+        self._closed = False
+        link.flow(_CREDIT)
+
+    def flow(self) -> None:
+        """Nothing waits for it."""
+
+    def delivery(self, delivery: Delivery) -> None:
+        """A request has come."""
+        if self._closed or not delivery.readable:
+            return
+        try:
+            data = self._body.read(delivery)
+        except RefusedError as error:
+            refuse(self._link, error)
+            return
+        if data is not None:
+            self._host.spawn(self._answer(delivery, data))
+
+    def pass_ended(self) -> None:
+        """Give back the credit that was used."""
+        if not self._closed and self._link.credit < _CREDIT // 2:
+            self._link.flow(_CREDIT - self._link.credit)
+
+    async def close(self) -> None:
+        """The link has ended."""
+        self._closed = True
+        self._body.drop()
+        for identifier, timer in self._declared.items():
+            timer.cancel()
+            await self._host.transactions.abort(identifier)
+
+    async def _answer(self, delivery: Delivery, data: bytes) -> None:
+        try:
+            declared = await self._do(data)
+        except CodecError as error:
+            refused = RefusedError(DECODE, str(error))
+        except RefusedError as error:
+            refused = error
+        else:
+            if self._closed or self._host.closed:
+                return
+            if declared is None:
+                delivery.update(Delivery.ACCEPTED)
+            else:
+                delivery.local.data = [declared]
+                delivery.update(DECLARED)
+            delivery.settle()
+            return
+        if not self._closed and not self._host.closed:
+            reject(delivery, refused)
+            delivery.settle()
+
+    async def _do(self, data: bytes) -> bytes | None:
+        """The number of a transaction that has begun; None when one has ended."""
+        request = read_request(parse(data))
+        transactions = self._host.transactions
+        if isinstance(request, Declare):
+            identifier = transactions.declare()
+            limit = self._host.settings.transaction_timeout
+            self._declared[identifier] = self._host.later(limit, lambda: self._expire(identifier))
+            return identifier
+        if (timer := self._declared.pop(request.identifier, None)) is not None:
+            timer.cancel()
+        await asyncio.shield(transactions.discharge(request))
+        return None
+
+    def _expire(self, identifier: bytes) -> None:
+        if self._declared.pop(identifier, None) is not None:
+            self._host.spawn(self._host.transactions.abort(identifier))
+
 
 log = structlog.get_logger(__name__)
 

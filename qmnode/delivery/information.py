@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from qmnode.delivery.state import ProtocolState
 from qmnode.model.administration import (
     ConnectionInformation,
     IncomingSequenceInformation,
@@ -22,17 +23,16 @@ from qmnode.protocol.received import DestinationName
 from qmnode.structures.names import DirectFormatName, parse_single_format_name
 from qmnode.transport.connection import Connection
 
-if TYPE_CHECKING:
-    from qmnode.delivery.network import Network
-
 _SEQUENCES_SHOWN: Final = 1_000
 
 
-def transfer_information(network: "Network", queue: OutgoingQueue) -> TransferInformation:
-    """Describe the outgoing sequence of a queue."""
-    state, key = network.state, network.state.key_of(queue)
+def transfer_information(state: ProtocolState, queue: OutgoingQueue, now: float, unread: int) -> TransferInformation:
+    """Describe the outgoing sequence of a queue. ``now`` is in seconds since 1970, ``unread`` counts the messages that
+    wait for their final acknowledgments.
+    """
+    key = state.key_of(queue)
     info = transfer_info(state.outgoing.get(key), state.parameters.resend_table())
-    monotonic_began = network.manager.clock.time() - asyncio.get_running_loop().time()
+    monotonic_began = now - asyncio.get_running_loop().time()
     return TransferInformation(
         next=SequencePlace(*info.next_seq),
         last_acknowledged=_place(info.last_ack),
@@ -41,7 +41,7 @@ def transfer_information(network: "Network", queue: OutgoingQueue) -> TransferIn
         unacknowledged_count=info.no_ack_count,
         first_unacknowledged=_place(info.first_non_ack),
         last_unacknowledged=_place(info.last_non_ack),
-        unread_count=network.acknowledgments.final_acks.waiting_of(key),
+        unread_count=unread,
         resend_count=info.resend_count,
         resend_interval=info.resend_interval,
         resend_time=0 if info.resend_time is None else monotonic_began + info.resend_time,

@@ -355,7 +355,8 @@ class Network:
 
     def transfer_information(self, queue: OutgoingQueue) -> TransferInformation:
         """The state of the queue's outgoing sequence."""
-        return transfer_information(self, queue)
+        unread = self.acknowledgments.final_acks.waiting_of(self.state.key_of(queue))
+        return transfer_information(self.state, queue, self.manager.clock.time(), unread)
 
     def resend(self, queue: OutgoingQueue) -> None:
         """Send unacknowledged transactional messages of a queue again at once."""

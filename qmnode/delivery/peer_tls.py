@@ -1,13 +1,23 @@
 """The choice between TLS and plain connections for each peer, by ``security.tls`` and by what peers have shown.
 
 How a peer is to be spoken with is decided here, for each attempt. Both orders may end on the other side: a node that
-prefers TLS falls back for a peer that has never shown TLS (:mod:`qmnode.delivery.shown_tls`), and one that offers it
-uses it where a plain connection was turned away. The way that worked last is remembered for a while.
+prefers TLS falls back for a peer that has never shown TLS (:class:`ShownTls`), and one that offers it uses it where a
+plain connection was turned away. The way that worked last is remembered for a while.
+
+Peers that have shown that they speak TLS are kept in the store: with them nothing falls back to a plain connection.
+Only a session that opened counts, over a connection on which both sides verified a certificate. So nobody can replay it
+or make it up, and nobody but the holder of the certificate can have a peer remembered.
+
+Machines that are declared to speak in clear (``security.tls.plain_peers``) are known by their addresses.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import ssl
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -16,10 +26,13 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from qmnode.delivery.plain_peers import PlainPeers
-from qmnode.delivery.shown_tls import ShownTls
+from qmnode.delivery.machine_addresses import MachineAddresses
+from qmnode.delivery.next_hops import ResolutionError, addresses_of
+from qmnode.delivery.state import ProtocolState
+from qmnode.delivery.topology import Topology
 from qmnode.model.api import TransportSecurity
 from qmnode.protocol.connection import NextHop
+from qmnode.protocol.records import Family, Record
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.tls import (
     EVERY_PEER,
@@ -37,7 +50,142 @@ from qmnode.transport.dialing import DialingError, dial, is_reachable
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
 
+
+_ACCEPTED: Final = 1
+"""It took a TLS connection of this node."""
+_OPENED: Final = 2
+"""It opened one to this node."""
+_NAMES_KEPT: Final = 65_536
+"""An application may send to many names of one host."""
+
+
+class ShownTls:
+    """A record for each queue manager, and for each host name or address that the node connected to."""
+
+    def __init__(self, state: ProtocolState) -> None:
+        self._state = state
+        self._shown = {key: value[0] for key, value in state.records(Family.PEER_TLS) if value}
+
+    def accepted(self, machine: Guid | None, name: str) -> None:
+        """A peer took a session over TLS: whom its certificate names, if anybody, and the name that it was reached
+        under."""
+        if machine is not None:
+            self._add(_of_machine(machine), _ACCEPTED)
+        if len(self._shown) < _NAMES_KEPT:
+            self._add(_of_name(name), _ACCEPTED)
+
+    def opened(self, machine: Guid) -> None:
+        """A peer opened a session over TLS, and its certificate names this queue manager."""
+        self._add(_of_machine(machine), _OPENED)
+
+    def speaks(self, machine: Guid, name: str) -> bool:
+        """Whether the queue manager, or the host of that name, has ever shown it."""
+        return _of_machine(machine) in self._shown or _of_name(name) in self._shown
+
+    def opens(self, machine: Guid) -> bool:
+        """Whether the queue manager has ever opened a session over TLS."""
+        return bool(self._shown.get(_of_machine(machine), 0) & _OPENED)
+
+    def _add(self, key: bytes, what: int) -> None:
+        before = self._shown.get(key, 0)
+        if before & what:
+            return
+        self._shown[key] = before | what
+        self._state.write([Record(Family.PEER_TLS, key, bytes([before | what]))])
+        self._state.write_lazily()
+
+
+def _of_machine(machine: Guid) -> bytes:
+    return b"g" + machine
+
+
+def _of_name(name: str) -> bytes:
+    return b"n" + name.lower().encode()
+
+
 log = structlog.get_logger(__name__)
+
+SITE: Final = "site:"
+_ADDRESS_PATIENCE: Final = 5.0
+"""Seconds for the addresses of all."""
+
+
+class PlainPeers:
+    """The machines and addresses behind the entries, as the directory and the name service had them last."""
+
+    def __init__(self, entries: Iterable[str], topology: Topology | None, addresses: MachineAddresses | None) -> None:
+        self._entries = sorted(entries, key=str.lower)
+        self._topology = topology
+        self._machine_addresses = addresses
+        self._machines: dict[Guid, str] = {}
+        self._addresses = frozenset(one for one in self._entries if _is_address(one))
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    async def refresh(self) -> None:
+        """Find the machines and their addresses; what cannot be found in time stays as it was."""
+        self.find_machines()
+        found = {one for one in self._entries if _is_address(one)}
+        names = [one for one in self._entries if not _is_address(one) and not one.lower().startswith(SITE)]
+        try:
+            async with asyncio.timeout(_ADDRESS_PATIENCE):
+                for addresses in await asyncio.gather(*map(self._addresses_of, names), *map(self._of, self._machines)):
+                    found |= addresses
+        except TimeoutError:
+            log.info("the addresses of plain peers were not found in time")
+            found |= self._addresses
+        self._addresses = frozenset(found)
+
+    def find_machines(self) -> None:
+        """The topology may be another."""
+        if self._topology is not None:
+            self._machines = self._topology.find_machines(
+                {one.partition(".")[0].lower() for one in self._entries if not _is_address(one)},
+                {one[len(SITE) :].lower() for one in self._entries if one.lower().startswith(SITE)},
+            )
+
+    def includes(self, hop: NextHop) -> bool:
+        """Whether a next hop is one of them. Where the directory says which machine it is, its address says nothing."""
+        if hop.identifier in self._machines or is_named(self._entries, hop.host_name, hop.address):
+            return True
+        return hop.identifier == ZERO_GUID and hop.address in self._addresses
+
+    def is_at(self, address: str) -> bool:
+        """Whether one of them has this address."""
+        return address in self._addresses
+
+    def is_one(self, machine: Guid) -> bool:
+        """Whether a queue manager is one of them, by the directory."""
+        return machine in self._machines
+
+    def names(self) -> tuple[str, ...]:
+        """Each machine, and each entry of which the directory has no machine."""
+        machines = sorted(self._machines.values(), key=str.lower)
+        known = {name.lower() for name in machines}
+        rest = [one for one in self._entries if one.partition(".")[0].lower() not in known]
+        sites = {} if self._topology is None else self._topology.sites_of(self._machines)
+        return (*machines, *(one for one in rest if one.lower().removeprefix(SITE) not in sites))
+
+    async def _of(self, machine: Guid) -> frozenset[str]:
+        return frozenset() if self._machine_addresses is None else await self._machine_addresses.of(machine)
+
+    @staticmethod
+    async def _addresses_of(name: str) -> frozenset[str]:
+        try:
+            return frozenset(hop.address for hop in await addresses_of(name))
+        except ResolutionError as error:
+            log.info("the addresses of a plain peer are not known", peer=name, reason=str(error))
+            return frozenset()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
 
 _REMEMBERED: Final = 60.0
 """Seconds for which the second way goes first where the first one failed; then the first is tried again."""
@@ -61,7 +209,7 @@ class TlsChoice(Enum):
 class PeerTls:
     """Decides for each peer, connects to it, and remembers what it has shown."""
 
-    def __init__(self, network: "Network") -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
         self._settings: TlsSettings | None = None
         self._initiator: ssl.SSLContext | None = None

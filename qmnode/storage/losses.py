@@ -1,12 +1,17 @@
 """Detects synced writes that are missing: a log that was truncated, removed, or replaced by an older one.
 
 First record the state of the directory (:func:`examine`), then open the store and compare.
+
+The file ``SYNCED`` of :mod:`qmnode.storage.writer` says up to where writes were synced.
 """
+
+from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -16,8 +21,64 @@ from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.layout import Family
 from qmnode.storage.log_ends import MAY_HAVE_HELD, damaged_ends, damaged_record
-from qmnode.storage.synced import Synced, read_synced
-from qmnode.storage.writer import logs_in
+from qmnode.storage.writer import COMPLEMENT, DETAILS, DETAILS_AT, MARK, SYNCED_FILE, SYNCED_SIZE, Moment, logs_in
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The contents of the file."""
+
+    mark: Moment
+    history: tuple[Moment, ...] = ()
+    logs: dict[int, int] = field(default_factory=dict)
+    """Sizes of the logs that were complete, and synced."""
+    newest_log: int = 0
+    """The log that was being written; 0 if unknown."""
+    closed: bool = True
+    """Whether the store was closed after that, as far as is known."""
+
+    def at(self, number: int) -> Moment | None:
+        """The approximate time when this number was written; None if it is older than the recorded history."""
+        before = None
+        for moment in (*self.history, self.mark):
+            if moment.number < number:
+                before = moment
+                continue
+            if before is None:
+                return moment if moment.number == number else None
+            part = (number - before.number) / (moment.number - before.number)
+            return Moment(
+                number,
+                before.messages + round(part * (moment.messages - before.messages)),
+                before.time + part * (moment.time - before.time),
+            )
+        return None
+
+
+def read_synced(path: Path) -> Synced | None:
+    """The contents of the file in this store's directory. None if it is missing or torn."""
+    try:
+        content = (path / SYNCED_FILE).read_bytes()
+    except OSError:
+        return None
+    if len(content) != SYNCED_SIZE:
+        return None
+    number, complement, messages, when = MARK.unpack_from(content)
+    if number ^ complement != COMPLEMENT:
+        return None
+    mark = Moment(number, messages, when)
+    length, check = DETAILS.unpack_from(content, DETAILS_AT)
+    text = content[DETAILS_AT + DETAILS.size :][:length]
+    if zlib.crc32(text) != check:
+        return Synced(mark)
+    try:
+        details = json.loads(text)
+        history = tuple(Moment(*moment) for moment in details["history"])
+        logs = {int(name): size for name, size in details["logs"].items()}
+        return Synced(mark, history, logs, details["newest_log"], details.get("closed", True))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return Synced(mark)
+
 
 LOSSES: Final = "losses"
 """The key of the losses that starts have found, as JSON."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from qmnode.administration.turns import Turns
+from qmnode.administration.jobs import Turns
 
 
 async def taken(turns: Turns, owner: str, order: list[str], name: str, go_on: asyncio.Event) -> None:

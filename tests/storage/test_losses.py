@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 from qmnode import Access, Message, QueueManager
 from qmnode.settings.node import Settings, StorageSettings
 from qmnode.storage.errors import StoreError
-from qmnode.storage.losses import Loss, recent
+from qmnode.storage.losses import Loss, read_synced, recent
 from qmnode.storage.store import Store
-from qmnode.storage.synced import read_synced
 from qmnode.storage.verification import verify
 from qmnode.storage.writer import SYNCED_FILE
 from tests.storage.damage import killed
