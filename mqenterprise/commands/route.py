@@ -21,7 +21,7 @@ from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access
 from mqenterprise.routes.documents import explained, gates, simulated
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
 from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
-from mqenterprise.routes.journeys import Journey
+from mqenterprise.routes.journeys import FoundJourney
 from mqenterprise.routes.simulation import Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
@@ -276,7 +276,7 @@ def _table(topology: NamedTopology, node: Guid) -> list[dict[str, Any]]:
 
 
 def _tell(topology: NamedTopology, found: Simulation) -> None:
-    def name(way: Journey) -> str:
+    def name(way: FoundJourney) -> str:
         return printable(way.problem or f"{' -> '.join(map(topology.machine_name, way.path))}, cost {way.cost}")
 
     typer.echo(

@@ -37,7 +37,7 @@ class ChangeNotices:
         self._noted: dict[Guid, dict[tuple[ChangeEvent, Guid], None]] = {}
 
     @property
-    def wanted(self) -> bool:
+    def are_sent(self) -> bool:
         """Whether anybody is notified."""
         return self._socket is not None
 

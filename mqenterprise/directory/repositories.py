@@ -317,7 +317,7 @@ class QueueRepository(WrittenRepository[Queue]):
     def delete(self, entity: Queue) -> None:
         """Delete it. Raises ``ObjectNotFound``."""
         dn = self._located(entity)
-        known = self.at(dn, ("identifier",)) if self._gateway.notices.wanted else entity
+        known = self.at(dn, ("identifier",)) if self._gateway.notices.are_sent else entity
         self._gateway.writer.remove(dn, tree=True)
         self._notify(ChangeEvent.QUEUE_DELETED, known)
 
@@ -331,7 +331,7 @@ class QueueRepository(WrittenRepository[Queue]):
         return moved
 
     def _notify(self, event: ChangeEvent, queue: Queue) -> None:
-        if self._gateway.notices.wanted and queue.identifier is not None:
+        if self._gateway.notices.are_sent and queue.identifier is not None:
             owner = self._references.guid_of(parent_of(self._located(queue)), Refers.QUEUE_MANAGER)
             self._gateway.notices.note(event, queue.identifier, owner)
 
@@ -479,7 +479,7 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
 
     def note_change(self, dn: str) -> None:
         """Note that a queue manager is to be notified of its changed object."""
-        if self._gateway.notices.wanted:
+        if self._gateway.notices.are_sent:
             identifier = self._references.guid_of(dn, Refers.QUEUE_MANAGER)
             self._gateway.notices.note(ChangeEvent.QUEUE_MANAGER_CHANGED, identifier, identifier)
 

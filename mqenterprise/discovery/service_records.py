@@ -56,7 +56,7 @@ class ServiceRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedAnswer:
     groups: tuple[tuple[ServiceRecord, ...], ...]
     until: float
 
@@ -84,7 +84,7 @@ class ServerFinder:
         self._clock = clock
         self._draw = draw or random.SystemRandom()
         self._lock = threading.Lock()
-        self._known: _Known | None = None
+        self._known: _CachedAnswer | None = None
         self._addresses: dict[str, tuple[str, float]] = {}
 
     @classmethod
@@ -125,13 +125,13 @@ class ServerFinder:
             return address
         return known[0] if known else None
 
-    def _asked(self, before: _Known | None) -> _Known:
+    def _asked(self, before: _CachedAnswer | None) -> _CachedAnswer:
         try:
             groups, ttls = self._lookup()
         except dns.exception.DNSException as error:
             log.warning("directory servers not looked up", domain=self._domain, reason=str(error))
-            return _Known(before.groups if before else (), self._clock() + RETRY)
-        return _Known(tuple(groups), self._clock() + min(ttls, default=RETRY))
+            return _CachedAnswer(before.groups if before else (), self._clock() + RETRY)
+        return _CachedAnswer(tuple(groups), self._clock() + min(ttls, default=RETRY))
 
     def _lookup(self) -> tuple[list[tuple[ServiceRecord, ...]], list[float]]:
         groups: list[tuple[ServiceRecord, ...]] = []

@@ -11,7 +11,7 @@ from qmnode.structures.guid import guid_to_text
 if TYPE_CHECKING:
     from mqenterprise.operations.present import Present
     from mqenterprise.routes.enterprise import NamedTopology
-    from mqenterprise.routes.journeys import Journey
+    from mqenterprise.routes.journeys import FoundJourney
     from mqenterprise.routes.simulation import ChangedJourney, Simulation
 
 
@@ -71,7 +71,7 @@ def gates(topology: NamedTopology, found: Simulation) -> list[dict[str, Any]]:
 def simulated(topology: NamedTopology, found: Simulation) -> dict[str, Any]:
     """The JSON document of a simulated outage."""
 
-    def way(way: Journey) -> dict[str, Any]:
+    def way(way: FoundJourney) -> dict[str, Any]:
         path = [topology.machine_name(each) for each in way.path]
         return {"path": path, "cost": way.cost, "problem": way.problem or None}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
+class FoundJourney:
     """A journey: its path, or the reason why there is none."""
 
     path: tuple[Guid, ...] = ()
@@ -49,19 +49,19 @@ class JourneysTo:
     def __init__(self, journeys: Journeys, destination: Guid) -> None:
         self._journeys = journeys
         self._destination = destination
-        self._known: dict[Guid, Journey] = {}
+        self._known: dict[Guid, FoundJourney] = {}
 
     @property
-    def passed(self) -> Mapping[Guid, Journey]:
+    def passed(self) -> Mapping[Guid, FoundJourney]:
         """The machines on the ways asked for so far, with the remaining way from each."""
         return self._known
 
-    def way(self, source: Guid) -> Journey:
+    def way(self, source: Guid) -> FoundJourney:
         """Return the same way as ``follow``."""
         journeys, known = self._journeys, self._known
         trail: dict[Guid, int] = {}
         at: Guid | None = source
-        end = Journey()
+        end = FoundJourney()
         while at is not None:
             if at in known:
                 end = known[at]
@@ -72,17 +72,17 @@ class JourneysTo:
             try:
                 decision, at_next = step(journeys.snapshot, journeys.router(at), self._destination, journeys.away)
             except NoRouteError as error:
-                end = Journey(problem=error.reason)
+                end = FoundJourney(problem=error.reason)
                 break
             trail[at] = decision.cost
             at = at_next
         for passed, cost in reversed(trail.items()):
             if not end.problem:
-                end = Journey((passed, *end.path), max(cost, end.cost))
+                end = FoundJourney((passed, *end.path), max(cost, end.cost))
             known[passed] = end
         return end
 
-    def _followed(self, source: Guid) -> Journey:
+    def _followed(self, source: Guid) -> FoundJourney:
         """Return a way that runs into a circle, with all machines that it passes before."""
         journeys = self._journeys
         try:
@@ -90,5 +90,5 @@ class JourneysTo:
                 journeys.snapshot, source, self._destination, away=journeys.away, tables=dict(journeys.tables)
             )
         except NoRouteError as error:
-            return Journey(problem=error.reason)
-        return Journey(found.path, found.cost)
+            return FoundJourney(problem=error.reason)
+        return FoundJourney(found.path, found.cost)

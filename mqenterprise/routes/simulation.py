@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from mqenterprise.routes.journeys import Journey, Journeys, JourneysTo
+from mqenterprise.routes.journeys import FoundJourney, Journeys, JourneysTo
 from mqenterprise.routes.least_costs import CostsToDestinations, LeastCosts
 from qmnode.routing import Machine, RoutingLink, TopologySnapshot
 from qmnode.structures.guid import Guid
@@ -36,8 +36,8 @@ class ChangedJourney:
 
     source: Guid
     destination: Guid
-    before: Journey
-    after: Journey
+    before: FoundJourney
+    after: FoundJourney
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ NOT_UNDERSTOOD = "(not understood: "
 """How the one line of a descriptor begins that cannot be decoded."""
 
 
-class AccessEntry(Protocol):
+class DeclaredRights(Protocol):
     """A declared entry of an access list."""
 
     @property
@@ -70,7 +70,9 @@ def line(trustee: str, verb: str, value: int, kind: Kind = Kind.QUEUE) -> str:
     return f"{trustee}: {verb} {' '.join(names_of_rights(value, BY_KIND[kind]))}"
 
 
-def normal(entries: Iterable[AccessEntry], canonical: Callable[[str], str], kind: Kind = Kind.QUEUE) -> tuple[str, ...]:
+def normal(
+    entries: Iterable[DeclaredRights], canonical: Callable[[str], str], kind: Kind = Kind.QUEUE
+) -> tuple[str, ...]:
     """Return a declared access list in normal form. ``canonical`` returns the one name of a trustee."""
     masks: dict[tuple[str, str], int] = {}
     for entry in entries:

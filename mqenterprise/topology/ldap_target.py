@@ -105,7 +105,7 @@ class LdapTarget:
                     self._update_machine(step, writer)
                 case Action.UPDATE:
                     self._change(self._index.places[step.reference.kind, step.reference.key].dn, step, writer)
-            if self._service.notices.wanted:
+            if self._service.notices.are_sent:
                 self._notify(step)
 
     def delete_of_others(self, step: Step) -> None:

@@ -41,7 +41,7 @@ class Turns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @property
-    def wanted(self) -> bool:
+    def anyone_waits(self) -> bool:
         """Whether somebody waits for a place."""
         return bool(self._waiting)
 
@@ -382,7 +382,7 @@ class Jobs:
             job.seconds += pace_from - began
             await pace.rest()
             job.seconds += monotonic() - pace_from
-            if self._turns.wanted and monotonic() >= until:
+            if self._turns.anyone_waits and monotonic() >= until:
                 break
         return more
 

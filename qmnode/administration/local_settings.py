@@ -40,19 +40,19 @@ _BRIDGE: Final = "a bridge, such as {direction: out, queue: orders, peer: 'amqps
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DeclaredSettings:
     """The sections of a document; None is one that it does not have, which stays as it is."""
 
     addresses: tuple[str, ...] | None = None
     bridges: Bridges | None = None
 
 
-def read_local(plain: object) -> Wanted:
+def read_local(plain: object) -> DeclaredSettings:
     """Addresses and bridges of a document. Raises :class:`DocumentFault` for the first mistake."""
     if not isinstance(plain, Mapping):
-        return Wanted()
+        return DeclaredSettings()
     addresses, bridges = plain.get("addresses"), plain.get("bridges")
-    return Wanted(
+    return DeclaredSettings(
         None if addresses is None else tuple(dict.fromkeys(_addresses(addresses))),
         None if bridges is None else dict(_bridges(bridges)),
     )
@@ -178,7 +178,7 @@ class LocalSettings:
         written = {name: _written(bridge) for name, bridge in sorted(bridges.items())}
         return {"addresses": list(addresses), "bridges": written}
 
-    def steps(self, wanted: Wanted) -> list[dict[str, Any]]:
+    def steps(self, wanted: DeclaredSettings) -> list[dict[str, Any]]:
         """The changes that make this true."""
         found = []
         present = self._document
@@ -195,19 +195,19 @@ class LocalSettings:
                 found.append(_step(action, name, {} if after is None else _changes(before, after)))
         return found
 
-    async def check(self, wanted: Wanted, asker: Asker) -> None:
+    async def check(self, wanted: DeclaredSettings, asker: Asker) -> None:
         """Refuse what the caller may not ask for, or cannot run here. MQ_ERROR_ACCESS_DENIED, MQ_ERROR_..."""
         for refused in (await self._refusals(wanted, asker)).values():
             raise refused
 
-    async def tell_refusals(self, steps: list[dict[str, Any]], wanted: Wanted, asker: Asker) -> None:
+    async def tell_refusals(self, steps: list[dict[str, Any]], wanted: DeclaredSettings, asker: Asker) -> None:
         """Put into planned steps why they would be refused."""
         refusals = await self._refusals(wanted, asker)
         for step in steps:
             if (refused := refusals.get(step["bridge"])) is not None:
                 step["reason"] = f"will be refused: {refused.sentence}"
 
-    async def _refusals(self, wanted: Wanted, asker: Asker) -> dict[str, MessageQueuingError]:
+    async def _refusals(self, wanted: DeclaredSettings, asker: Asker) -> dict[str, MessageQueuingError]:
         """Return by bridge why it is refused."""
         found: dict[str, MessageQueuingError] = {}
         if not wanted.bridges:
@@ -228,7 +228,7 @@ class LocalSettings:
                 )
         return found
 
-    async def apply(self, wanted: Wanted) -> None:
+    async def apply(self, wanted: DeclaredSettings) -> None:
         """Store the sections that are there, and let them take effect."""
         now = _Values(
             self._document.addresses if wanted.addresses is None else wanted.addresses,

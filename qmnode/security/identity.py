@@ -108,7 +108,7 @@ class SenderDirectory:
         self._changed: dict[UserCertKey, set[Guid | None]] = {}
         """By question under way, the objects that changed since it was asked; None: any object."""
 
-    def known(self, claim: SenderClaim, now: float) -> Sender | None:
+    def cached(self, claim: SenderClaim, now: float) -> Sender | None:
         """The sender, if the cache can confirm the claim: most messages need no more."""
         cached = self.cache.get(place_of(claim), now)
         return None if cached is None else cached.sender
@@ -119,7 +119,7 @@ class SenderDirectory:
         Raises :class:`MessageRefusedError` when the directory holds no such certificate for the claimed identifier, and
         :class:`MessageDeferredError` when it does not answer. Messages with the same claim share one question.
         """
-        known = self.known(claim, now)
+        known = self.cached(claim, now)
         if known is not None:
             return known
         place = place_of(claim)
@@ -132,7 +132,7 @@ class SenderDirectory:
         for claim in claims:
             place = place_of(claim)
             if place not in senders and place not in unknown:
-                known = self.known(claim, now)
+                known = self.cached(claim, now)
                 if known is None:
                     unknown[place] = claim
                 else:

@@ -219,7 +219,7 @@ class DestinationDirectory:
         self.cache: AgedCache[Guid, PublishedKeys] = AgedCache(DESTINATIONS_KEPT, settings.public_key_lifetime)
         self._reads: SharedReads[Guid, PublishedKeys] = SharedReads()
 
-    def known(self, queue_manager: Guid, now: float) -> PublishedKeys | None:
+    def cached(self, queue_manager: Guid, now: float) -> PublishedKeys | None:
         """The keys, if they are fresh: most messages need no more."""
         return self.cache.get(queue_manager, now)
 
@@ -228,7 +228,7 @@ class DestinationDirectory:
 
         Raises :class:`MessageDeferredError` when the directory does not answer: the message waits. The text deletes it.
         """
-        known = self.known(queue_manager, now)
+        known = self.cached(queue_manager, now)
         if known is not None:
             return known
         return await self._reads.share(queue_manager, lambda: self._read(queue_manager, now))

@@ -329,13 +329,13 @@ class SecurityService:
 
     async def _keys_for(self, requests: Sequence[ProtectionRequest], now: float) -> Keys:
         """The published keys of every destination that a batch needs, asked for all at once; or why not."""
-        wanted = {
+        needed = {
             Guid(request.sections.address): None
             for request in requests
             if request.keys is None and _is_private(request)
         }
-        keys: Keys = {remote: known for remote in wanted if (known := self.destinations.known(remote, now)) is not None}
-        unknown = [remote for remote in wanted if remote not in keys]
+        keys: Keys = {remote: one for remote in needed if (one := self.destinations.cached(remote, now)) is not None}
+        unknown = [remote for remote in needed if remote not in keys]
         if unknown:
             answers = await asyncio.gather(*(self._settled(remote, now) for remote in unknown))
             keys.update(zip(unknown, answers, strict=True))

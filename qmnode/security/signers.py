@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ReadSigner:
     signer: Signer
     read_time: float
 
@@ -41,7 +41,7 @@ class Signers:
     def __init__(self, settings: SecuritySettings, directory: Directory) -> None:
         self._settings = settings
         self._directory = directory
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _ReadSigner] = {}
         self._lifetime = settings.user_cert_lifetime / 1000
 
     def forget(self) -> None:
@@ -67,7 +67,7 @@ class Signers:
             # Signing needs no directory; whether the certificate still counts is for the receiver to say.
             log.info("a user's certificate could not be read again", user_id=user_id, reason=error.sentence)
             return known.signer
-        self._known[user_id] = _Known(signer, now)
+        self._known[user_id] = _ReadSigner(signer, now)
         return signer
 
     async def _read(self, account: str) -> Signer:

@@ -116,7 +116,7 @@ async def test_one_of_two_certificates_that_is_gone_counts_at_once(users: Users)
     for claim in (first, second):
         await users.senders.confirm(claim, NOW)
     await asyncio.to_thread(users.register, dn, 1)
-    await eventually(lambda: users.senders.known(first, NOW) is None, "the user is asked for again")
+    await eventually(lambda: users.senders.cached(first, NOW) is None, "the user is asked for again")
     with pytest.raises(MessageRefusedError):
         await users.senders.confirm(first, NOW)
     await users.senders.confirm(second, NOW)
@@ -133,6 +133,6 @@ async def test_the_last_certificate_of_a_user_counts_at_once_or_after_its_lifeti
     if directory.connection.dialect.gives_guid:
         later += LIFETIME + 1
     else:
-        await eventually(lambda: users.senders.known(claim, NOW) is None, "the user is asked for again")
+        await eventually(lambda: users.senders.cached(claim, NOW) is None, "the user is asked for again")
     with pytest.raises(MessageRefusedError):
         await users.senders.confirm(claim, later)

@@ -58,7 +58,7 @@ async def test_a_destinations_keys_are_read_once_in_their_lifetime() -> None:
     rotated = await destinations.keys_of(DESTINATION, NOW + 601.0)
     assert rotated.keys[AES_PROVIDER.name].fingerprint == encryption_pair(number=1).fingerprint
     assert destinations.forget(DESTINATION) == 1
-    assert destinations.known(DESTINATION, NOW + 601.0) is None
+    assert destinations.cached(DESTINATION, NOW + 601.0) is None
 
 
 async def test_a_destination_without_keys_is_asked_for_again() -> None:

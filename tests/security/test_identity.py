@@ -98,7 +98,7 @@ async def test_while_the_directory_is_away_the_message_waits() -> None:
 async def test_a_confirmed_certificate_is_believed_for_its_lifetime_and_no_longer() -> None:
     directory = registered()
     senders = SenderDirectory(directory, SETTINGS)
-    assert senders.known(claim(), NOW) is None
+    assert senders.cached(claim(), NOW) is None
     sender = await senders.confirm(claim(), NOW)
     directory.certificates.clear()  # revoked
     assert await senders.confirm(claim(), NOW + 1200.0) is sender
@@ -111,7 +111,7 @@ async def test_a_user_can_be_forgotten_at_once() -> None:
     senders = SenderDirectory(registered(), SETTINGS)
     await senders.confirm(claim(), NOW)
     assert senders.forget(USER) == 1
-    assert senders.known(claim(), NOW) is None
+    assert senders.cached(claim(), NOW) is None
 
 
 async def test_a_change_of_another_object_makes_no_user_be_asked_for_again() -> None:
@@ -121,19 +121,19 @@ async def test_a_change_of_another_object_makes_no_user_be_asked_for_again() -> 
     senders = SenderDirectory(directory, SETTINGS)
     await senders.confirm(claim(), NOW)
     senders.forget_users(Guid(b"another 16 bytes"))
-    assert senders.known(claim(), NOW) is not None
+    assert senders.cached(claim(), NOW) is not None
     senders.forget_users(directory.user_identifier)
-    assert senders.known(claim(), NOW) is None
+    assert senders.cached(claim(), NOW) is None
     await senders.confirm(claim(), NOW)
     senders.forget_users(None)
-    assert senders.known(claim(), NOW) is None
+    assert senders.cached(claim(), NOW) is None
 
 
 async def test_a_change_of_a_user_without_identifier_is_heard_as_any_change() -> None:
     senders = SenderDirectory(registered(), SETTINGS)
     await senders.confirm(claim(), NOW)
     senders.forget_users(Guid(b"another 16 bytes"))
-    assert senders.known(claim(), NOW) is None
+    assert senders.cached(claim(), NOW) is None
 
 
 async def test_an_answer_to_a_question_from_before_a_change_is_not_kept() -> None:
@@ -146,7 +146,7 @@ async def test_an_answer_to_a_question_from_before_a_change_is_not_kept() -> Non
     senders.forget_users(None)
     directory.hold.set()
     await asked
-    assert senders.known(claim(), NOW) is None
+    assert senders.cached(claim(), NOW) is None
 
 
 async def test_an_answer_is_kept_while_other_objects_change_all_the_time() -> None:
@@ -162,7 +162,7 @@ async def test_an_answer_is_kept_while_other_objects_change_all_the_time() -> No
         senders.forget_users(changed)
         directory.hold.set()
         await asked
-        assert (senders.known(claim(), NOW) is not None) is is_known
+        assert (senders.cached(claim(), NOW) is not None) is is_known
 
 
 async def test_messages_that_wait_for_one_sender_share_one_question() -> None:
