@@ -5,6 +5,8 @@ receivers would take its new messages for duplicates and drop them. So a copy sk
 starts its sequences with a newer time stamp (TxSequenceID, MS-MQMQ 2.2.18.1.2).
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import socket
@@ -46,16 +48,16 @@ class _Store(Protocol):
     """The part of a store that says where it comes from."""
 
     path: Path
-    settings: "StorageSettings"
+    settings: StorageSettings
 
     def get_meta(self, name: str) -> bytes | None: ...
     def put_meta(self, name: str, value: bytes) -> None: ...
-    def scan(self, family: Family, first: bytes) -> "Iterator[tuple[bytes, bytes]]": ...
+    def scan(self, family: Family, first: bytes) -> Iterator[tuple[bytes, bytes]]: ...
     def delete_range(self, family: Family, first: bytes, end: bytes) -> None: ...
     def flush(self) -> None: ...
 
 
-def take_origin(store: "_Store", *, lost: bool = False) -> None:
+def take_origin(store: _Store, *, lost: bool = False) -> None:
     """Detect a copy, skip identifiers if necessary, and record the place of the store.
 
     A store that has lost writes skips like a copy: it does not know the identifiers used since.
@@ -91,13 +93,13 @@ class Copied(NamedTuple):
     """The last of the identifiers that it skips."""
 
 
-def copied(store: "MessageStore") -> Copied | None:
+def copied(store: MessageStore) -> Copied | None:
     """Return the first start of a copy, if that was within the last week; None for other stores."""
     found = Copied(*map(int, (store.get_meta(_COPIED) or b"0 0 0").split()))
     return found if 0 <= time.time() - found.began < _NOTICE_TIME else None
 
 
-def copy_notice(store: "MessageStore") -> str | None:
+def copy_notice(store: MessageStore) -> str | None:
     """Return a sentence about a copy that was first started within the last week; None for other stores."""
     copy = copied(store)
     if copy is None:
@@ -118,7 +120,7 @@ def copy_notice(store: "MessageStore") -> str | None:
     )
 
 
-def skip_identifiers(store: "_Store") -> tuple[int, int]:
+def skip_identifiers(store: _Store) -> tuple[int, int]:
     """Skip a block of message identifiers after the last known one. Return that, and the last of the block."""
     last = int.from_bytes(store.get_meta(IDENTIFIERS) or b"", "big")
     fresh = last + store.settings.identifier_jump
@@ -126,7 +128,7 @@ def skip_identifiers(store: "_Store") -> tuple[int, int]:
     return last, fresh
 
 
-def skip_events(store: "_Store") -> None:
+def skip_events(store: _Store) -> None:
     """Give events other sequential identifiers than those that the original has used since."""
     last = int.from_bytes(store.get_meta(EVENTS_EXPORTED) or b"", "big")
     for key, _ in store.scan(Family.EVENTS, b""):
@@ -136,26 +138,26 @@ def skip_events(store: "_Store") -> None:
     store.put_meta(EVENTS_EXPORTED, (last + _EVENT_JUMP).to_bytes(8, "big"))
 
 
-def new_sequence_time_stamp(store: "_Store") -> None:
+def new_sequence_time_stamp(store: _Store) -> None:
     """Make outgoing sequences that start from now on newer than any of the original."""
     last = int.from_bytes(store.get_meta(SEQUENCE_TIME_STAMP) or b"", "big")
     store.put_meta(SEQUENCE_TIME_STAMP, max(last + 1, int(time.time())).to_bytes(8, "big"))
 
 
-def move_between(store: "_Store", hosts: tuple[str, ...]) -> None:
+def move_between(store: _Store, hosts: tuple[str, ...]) -> None:
     """Let the store move between these hosts, from its next start on; none: let it stay where it is."""
     store.put_meta(_HOSTS, json.dumps(sorted(host.partition(".")[0].casefold() for host in hosts)).encode())
     store.flush()
     store.put_meta(_ORIGIN, _fingerprint(store))
 
 
-def moves(store: "_Store") -> bool:
+def moves(store: _Store) -> bool:
     """Whether the store moves between hosts, of which this is one."""
     own = socket.gethostname().partition(".")[0].casefold()
     return own in json.loads(store.get_meta(_HOSTS) or b"[]")
 
 
-def _fingerprint(store: "_Store") -> bytes:
+def _fingerprint(store: _Store) -> bytes:
     """The machine and the directory: both change when files are copied to another place. Of a store that moves between
     hosts only the directory's number in its file system stays.
     """
