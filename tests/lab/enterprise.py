@@ -226,6 +226,8 @@ class Played:
     code: int
     said: str
     stats: dict[str, dict[str, int]]
+    seconds: dict[str, float]
+    """Of each task, by its name."""
 
     @property
     def changed(self) -> int:
@@ -300,7 +302,8 @@ class LabEnterprise:
                 continue
             address = self.hosts.addresses[machine["name"]]
             machine["addresses"] = [address]
-            machine["dns_name"] = f"{machine['name']}.contoso.test" if self.is_real else address
+            on_loopback = isinstance(self.hosts, LoopbackHosts)
+            machine["dns_name"] = address if on_loopback else f"{machine['name']}.contoso.test"
         return dict(located)
 
     def start(self) -> None:
@@ -486,7 +489,9 @@ class LabEnterprise:
         )  # fmt: skip
         said = done.stdout + done.stderr
         self.transcripts.append(said)
-        return Played(done.returncode, said, json.loads(stats.read_text()) if stats.exists() else {})
+        return Played(
+            done.returncode, said, **(json.loads(stats.read_text()) if stats.exists() else {"stats": {}, "seconds": {}})
+        )
 
     @property
     def releases(self) -> Path:
