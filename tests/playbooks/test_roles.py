@@ -61,7 +61,7 @@ def test_no_other_playbook_writes_the_settings_of_nodes() -> None:
 
 
 ROLE = PLAYBOOKS / "collections/ansible_collections/mqenterprise/fleet/roles/queue_manager"
-KNOWS_ITSELF = {"look.yml", "ready.yml", "probe.yml", "probe_prepare.yml"}
+KNOWS_ITSELF = {"ask.yml", "ready.yml", "probe.yml", "probe_prepare.yml"}
 """Looks at any host; is delegated to the host that runs the node; are left out for standbys by ``verify.yml``."""
 
 
