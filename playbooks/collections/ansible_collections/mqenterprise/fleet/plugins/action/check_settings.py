@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.mqenterprise.fleet.plugins.plugin_utils._templates import keep_compiled
 
 PROGRAM = Path(__file__).resolve().parents[2] / "roles/queue_manager/files/check_settings.py"
 ADVICE = (
@@ -26,8 +27,9 @@ def load():
     return program
 
 
+keep_compiled()  # before Ansible forks, as all below
 try:
-    CHECK = load()  # before Ansible forks: each host's process has it already
+    CHECK = load()
     MISSING = ""
 except ImportError as error:
     CHECK, MISSING = None, str(error)

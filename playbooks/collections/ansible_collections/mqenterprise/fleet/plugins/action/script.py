@@ -13,9 +13,12 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.mqenterprise.fleet.plugins.plugin_utils._templates import keep_compiled
 
 LOADER = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop(1))), sys.argv.pop(1), 'exec'))"
 """Python reads the program by its length, so that what follows is the program's own standard input."""
+
+keep_compiled()  # before Ansible forks
 
 
 def first_of(names):
