@@ -177,7 +177,7 @@ class Targets:
         if not copies:
             take_out(source, lookup_identifier, value, received=True)
             if source.recorder is not None:
-                source.recorder.deleted(source, value, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+                source.recorder.deleted(source, ((lookup_identifier, value),), MessageClass.MQMSG_CLASS_ACK_RECEIVE)
         return outcome
 
     def send(self, target: Target, message: Message, **changes: Any) -> TransferOutcome:

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 TRACEPARENT: Final = "traceparent"
 REBUS: Final = "rbs-ot-tracestate"
 _VALUE: Final = rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})"
-_NAMED: Final = re.compile(
-    rb"<Key>(?:traceparent|rbs-ot-tracestate)</Key>\s*<Value>" + _VALUE + rb"[<-]"
-    rb'|"(?:traceparent|rbs-ot-tracestate)"\s*:\s*"' + _VALUE + rb'["-]'
+_HEADERS: Final = (
+    (b"<Key>", re.compile(rb"<Key>(?:traceparent|rbs-ot-tracestate)</Key>\s*<Value>" + _VALUE + rb"[<-]")),
+    (b'"', re.compile(rb'"(?:traceparent|rbs-ot-tracestate)"\s*:\s*"' + _VALUE + rb'["-]')),
 )
+"""What is before the name of a header, and the header from there."""
 _TEXT: Final = re.compile(_VALUE.decode())
 _NO_VERSION: Final = "ff"
 _NAMES: Final = (b"traceparent", b"rbs-ot-tracestate")
@@ -39,15 +40,23 @@ def parse(text: str) -> TraceContext | None:
 
 def find(extension: bytes) -> TraceContext | None:
     """Return the context in the headers of NServiceBus, Rebus or an AMQP program; None without a valid one."""
-    if not any(name in extension for name in _NAMES):
-        if not any(name in extension for name in _WIDE_NAMES):
-            return None
+    if b"\0" in extension and any(name in extension for name in _WIDE_NAMES):
         extension = extension.replace(b"\0", b"")  # UTF-16, of which only these ASCII characters count
-    match = _NAMED.search(extension)
-    if match is None:
+    found = [match for name in _NAMES if (match := _header(extension, name)) is not None]
+    if not found:
         return None
-    found = match.groups()[:4] if match[1] is not None else match.groups()[4:]
-    return _context(*(part.decode() for part in found))
+    return _context(*(part.decode() for part in min(found, key=re.Match.start).groups()))
+
+
+def _header(extension: bytes, name: bytes) -> re.Match[bytes] | None:
+    """The first header of this name: a search for its pattern takes ten times as long as one for the name."""
+    at = extension.find(name)
+    while at >= 0:
+        for before, header in _HEADERS:
+            if at >= len(before) and (match := header.match(extension, at - len(before))) is not None:
+                return match
+        at = extension.find(name, at + 1)
+    return None
 
 
 def _context(version: str, trace: str, span: str, flags: str) -> TraceContext | None:

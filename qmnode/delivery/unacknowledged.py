@@ -107,7 +107,7 @@ class Unacknowledged(dict[int, int]):
             queue.take_this(entry[0])
             remove_acknowledged(queue, [entry])
             if queue.recorder is not None:
-                queue.recorder.transferred(queue, entry[1])
+                queue.recorder.transferred(queue, (entry,))
         else:
             queue.release([entry[0]])
         if on_the_way:

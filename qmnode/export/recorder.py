@@ -31,7 +31,9 @@ from qmnode.structures.message_classes import MessageClass, is_negative_acknowle
 from qmnode.structures.packet_view import LABEL_LENGTH_AT, PROPERTIES_SIZE, message_class_of, read_message_class
 
 if TYPE_CHECKING:
-    from qmnode.model.ports import Clock
+    from collections.abc import Sequence
+
+    from qmnode.model.ports import Arrived, Clock, Entry
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
 
@@ -95,8 +97,12 @@ class EventRecorder:
 
     writes = True
 
-    def inserted(self, queue: "Queue", value: bytes) -> None:
-        """A message arrived in a queue: the event depends on the kind of queue."""
+    def inserted(self, queue: "Queue", entries: "Sequence[Entry]") -> None:
+        """Messages arrived in a queue: the event depends on the kind of queue."""
+        for _, value in entries:
+            self._inserted(queue, value)
+
+    def _inserted(self, queue: "Queue", value: bytes) -> None:
         if queue.is_dead_letter or queue.is_journal:
             assert self._manager is not None
             dead = queue.is_dead_letter and queue is not self._manager.journal_queue
@@ -113,18 +119,24 @@ class EventRecorder:
         else:
             self._record(SENT_AND_REACHED if own else _REACHED, queue, value)
 
-    def deleted(self, queue: "Queue", value: bytes, reason: int) -> None:
-        """A message left its queue."""
-        if queue.is_dead_letter or queue.is_journal or _is_dead_letter(value):
-            self._record(_REMOVED, queue, value, reason)
-        elif reason == _RECEIVED:
-            self._record(_KIND_RECEIVED, queue, value)
-        else:
-            self._record(_DIED, queue, value, reason)
+    def deleted(self, queue: "Queue", entries: "Sequence[Entry]", reason: int) -> None:
+        """Messages left their queue."""
+        for _, value in entries:
+            if queue.is_dead_letter or queue.is_journal or _is_dead_letter(value):
+                self._record(_REMOVED, queue, value, reason)
+            elif reason == _RECEIVED:
+                self._record(_KIND_RECEIVED, queue, value)
+            else:
+                self._record(_DIED, queue, value, reason)
 
-    def transferred(self, queue: "Queue", value: bytes) -> None:
-        """The next hop has a message."""
-        self._record(_TRANSFERRED, queue, value, peer=queue.peer)  # type: ignore[attr-defined]
+    def handed_on(self, queue: "Queue", entries: "Sequence[Arrived]") -> None:
+        """Never: messages go through the store with their events."""
+        raise AssertionError(queue.pathname)
+
+    def transferred(self, queue: "Queue", entries: "Sequence[Entry]") -> None:
+        """The next hop has messages."""
+        for _, value in entries:
+            self._record(_TRANSFERRED, queue, value, peer=queue.peer)  # type: ignore[attr-defined]
 
     def refused(self, packet: bytes, reason: int) -> None:
         """A packet that arrived was refused."""

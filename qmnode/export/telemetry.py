@@ -1,7 +1,7 @@
 """OpenTelemetry over OTLP: spans of messages and of operations, and the node's metrics, with the extra ``otel``.
 
-Only a node with ``telemetry.endpoint`` loads this module, and the SDK with it. Exports are made by threads and never
-hold the event loop; what a collector does not take in time is dropped.
+Only a node with ``telemetry.endpoint`` loads this module, and the SDK with it. Threads talk with the collector, and
+what it does not take in time is dropped.
 
 Spans become OTLP here. The tracer and the exporter of the SDK need ten times the processor for the same bytes, because
 they expect spans that change, and attributes of any type.
@@ -21,6 +21,8 @@ import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import lru_cache, partial
+from struct import Struct
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.request import (
@@ -43,17 +45,21 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from qmnode.administration.job_records import Job
-    from qmnode.export.spans import Span
+    from qmnode.export.spans import Attributes, Span
 
 log = structlog.get_logger(__name__)
 
 _WAITING: Final = 4096
 """Spans in memory, beyond which more are dropped."""
 _AT_ONCE: Final = 512
-_DELAY: Final = 1.0
-"""Seconds for which spans are collected before they are exported."""
+_TOGETHER: Final = 32
+"""Spans that are made and encoded together: half a millisecond."""
+_DELAY: Final = 5.0
+"""Seconds for which spans are collected before they are exported: as long as the SDK does by default."""
 _ANSWER: Final = 5.0
 """Seconds for which an answer of the collector is awaited, and the last exports when the node stops."""
+_SHARED: Final = 1024
+"""Parts of spans that are kept encoded."""
 _SCOPE: Final = "qmnode"
 _T = TypeVar("_T")
 
@@ -74,6 +80,7 @@ class Telemetry:
     """The exporters of one node. ConfigurationError if a certificate that the environment names cannot be loaded."""
 
     def __init__(self, settings: TelemetrySettings, computer_name: str) -> None:
+        import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401 (the first export finds it loaded)
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
@@ -92,7 +99,9 @@ class Telemetry:
         self._identifiers = RandomIdGenerator()
         self._post = _posts(f"{address}/v1/traces", "TRACES")
         self._post_metrics = _posts(f"{address}/v1/metrics", "METRICS")
-        self._waiting: deque[Span] = deque(maxlen=_WAITING)
+        self._begun: list[Callable[[], Span | None]] = []
+        self._waiting: deque[bytes] = deque(maxlen=_WAITING)
+        """Encoded spans."""
         self._ending = asyncio.Event()
         self._ended = False
         self._sending = asyncio.get_running_loop().create_task(self._send(), name="spans")
@@ -110,9 +119,18 @@ class Telemetry:
             else:
                 log.warning(f"{what} are not exported", exc_info=error)
 
-    def export(self, span: "Span") -> None:
-        """Export a span soon; the oldest is dropped if too many wait."""
-        self._waiting.append(span)
+    def export(self, make: "Callable[[], Span | None]") -> None:
+        """Export soon the span that this makes, if any; the oldest is dropped if too many wait."""
+        self._begun.append(make)
+        if len(self._begun) >= _TOGETHER:
+            self._encode()
+
+    def _encode(self) -> None:
+        begun, self._begun = self._begun, []
+        try:
+            self._waiting.extend([_encoded(span) for make in begun if (span := make()) is not None])
+        except Exception as error:  # it must not end what the span is about
+            self._note("spans", False, error)
 
     async def _send(self) -> None:
         """Export spans until the node stops, and the rest then."""
@@ -122,6 +140,7 @@ class Telemetry:
                 async with asyncio.timeout(_DELAY):
                     await self._ending.wait()
             ended = self._ending.is_set()
+            self._encode()
             if self._waiting:
                 try:
                     await _in_thread(self.send_spans)
@@ -158,8 +177,8 @@ class Telemetry:
         error = "" if entry.get("outcome") == "done" else str(entry.get("outcome"))
         trace_id = parent.trace_id if parent else self._identifiers.generate_trace_id()
         self.export(
-            Span(
-                str(entry.get("action") or "operation")[:200], trace_id, self._identifiers.generate_span_id(),
+            partial(
+                Span, str(entry.get("action") or "operation")[:200], trace_id, self._identifiers.generate_span_id(),
                 parent.span_id if parent else 0, "SERVER", begin, now, attributes, error,
             )
         )  # fmt: skip
@@ -179,7 +198,7 @@ class Telemetry:
         begin, end = (int(at * 1e6) * 1000 for at in (job.created, job.ended))
         error = "" if job.state == "done" and not job.failed else job.reason or f"{job.failed} messages failed"
         trace_id, span_id = self._identifiers.generate_trace_id(), self._identifiers.generate_span_id()
-        self.export(Span(f"job {job.kind}", trace_id, span_id, 0, "INTERNAL", begin, end, attributes, error))
+        self.export(partial(Span, f"job {job.kind}", trace_id, span_id, 0, "INTERNAL", begin, end, attributes, error))
 
     # Metrics
 
@@ -251,30 +270,70 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
     return await asyncio.wrap_future(result)
 
 
-def _as_otlp(spans: Iterable["Span"], resource: Mapping[str, Any]) -> bytes:
-    """Encode spans of the node with these attributes as the request of a client of OTLP."""
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags, Status
+def _as_otlp(spans: Iterable[bytes], resource: Mapping[str, Any]) -> bytes:
+    """Encode the request of a client of OTLP with encoded spans of the node with these attributes."""
+    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 
-    known = int(SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
-    remote = known | int(SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
-    request = ExportTraceServiceRequest()
-    resources = request.resource_spans.add()
+    resources, scope = ResourceSpans(), ScopeSpans()
     _set(resources.resource.attributes, resource)
-    scope = resources.scope_spans.add()
     scope.scope.name, scope.scope.version = _SCOPE, program_version()
-    for span in spans:
-        parent = span.parent_id
-        one = scope.spans.add(
-            name=_text(span.name), kind=f"SPAN_KIND_{span.kind}", trace_id=span.trace_id.to_bytes(16, "big"),
-            span_id=span.span_id.to_bytes(8, "big"), parent_span_id=parent.to_bytes(8, "big") if parent else b"",
-            start_time_unix_nano=span.begin, end_time_unix_nano=span.end, flags=remote if parent else known,
-        )  # fmt: skip
-        _set(one.attributes, span.attributes)
-        if span.error:
-            _set(one.attributes, {"error.type": span.error})
-            one.status.code, one.status.message = Status.STATUS_CODE_ERROR, _text(span.error)
-    return bytes(request.SerializeToString())
+    content = b"".join((scope.SerializeToString(), *spans))
+    return _field(b"\x0a", resources.SerializeToString() + _field(b"\x12", content))
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    """A field of a message that is a message itself, already encoded."""
+    size, octets = len(content), []
+    while size > 0x7F:
+        octets.append(size & 0x7F | 0x80)
+        size >>= 7
+    return b"".join((tag, bytes((*octets, size)), content))
+
+
+_OWN: Final = Struct("<2s16s2s8ssQsQ")
+"""trace_id, span_id, start_time_unix_nano and end_time_unix_nano of a span, each behind its tag (and size)."""
+
+
+def _encoded(span: "Span") -> bytes:
+    """Encode a span as a field of its scope. What many spans share is encoded once: the fields of a message of Protocol
+    Buffers may come in parts.
+    """
+    trace_id, span_id, parent = span.trace_id.to_bytes(16, "big"), span.span_id.to_bytes(8, "big"), span.parent_id
+    parts = [
+        _OWN.pack(b"\x0a\x10", trace_id, b"\x12\x08", span_id, b"\x39", span.begin, b"\x41", span.end),
+        b"\x22\x08" + parent.to_bytes(8, "big") if parent else b"",
+        _encoded_kind(span.name, span.kind, bool(parent)),
+        *map(_encoded_attributes, span.shared),
+    ]
+    if span.attributes or span.error:
+        parts.append(_encoded_rest(span.attributes, span.error))
+    return _field(b"\x12", b"".join(parts))
+
+
+@lru_cache(_SHARED)
+def _encoded_kind(name: str, kind: str, is_child: bool) -> bytes:
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span, SpanFlags
+
+    flags = int(SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
+    if is_child:
+        flags |= int(SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
+    return bytes(Span(name=_text(name), kind=Span.SpanKind.Value(f"SPAN_KIND_{kind}"), flags=flags).SerializeToString())
+
+
+@lru_cache(_SHARED)
+def _encoded_attributes(attributes: "Attributes") -> bytes:
+    return _encoded_rest(dict(attributes), "")
+
+
+def _encoded_rest(attributes: Mapping[str, Any], error: str) -> bytes:
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+    part = Span()
+    _set(part.attributes, attributes)
+    if error:
+        _set(part.attributes, {"error.type": error})
+        part.status.code, part.status.message = Status.STATUS_CODE_ERROR, _text(error)
+    return bytes(part.SerializeToString())
 
 
 def _set(attributes: Any, values: Mapping[str, Any]) -> None:

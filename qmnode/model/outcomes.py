@@ -225,7 +225,7 @@ class Outcomes:
         queue.remove(lookup_identifier, value)
         queue.tally.die(value, reason)
         if queue.recorder is not None:
-            queue.recorder.deleted(queue, value, reason)
+            queue.recorder.deleted(queue, ((lookup_identifier, value),), reason)
         kept_in.insert(lookup_identifier, with_class(kept(value), reason))
         value = with_prefix(value, flags=value[FLAGS] & ~NEGATIVE_JOURNAL)
         self.message_position_deleted(queue, lookup_identifier, value, reason)

@@ -233,7 +233,7 @@ class OutgoingQueue(Queue):
             self.take_this(lookup_identifier)
         self.remove(lookup_identifier, value)
         if self.recorder is not None:
-            self.recorder.transferred(self, value)
+            self.recorder.transferred(self, ((lookup_identifier, value),))
         if value[FLAGS] & RecordFlag.POSITIVE_JOURNAL:
             self.context.outcomes.add_to_journal(self.context.queues.journal, lookup_identifier, value)
 
@@ -248,8 +248,7 @@ class OutgoingQueue(Queue):
         if gone:
             remove_acknowledged(self, gone)
         if self.recorder is not None:
-            for _, value in gone:
-                self.recorder.transferred(self, value)
+            self.recorder.transferred(self, gone)
         for lane in self.lanes:
             if lane is not None and lane.locked_floor not in locked:
                 lane.raise_floor(locked)

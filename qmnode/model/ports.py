@@ -229,14 +229,17 @@ class Recorder(Protocol):
     def writes(self) -> bool:
         """Whether there are such records: then a message that a reader waits for is stored as well."""
 
-    def inserted(self, queue: "Queue", value: bytes) -> None:
-        """A message arrived in a queue."""
+    def inserted(self, queue: "Queue", entries: Sequence[Entry]) -> None:
+        """Messages arrived in a queue."""
 
-    def deleted(self, queue: "Queue", value: bytes, reason: int) -> None:
-        """A message left its queue for this reason (a class of MS-MQMQ 2.2.20.1)."""
+    def deleted(self, queue: "Queue", entries: Sequence[Entry], reason: int) -> None:
+        """Messages left their queue for this reason (a class of MS-MQMQ 2.2.20.1)."""
 
-    def transferred(self, queue: "Queue", value: bytes) -> None:
-        """The next hop has a message: it left its outgoing queue."""
+    def handed_on(self, queue: "Queue", entries: Sequence[Arrived]) -> None:
+        """Messages arrived that waiting readers took at once. Only a recorder that does not write sees such ones."""
+
+    def transferred(self, queue: "Queue", entries: Sequence[Entry]) -> None:
+        """The next hop has messages: they left their outgoing queue."""
 
     def refused(self, packet: bytes, reason: int) -> None:
         """A packet that arrived was refused."""

@@ -391,8 +391,7 @@ def insert_many(queue: "Queue", entries: Sequence[Entry]) -> None:
     queue.tally.arrived += len(entries)
     queue.tally.arrived_bytes += total
     if queue.recorder is not None:
-        for _, value in entries:
-            queue.recorder.inserted(queue, value)
+        queue.recorder.inserted(queue, entries)
     if express < total and not queue.touched:
         queue.touch()
     if queue.subscriber is not None and entries:
@@ -406,7 +405,6 @@ def insert_lent(queue: "Queue", lookup_identifier: int, value: memoryview) -> by
     reader = next(iter(queue.waiting), None)
     if (
         reader is not None
-        and queue.recorder is None  # a recorder takes no lent memory
         and reader.only_takes
         and not reader.closed
         and _can_be_handed_on(queue, value)
@@ -454,10 +452,7 @@ def _hand_on(queue: "Queue", reader: "WaitingRead", entries: Sequence[Arrived], 
     tally.arrived_bytes += size
     _count_received(queue, [read_arrival(value)[0] for _, value in entries], size)
     if queue.recorder is not None:
-        for _, value in entries:
-            whole = bytes(value)
-            queue.recorder.inserted(queue, whole)
-            queue.recorder.deleted(queue, whole, RECEIVED)
+        queue.recorder.handed_on(queue, entries)
     reader.satisfied_by(entries)
 
 
@@ -505,8 +500,7 @@ def take_received(queue: "Queue", limit: int, size: int) -> list[Entry]:
         plain = [entry for entry in taken if not entry[1][FLAGS] & REPORT]
         remove_received(queue, plain)
         if queue.recorder is not None:
-            for _, value in plain:
-                queue.recorder.deleted(queue, value, RECEIVED)
+            queue.recorder.deleted(queue, plain, RECEIVED)
         reported = [entry for entry in taken if entry[1][FLAGS] & REPORT]
     else:
         reported = taken

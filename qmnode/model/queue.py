@@ -339,7 +339,7 @@ class Queue(QueueAttributes):
         tally.arrived += 1
         tally.arrived_bytes += size
         if self.recorder is not None:
-            self.recorder.inserted(self, value)
+            self.recorder.inserted(self, ((lookup_identifier, value),))
         if value[FLAGS] & ON_LOSS:
             self.loss_reports += 1
         if value[EXPIRY] != NO_EXPIRY:
@@ -501,7 +501,7 @@ class Queue(QueueAttributes):
         if not received:
             self.tally.die(value, reason)
         if self.recorder is not None:
-            self.recorder.deleted(self, value, reason)
+            self.recorder.deleted(self, ((lookup_identifier, value),), reason)
         if value[FLAGS] & REPORT or self.journaling or not received:
             self.context.outcomes.message_position_deleted(self, lookup_identifier, value, reason)
 

@@ -186,7 +186,7 @@ class Retries:
             reason = MessageClass.MQMSG_CLASS_NACK_RECEIVE_REJECTED
             queue.tally.die(value, reason)
             if queue.recorder is not None:
-                queue.recorder.deleted(queue, value, reason)
+                queue.recorder.deleted(queue, ((lookup_identifier, value),), reason)
             target.insert(lookup_identifier, with_class(kept(counted), reason))
             return True
         if queue.parent is not None:

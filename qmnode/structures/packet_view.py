@@ -37,6 +37,7 @@ LARGE: Final = 64 * 1024
 NULL_SIZE: Final = 2
 """Bytes of the null character that ends a text."""
 LABEL_LENGTH_AT: Final = offset_of(MessagePropertiesHeader, "label_length")
+EXTENSION_SIZE_AT: Final = offset_of(MessagePropertiesHeader, "extension_size")
 PRIVACY_LEVEL_AT: Final = offset_of(MessagePropertiesHeader, "privacy_level")
 GUID_SIZE: Final = 16
 SIZE_AT: Final = offset_of(BaseHeader, "packet_size")
@@ -200,7 +201,6 @@ def label_length(buffer: Buffer, properties: int) -> int:
 
 
 read_message_class: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "message_class")).unpack_from
-read_extension_size: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "extension_size")).unpack_from
 _read_privacy: Final = Struct("<" + codes_of_some(MessagePropertiesHeader, "privacy_level")).unpack_from
 _BASE_FLAGS_AT: Final = offset_of(BaseHeader, "flags")
 REACH_AT: Final = offset_of(BaseHeader, "time_to_reach_queue")

@@ -1,6 +1,8 @@
 """The processor time of a message where nodes export the spans of one message in a hundred, against none.
 
 Of real traffic, it is that of all parties: two nodes, an application that sends and one that receives (``way.py``).
+Both nodes export at the end of each round what they would export every few seconds, so that every round has its share.
+
 The cheapest message that there is, sent to and received from a queue of the process itself, shows best what spans add;
 both nodes of that are in this process. The collector is in another one, and what the exporters do is in the time.
 """
@@ -22,7 +24,7 @@ from tests.bench import Comparison, bench
 from tests.bench.local import opened
 from tests.bench.node import SETTINGS, outstanding
 from tests.bench.transport import folder
-from tests.bench.way import COUNT, PROCESSOR_ROUNDS, Way, compared
+from tests.bench.way import MIXED, Way, compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +32,11 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 7
 CALLS: Final = 32_000
-"""Turns of about a second, which is the pause between two exports."""
-WAYS: Final = (("singly", "varied"), ("batches", "varied"))
+"""Turns of about a second."""
+WAY_COUNT: Final = 800
+WAY_PARTS: Final = 8
+"""Of a tenth of a second each: a slow moment of the machine is slow for both."""
+WAY_ROUNDS: Final = 15
 BAR: Final = 1.02
 
 
@@ -84,13 +89,16 @@ def traffic(endpoint: str) -> list[Comparison]:
     """What spans cost all parties of messages that go from one node to another."""
 
     def run(one: Way) -> None:
-        for how, kind in WAYS:
-            one.run(how, kind)
+        for how, kind in MIXED:
+            one.run(how, kind, WAY_COUNT)
 
     with folder() as place, contextlib.ExitStack() as stack:
         tree = Path(__file__).parents[2]
-        both = [Way(tree, place / (one and "spans"), stack, collector=one) for one in (endpoint, "")]
-        return compared("between nodes, sampling 1 %", both, run, COUNT * len(WAYS), PROCESSOR_ROUNDS, "no spans", BAR)
+        both = [Way(tree, place / name, stack, collector=one) for name, one in (("with", endpoint), ("without", ""))]
+        return compared(
+            "between nodes, sampling 1 %", both, run, WAY_COUNT * len(MIXED), WAY_ROUNDS, "no spans", BAR,
+            parts=WAY_PARTS, end=Way.export,
+        )  # fmt: skip
 
 
 @bench("spans")

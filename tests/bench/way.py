@@ -162,6 +162,12 @@ class Way:
         """Seconds of processor of each party so far."""
         return [party.processor() for party in self._parties]
 
+    def export(self) -> None:
+        """Let the nodes export the spans that wait, as they do every few seconds."""
+        for node in self._parties[1:3]:
+            node.ask("export")
+            node.line()
+
     def latencies(self, rate: float, count: int) -> tuple[float, float]:
         """Seconds from ``send`` to ``receive`` at so many messages a second: the median, and what 99 of 100 keep to."""
         for party in (self._receiver, self._sender):
@@ -320,21 +326,33 @@ def way() -> list[Comparison]:
 
 
 def compared(
-    name: str, both: list[Way], run: Callable[[Way], object], count: int, rounds: int, without: str, bar: float
+    name: str,
+    both: list[Way],
+    run: Callable[[Way], object],
+    count: int,
+    rounds: int,
+    without: str,
+    bar: float,
+    *,
+    parts: int = 1,
+    end: Callable[[Way], object] = lambda _: None,
 ) -> list[Comparison]:
     """The processor of a message over the first of two ways, at all parties and at each, in that over the second.
 
-    Both take turns of so many messages. What a turn costs is counted until the next one, because nodes do some work
-    behind the messages.
+    Both take turns of so many messages, ``parts`` times before a ratio is taken, after what is done once at the ``end``
+    of those. What a turn costs is counted until the next one, because nodes do some work behind the messages.
     """
     sums: list[tuple[list[float], list[float]]] = []
     for number in range(rounds + 2):
         sums.append((both[0].processor(), both[1].processor()))
         if number <= rounds:
-            for one in both if number % 2 else both[::-1]:
-                run(one)
+            for part in range(parts):
+                for one in both if (number + part) % 2 else both[::-1]:
+                    run(one)
+            for one in both:
+                end(one)
     turns = [
-        [[(b - a) / count for a, b in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)]
+        [[(b - a) / (count * parts) for a, b in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)]
         for before, after in itertools.pairwise(sums[1:])  # the first turn only warms up, and makes the base
     ]
     lines: list[Comparison] = []

@@ -120,10 +120,11 @@ async def node(folder: str, name: str, address: str, tls: str = "", copy: str = 
         server = LocalServer(manager, LocalSettings(socket=place / "node.sock"))
         await server.start()
 
-        async def nothing(_: list[str]) -> None:
-            pass
+        async def export(words: list[str]) -> None:
+            if words and manager.telemetry is not None:
+                await asyncio.to_thread(manager.telemetry.send_spans)
 
-        await answer(nothing)
+        await answer(export)
         await server.stop()
 
 

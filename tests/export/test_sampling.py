@@ -22,8 +22,10 @@ from qmnode.local.server import LocalServer
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.model.positions import insert_many, take_received
+from qmnode.model.stored_message import IDENTIFIER, SOURCE
 from qmnode.node import QueueManager
 from qmnode.settings.node import LocalSettings, Settings, TelemetrySettings, TransportSettings
+from qmnode.structures.message_classes import MessageClass
 from tests.export.collector import collector
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import eventually
@@ -44,8 +46,9 @@ class Kept:
     def __init__(self) -> None:
         self.spans: list[Span] = []
 
-    def export(self, span: Span) -> None:
-        self.spans.append(span)
+    def export(self, make: Callable[[], Span | None]) -> None:
+        if (span := make()) is not None:
+            self.spans.append(span)
 
 
 def recorded(manager: QueueManager, sampling: float) -> tuple[Kept, SpanRecorder]:
@@ -104,6 +107,53 @@ async def test_a_share_of_messages_is_sampled_and_a_context_decides_for_its_own(
         assert 120 < len(kept.spans) < 280
         assert len({span.trace_id for span in kept.spans}) == len(kept.spans)
         assert {span.parent_id for span in kept.spans} == {0}
+
+
+async def test_nodes_of_all_versions_sample_the_same_messages_and_give_their_spans_the_same_identifiers(
+    tmp_path: Path,
+) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        kept, recorder = recorded(manager, 0.01)
+        await manager.create_queue(r"NODE1\private$\orders")
+        async with await manager.open_queue(NAME, Access.SEND) as out:
+            await out.send(Message(b"x"))
+        orders = manager.names.find(r"NODE1\private$\orders")
+        ((place, value),) = take_received(orders, 1, 1 << 20)
+        kept.spans.clear()
+        head, between, rest = value[: SOURCE.start], value[SOURCE.stop : IDENTIFIER.start], value[IDENTIFIER.stop :]
+        entries = [
+            (place + one, head + bytes(range(16)) + between + one.to_bytes(4, "little") + rest) for one in range(1_000)
+        ]
+        recorder.inserted(orders, entries)
+        recorder.deleted(orders, entries, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
+    numbers = [str(dict(span.shared[1])["messaging.message.id"]).partition("\\")[2] for span in kept.spans]
+    assert numbers == ["124", "151", "380", "407", "426", "577", "663", "682", "833", "938"] * 2
+    arrive, receive = kept.spans[::10]
+    assert (arrive.name.partition(" ")[0], receive.name.partition(" ")[0]) == ("arrive", "receive")
+    assert f"{arrive.trace_id:032x} {arrive.parent_id:016x} {arrive.span_id:016x} {receive.span_id:016x}" == (
+        "85ba2ac8950efced4cdae24d8229104d e0e0740cabf97a87 c54c8454179bee69 37e3fde5b7033f31"
+    )
+    assert (receive.trace_id, receive.parent_id) == (arrive.trace_id, arrive.span_id)
+
+
+async def test_messages_leave_with_a_span_whether_or_not_their_arrival_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmnode.export.spans._WAITING", 5)
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        await manager.create_queue(r"NODE1\private$\orders")
+        out, queue = await manager.open_queue(NAME, Access.SEND), await manager.open_queue(NAME)
+        await out.send_many([Message(b"before") for _ in range(3)])
+        kept, recorder = recorded(manager, 1.0)
+        manager.names.find(r"NODE1\private$\orders").recorder = recorder
+        for _ in range(7):
+            await out.send_many([Message(b"x") for _ in range(3)])
+        assert len(await queue.receive_many(24)) == 24
+        await out.send_many([Message(b"x") for _ in range(3)])
+        assert len(await queue.receive_many(3)) == 3
+    steps = Counter(span.name.partition(" ")[0] for span in kept.spans)
+    assert steps == {"send": 24, "receive": 27}
+    assert len({span.span_id for span in kept.spans}) == 24 + 27
 
 
 async def test_what_others_send_cannot_have_any_number_of_spans(
@@ -183,15 +233,16 @@ async def test_a_node_that_exports_nothing_only_checks_that_there_is_no_recorder
     assert not called
 
 
-async def test_a_message_that_is_not_sampled_costs_two_calls_for_each_event(tmp_path: Path) -> None:
+async def test_messages_that_are_not_sampled_are_looked_at_together(tmp_path: Path) -> None:
     async with QueueManager.open(tmp_path, HERE) as manager:
         recorded(manager, 0.0)
         await manager.create_queue(r"NODE1\private$\orders")
         out, queue = await manager.open_queue(NAME, Access.SEND), await manager.open_queue(NAME)
-        with calls_of_exports() as called:
-            await out.send_many([Message(b"x", recoverable=True) for _ in range(10)])
-            await queue.receive_many(10)
-    assert called == {"inserted": 10, "deleted": 10, "look": 20}
+        for _ in range(2):
+            with calls_of_exports() as called:
+                await out.send_many([Message(b"x", recoverable=True) for _ in range(10)])
+                await queue.receive_many(10)
+    assert called == {"inserted": 1, "_first_look": 1, "<listcomp>": 1, "deleted": 1, "_leaving": 1}
 
 
 def _noted(calls: list[str], name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -239,7 +290,7 @@ async def test_a_span_is_exported_with_a_name_that_is_no_text(tmp_path: Path, mo
         settings = HERE.model_copy(update={"telemetry": TelemetrySettings(endpoint=found.url, sampling=0)})
         async with QueueManager.open(tmp_path, settings) as manager:
             assert manager.telemetry is not None
-            manager.telemetry.export(span)
+            manager.telemetry.export(lambda: span)
         (exported,) = found.spans
     assert (exported.name, exported.kind, exported.begin, exported.end) == ("send ?", "PRODUCER", 4, 5)
     assert (exported.trace_id, exported.span_id, exported.parent_id) == (f"{1:032x}", f"{2:016x}", f"{3:016x}")

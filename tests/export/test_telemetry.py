@@ -110,7 +110,7 @@ def export(odd: Odd, spans: int = 1) -> None:
 
         def asked() -> bool:
             for _ in range(0 if odd.heard else spans):
-                exporters.export(SPAN)
+                exporters.export(lambda: SPAN)
             return bool(odd.heard)
 
         await eventually(asked, "a request")
@@ -170,7 +170,7 @@ async def test_a_redirect_is_a_refusal_and_its_host_hears_nothing(status: int, m
 
         with Odd(redirects).listening() as odd, capture_logs() as logs:
             exporters = Telemetry(asked_of(odd.url, 0.01), "NODE1")
-            exporters.export(SPAN)
+            exporters.export(lambda: SPAN)
             exporters.start(families)
             await eventually(lambda: len(logs) == 2, "both failures in the log")
             await exporters.stop()
@@ -210,7 +210,7 @@ async def test_a_fault_in_the_exports_ends_neither_them_nor_the_stop(monkeypatch
         exporters = Telemetry(asked_of(found.url), "NODE1")
 
         def taken() -> bool:
-            exporters.export(SPAN)
+            exporters.export(lambda: SPAN)
             return bool(found.spans)
 
         await eventually(taken, "spans after those that could not be encoded")
