@@ -219,12 +219,14 @@ class Node:
             except qmnode.MessageQueuingError:
                 return 0
 
-    async def outgoing(self, *, stranger: str = "") -> int:
-        """How many messages wait here for another node. What answers a stranger at an address does not count."""
+    async def outgoing(self, *, strangers: Sequence[str] = ()) -> int:
+        """How many messages wait here for another node. What goes to strangers, whose direct names begin so, does not
+        count.
+        """
         async with await self.connect() as qm:
             found = await qm.queues([qmnode.QueueType.OUTGOING])
-            answers = rf"DIRECT=TCP:{stranger}\private$\order_queue$"
-            return sum(queue.message_count for queue in found if queue.pathname != answers)
+            answers = tuple(f"DIRECT=TCP:{one}" for one in strangers)
+            return sum(queue.message_count for queue in found if not queue.pathname.startswith(answers))
 
     async def waiting(self) -> list[str]:
         """What waits here for others: for people."""

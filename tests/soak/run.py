@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +16,10 @@ from pathlib import Path
 import qmnode
 from qmnode.settings.security import TlsMode
 from qmnode.structures.guid import guid_to_text
+from tests.adversary.besiegers import NOWHERE, PLAIN, SEQUENCED, SIEGES, Target, arguments
 from tests.crash.disk import Disk
 from tests.forwarding.enterprise import HURRIED, Directory, Machine, Node
+from tests.lab.addresses import free_port
 from tests.security.certificates import AUTHORITY, certificate, tls_of, write_key
 from tests.soak.attacker import Attacker, is_forged
 from tests.soak.proxy import Faults, Proxy
@@ -40,6 +43,8 @@ ENDS = (
     (End.UNREAD, False),
 )  # fmt: skip
 """Streams beside those, each way, that are not received, and whether they are transactional."""
+SIEGE = (1.0, 4.0)
+"""Seconds that one lasts."""
 _SMALL = {"write_buffer": 4 << 20, "log_limit": 4 << 20, "identifier_block": 1024}
 
 
@@ -68,6 +73,15 @@ class Soak:
         self.disks = {one.name: Disk(self.folder / "disks" / one.name, self.shim) for one in machines}
         self.proxies = []
         self.attacker = Attacker(machines, self.random.getrandbits(32), _contexts(self.folder) if self.tls else ())
+        shown = str(self.folder / "attacker-authority.pem") if self.tls else ""
+        self.targets = {one.name: Target(one.listens, free_port(), free_port(), shown) for one in machines}
+        self.besiegers = [loopback_address() for _ in range(10)]
+        self.sieges: Counter[str] = Counter()
+        self.removed = 0
+        """Dead letters of besiegers."""
+        self._looked: dict[str, int] = {}
+        """The last dead letter of a node that was looked at."""
+        self._strangers = [rf"{one}\private$" for one in (self.attacker.own, *self.besiegers)] + [NOWHERE]
         for one in machines:
             one.address = loopback_address()
         known_as = {one.listens: one.address for one in machines}
@@ -88,6 +102,7 @@ class Soak:
                 storage=_SMALL,
                 quotas={"queue_manager_quota": 0xFFFFFFFF},
                 transfer=HURRIED | {"send_insecure_nacks": True},
+                **(self._doors_of(one) if self.attacked else {}),
                 **({"security": {"tls": self._tls_of(one, number)}} if self.tls else {}),
             )
             for number, one in enumerate(machines)
@@ -108,6 +123,14 @@ class Soak:
             self.folder, machine.address, machine.identifier, number=number, hours=48, mode=TlsMode.REQUIRE
         )  # fmt: skip
         return settings.model_dump(mode="json", exclude_defaults=True)
+
+    def _doors_of(self, machine: Machine) -> dict[str, object]:
+        """The doors that sieges come to, beside that of other nodes."""
+        at = self.targets[machine.name]
+        return {
+            "amqp": {"enabled": True, "address": at.address, "port": at.amqp, "anonymous": True},
+            "remote_read": {"enabled": True, "address": at.address, "port": at.rpc, "endpoint_mapper_port": 0},
+        }
 
     async def run(self) -> None:
         """All of it."""
@@ -134,7 +157,8 @@ class Soak:
         return (
             f"seed {self.seed}: {sent} messages in {len(list(self._all()))} streams, {self.kills} kills "
             f"({self.bytes_lost} bytes lost), {cuts} connections cut, {repeated} brought again, "
-            f"{self.attacker.sent} packets forged in {self.attacker.opened} sessions, {self.attacker.seen} seen"
+            f"{self.attacker.sent} packets forged in {self.attacker.opened} sessions, {self.attacker.seen} seen, "
+            f"{self.sieges.total()} sieges, {self.removed} of their dead letters removed"
         )
 
     def _all(self) -> Iterator[Stream]:
@@ -142,6 +166,9 @@ class Soak:
             yield from streams
 
     async def _create_queues(self) -> None:
+        for node in self.nodes.values() if self.attacked else ():
+            await node.create_queue(PLAIN)
+            await node.create_queue(SEQUENCED, transactional=True)
         for source, target in ((self.source, self.target), (self.target, self.source)):
             admin, reports = await source.create_queue("admin"), await source.create_public_queue("reports")
             self.reports[f"PUBLIC={guid_to_text(reports)}"] = source.machine.name
@@ -166,6 +193,7 @@ class Soak:
                 tasks.create_task(self._read_reports(source))
             if self.attacked:
                 tasks.create_task(self.attacker.run())
+                tasks.create_task(self._besiege())
             if self.attacked and self.tls:
                 for node in self.nodes.values():
                     tasks.create_task(self._betray(node))
@@ -177,6 +205,46 @@ class Soak:
             self.over = True
             self.attacker.stop()
         self.faults.calm = True
+
+    async def _besiege(self) -> None:
+        """Strangers use up what a node has, one thing and one node after the other, from one address or from ten."""
+        dice = random.Random(self.random.getrandbits(32))
+        while not self.over:
+            for name in dice.sample(list(SIEGES), len(SIEGES)):
+                node = dice.choice(list(self.nodes.values()))
+                strangers = self.besiegers[: dice.choice((1, len(self.besiegers)))]
+                process = await asyncio.create_subprocess_exec(
+                    *arguments(name, self.targets[node.machine.name], strangers), stdout=asyncio.subprocess.PIPE
+                )
+                try:
+                    assert process.stdout is not None
+                    assert await process.stdout.readline()
+                    self.sieges[name] += 1
+                    await asyncio.sleep(dice.uniform(*SIEGE))
+                    assert process.returncode is None, f"the besiegers of {name} ended"
+                finally:
+                    process.kill()
+                    await process.wait()
+                await self._clear(node, buried=name == "quota")
+                if self.over:
+                    break
+
+    async def _clear(self, node: Node, *, buried: bool) -> None:
+        """Have an application receive what a siege left in open queues, and somebody remove its dead letters."""
+        name = node.machine.name
+        with contextlib.suppress(qmnode.MessageQueuingError, OSError):
+            async with await node.connect() as qm:
+                for open_queue in (PLAIN, SEQUENCED):
+                    async with await qm.open_queue(rf"DIRECT=OS:.\private$\{open_queue}") as queue:
+                        await queue.purge()
+                async with await qm.open_queue(DEADLETTER) as queue:
+                    while buried:
+                        looked = self._looked.get(name)
+                        found = await queue.peek_by_lookup_id(looked or 0, "next" if looked else "first")
+                        self._looked[name] = found.lookup_identifier
+                        if is_forged(found.label):
+                            await queue.receive_by_lookup_id(found.lookup_identifier)
+                            self.removed += 1
 
     async def _send(self, node: Node) -> None:
         """Until it is over, and then until every stream has sent what it is there for."""
@@ -281,7 +349,7 @@ class Soak:
         return -sum(one.count() for one in self.returns.values()) - sum(len(one.received) for one in self._all())
 
     async def _waiting(self) -> int:
-        return sum([await node.outgoing(stranger=self.attacker.own) for node in self.nodes.values()])
+        return sum([await node.outgoing(strangers=self._strangers) for node in self.nodes.values()])
 
     async def _read_returns(self) -> None:
         """What came back to sources, and what died anywhere."""

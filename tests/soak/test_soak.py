@@ -30,6 +30,7 @@ async def soak(folder: Path, seconds: float, *, attacked: bool = True, tls: bool
         assert run.attacker.sent > seconds * RATE / 2
         assert run.attacker.seen
         assert run.attacker.opened
+        assert run.sieges
     assert all(stream.received for streams in run.streams.values() for stream in streams if stream.is_received)
     for name, returns in run.returns.items():
         assert all(returns.dead[stream.name] for stream in run.streams[name] if not stream.is_received)
