@@ -319,7 +319,7 @@ class MessageReader:
         self._shape: Shape | None = None
         """Applications send many similar messages: those like the last one with a shape are not parsed."""
         self._shared: tuple[ReceivedHeaders, DestinationName, int, int]
-        """What messages of this shape have in common. The last two: 1 if they are recoverable, and the flags of their
+        """The fields that messages of this shape share. The last two: 1 if they are recoverable, and the flags of their
         TransactionHeaders that must be the same.
         """
         self._sound: set[tuple[object, ...]] = set()

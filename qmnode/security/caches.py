@@ -116,4 +116,4 @@ class SharedReads(Generic[Question, Answer]):
     def _finished(self, place: Question, task: asyncio.Task[Answer]) -> None:
         del self._running[place]
         if not task.cancelled():
-            task.exception()  # the waiters have it; if all of them left, nobody needs it
+            task.exception()  # retrieved, so that asyncio logs nothing if all waiters have left

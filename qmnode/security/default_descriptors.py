@@ -55,7 +55,7 @@ def default_queue_security(
     asked = supplied or SecurityDescriptor()
     asked_owner = asked.owner or user
     owner = asked_owner if is_domain_user else ANONYMOUS
-    # The section finds the owner and never puts it into the descriptor, without which it would have no rights as owner.
+    # The section determines the owner, but never writes it into the descriptor; an owner has rights only if it is.
     dacl = asked.dacl or _queue_dacl(owner, is_domain_user, machine, accepts_srmp)
     return SecurityDescriptor(owner=owner, group=asked.group or owner, dacl=dacl, sacl=asked.sacl)
 

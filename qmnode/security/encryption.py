@@ -69,7 +69,7 @@ class WrongKeyError(Exception):
 
 
 class BodyCipher:
-    """A session key and what is made of it once, for all bodies under it. May be used from several threads."""
+    """A session key with its cipher object, made once for all bodies. May be used from several threads."""
 
     __slots__ = ("_algorithm", "_block_size", "_cipher", "_legacy_key")
 
@@ -96,7 +96,7 @@ class BodyCipher:
         return _run(self._cipher.encryptor(), body)
 
     def decrypt(self, encrypted: Octets) -> bytes:
-        """The body as it was. Raises :class:`WrongKeyError` if the padding is not what it must be, byte for byte."""
+        """The body as it was. Raises :class:`WrongKeyError` if any byte of the padding is wrong."""
         size = self._block_size
         if size and (not encrypted or len(encrypted) % size):
             raise WrongKeyError(f"{len(encrypted)} bytes are not whole blocks of {self._algorithm.name}")

@@ -1,4 +1,4 @@
-"""How this room says no: to a received message, and to an operator."""
+"""Errors of message security: refusals of received messages, and faults that an operator mends."""
 
 from qmnode.structures.message_classes import MessageClass
 
@@ -22,11 +22,11 @@ class MessageRefusedError(Exception):
 
 
 class WeakAlgorithmError(Exception):
-    """Something weak that the settings do not allow; the sentence names the setting."""
+    """An algorithm or key length that the settings do not allow; the sentence names the setting."""
 
 
 class LegacyUnavailableError(Exception):
-    """Something that only the extra ``legacy`` can do, which is not installed."""
+    """An algorithm that needs the extra ``legacy``, which is not installed."""
 
 
 class KeyStoreError(Exception):
@@ -34,7 +34,7 @@ class KeyStoreError(Exception):
 
 
 class MessageDeferredError(Exception):
-    """A received message cannot be judged now: the directory or the key store is away.
+    """A received message cannot be judged now: the directory or the key store is unavailable.
 
     It is neither acknowledged nor refused; its sender keeps it and sends it again (MS-MQQB 3.1.5.8.3 would reject it).
     """
@@ -45,8 +45,8 @@ class MessageDeferredError(Exception):
 
 
 class KeyStoreUnavailableError(KeyStoreError):
-    """The store is away: try again later. Nothing may be decided meanwhile that depends on it."""
+    """The store is unavailable: try again later, and decide nothing until then that depends on its keys."""
 
 
 class KeyStoreConflictError(KeyStoreError):
-    """Someone else wrote the store since it was read: read again, then decide again."""
+    """Another writer has changed the store since it was read: read it again, and decide again."""

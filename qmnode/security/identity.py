@@ -56,7 +56,7 @@ class Sender:
     """A sender as the access check sees it."""
 
     user: Sid
-    """The user's own SID; Everyone for a queue manager, Anonymous for nobody."""
+    """The user's own SID; Everyone for a queue manager, Anonymous without a proven identity."""
     sids: frozenset[Sid]
     """``Token.Sids`` of MS-DTYP 2.5.3.2: the user and all groups."""
 
@@ -235,7 +235,7 @@ class UnsignedSenderDirectory:
         return known is not None and self._clock() < known[1]
 
     def sender(self, identifier: bytes) -> Sender | None:
-        """The account of a SID as it was looked up last; None if it is none that may send so."""
+        """The account of a SID as it was looked up last; None if unsigned messages of this account do not count."""
         known = self._known.get(identifier)
         return None if known is None else known[0]
 

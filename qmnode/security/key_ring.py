@@ -54,7 +54,7 @@ class KeyPair:
     modulus_length: int
     created_time: float
     staged_time: float | None = None
-    """When it became the next one: a node that read its key store after this decrypts with it."""
+    """When the key became the next one. A node that has read its key store since then decrypts with it."""
     published_time: float | None = None
     superseded_time: float | None = None
     """When the directory had the next key: from here on only caches and lagging replicas lead senders to this one."""

@@ -163,7 +163,7 @@ class NoSealing:
         return clear
 
     def open(self, stored: bytes, where: str) -> bytes:
-        """As it is, if it is in clear."""
+        """Return the contents unchanged; KeyStoreError if they are encrypted."""
         if sealed_document(stored) is not None:
             raise KeyStoreError(f"{where} is encrypted: give its passphrase, or its key of KMS")
         return stored
@@ -186,7 +186,7 @@ class PassphraseSealing:
         return envelope(clear, self._derive(salt, SCRYPT), {"scrypt": SCRYPT, "salt": b64encode(salt).decode()})
 
     def open(self, stored: bytes, where: str) -> bytes:
-        """Decrypt; a store in clear is taken as it is, and encrypted when it is next written."""
+        """Decrypt the contents. Those in clear are returned unchanged, and encrypted when they are next written."""
         sealed = sealed_document(stored)
         if sealed is None:
             return stored
@@ -275,7 +275,7 @@ class FileKeyStore:
         return await asyncio.to_thread(self.read_now)
 
     async def replace(self, pairs: tuple[KeyPair, ...], *, expected_version: int) -> int:
-        """Write the file anew beside the old one, sync it, and put it in its place."""
+        """Write a new file beside the old one, sync it, and rename it over the old one."""
         return await asyncio.to_thread(self.replace_now, pairs, expected_version=expected_version)
 
     def read_now(self) -> KeyStoreContents:

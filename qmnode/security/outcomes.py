@@ -23,7 +23,7 @@ class Neighbour(NamedTuple):
     block: str
     """Its address, or its /64 network in IPv6."""
     declared: bool
-    """Whether the directory has it and it speaks from its own address, or it has shown a certificate."""
+    """Whether the neighbour is in the directory and speaks from its own address, or has shown a certificate."""
 
 
 TRUSTED: Final = Neighbour("", declared=True)
@@ -79,7 +79,7 @@ class Unprotectable:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An arrived message in clear, its own bits AU and AS set by nobody but us."""
+    """An arrived message in clear. Only this node has set its bits AU and AS."""
 
     written: bytes
     authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
@@ -89,7 +89,7 @@ class Opened:
     key_fingerprint: str | None = None
     """Of our key that the message was encrypted to; None if it was not."""
     silent: bool = False
-    """Whether its sender must not learn what becomes of it: it would say whether the body decrypted."""
+    """Whether the sender gets no answer, because an answer would show whether the body decrypted."""
 
     @property
     def packet(self) -> UserMessage:

@@ -218,7 +218,7 @@ class Principals:
             return set(), True
 
     async def names_of(self, security_identifiers: Iterable[str]) -> dict[str, str | None]:
-        """The names by which a node knows SIDs: empty for one that nobody here can be, None while that is not known."""
+        """The names by which a node knows SIDs: empty for a SID without an account, None while that is not known."""
         return {text: await self._name_of(text) for text in security_identifiers}
 
     async def _name_of(self, text: str) -> str | None:

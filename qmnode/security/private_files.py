@@ -1,4 +1,4 @@
-"""Files with secrets: read only if nobody but their owner can."""
+"""Files with secrets: a file is read only if its mode lets its owner alone read it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _user() -> int:
 
 
 def read_private(path: Path) -> bytes | None:
-    """The bytes of a file that nobody but its owner, who we are, can read; None if there is none."""
+    """The bytes of a file that this user owns and nobody else can read; None if there is no file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -332,7 +332,7 @@ _ENCRYPTED: Final = SecurityFlags.EB.mask
 _SENDER_TYPE: Final = SecurityFlags.ST.mask
 _AUTHENTICATED: Final = {level: SecurityFlags.of(AU=1, AS=level) for level in AuthenticationLevel}
 _SIGNED: Final = {level: SecurityFlags.of(AS=level) for level in AuthenticationLevel}
-"""The signature verifies with a certificate that anybody can have made: it proves no sender."""
+"""For a signature without a claimed account: anybody can make such a certificate, so it proves no sender."""
 
 
 LEVELS_TRIED: Final[tuple[AuthenticationLevel, ...]] = (AuthenticationLevel.SIG20, AuthenticationLevel.SIG10)

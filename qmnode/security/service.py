@@ -108,7 +108,7 @@ class Facts(Protocol):
 
     @property
     def key_fingerprint(self) -> str | None:
-        """The key it was encrypted to, if it was."""
+        """The key that the message was encrypted to; None if it was not encrypted."""
 
 
 class _Plain(NamedTuple):
@@ -212,7 +212,7 @@ def _may_write(security: bytes, sids: frozenset[Sid]) -> bool:
 
 @lru_cache(maxsize=1024)
 def asks_who_sends(security: bytes) -> bool:
-    """Whether the right to write may depend on who the sender is: entries name others than everybody and nobody."""
+    """Whether the right to write may depend on the sender: entries name others than Everyone and Anonymous."""
     try:
         descriptor = SecurityDescriptor.parse(security) if security else SecurityDescriptor()
     except PacketError:
@@ -228,7 +228,7 @@ class KeyStoreStatus:
 
     version: int = 0
     fault: str | None = "it has not been read yet"
-    """Why it could not be read, as a sentence that tells what to do; None if it could."""
+    """The reason why it could not be read, as a sentence that says what to do; None if it was read."""
     fingerprints: tuple[str, ...] = ()
     """The keys in use."""
     published: tuple[tuple[str, float], ...] = ()

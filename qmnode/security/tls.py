@@ -43,7 +43,7 @@ def pinned_context(settings: TlsSettings, file: Path) -> ssl.SSLContext:
 
 
 def acceptor_context(settings: TlsSettings) -> ssl.SSLContext:
-    """For connections that are opened to us; a peer without a certificate that we believe is turned away."""
+    """For connections that are opened to us; a peer without a certificate of a believed authority is refused."""
     believed = [*settings.pinned.values()] if settings.authorities is None else [settings.authorities]
     return _context(settings, ssl.PROTOCOL_TLS_SERVER, believed)
 
