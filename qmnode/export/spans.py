@@ -14,21 +14,24 @@ from zlib import crc32
 
 from qmnode.bodies import trace_context
 from qmnode.bodies.trace_context import TraceContext
-from qmnode.export.decoding import message_row
+from qmnode.export.decoding import guid_text
 from qmnode.model.api import QueueType
 from qmnode.model.stored_message import (
     BROKEN,
+    DESTINATION_SHIFT,
     EXPRESS,
     FLAGS,
+    HEAD,
     IDENTIFIER,
     MOVES,
-    SOURCE,
+    Names,
     read_arrival,
     read_properties_place,
     value_of_packet,
 )
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import EXTENSION_SIZE_AT, contents_of
+from qmnode.structures.packet_view import EXTENSION_SIZE_AT, contents_of, message_class_of, read_properties
+from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -91,14 +94,13 @@ class _Message:
     """A message whose spans are exported."""
 
     def __init__(self, head: bytes, context: TraceContext | None) -> None:
-        row = message_row(head, labels=False)
-        source, number = row["source_id"], row["message_number"]
-        self.source = head[SOURCE]
+        _, _, _, _, place, *_, size, _, self.source, address, _, _, number, flags = HEAD.unpack_from(head)
+        source = guid_text(self.source)
         self.arrived = int(read_arrival(head)[0]) * 1000
         """When it came to this node, in nanoseconds since 1970."""
-        self.is_normal = row["message_class"] == _NORMAL
-        self.destination: str = row["destination"]
-        self.hops: int = row["hop_count"]
+        self.is_normal = message_class_of(head, place) == _NORMAL
+        self.destination = Names(head, self.source, address).take(flags >> DESTINATION_SHIFT & 7)
+        self.hops = UserFlags.RC.get(flags)
         """Nodes count themselves in the message when they forward it (MS-MQMQ 2.2.19.2, RC); the last one does not."""
         if context is None:
             self.trace_id = int.from_bytes(sha256(self.source + head[IDENTIFIER]).digest()[:16], "big") or 1
@@ -107,10 +109,11 @@ class _Message:
         self.producer = 0 if context is None else context.span_id
         """The span of the program that sent it, or zero."""
         self._facts = sha256(f"{self.trace_id}\\{source}\\{number}\\{self.destination}\\".encode())
+        self._entries: dict[int, int] = {}
         self.attributes: Attributes = (
             ("messaging.message.id", f"{source}\\{number}"),
-            ("messaging.message.body.size", row["body_size"]),
-            ("messaging.message.envelope.size", row["size"]),
+            ("messaging.message.body.size", read_properties(head, place)[6]),
+            ("messaging.message.envelope.size", size),
             ("messaging.msmq.hop_count", self.hops),
         )
 
@@ -121,8 +124,10 @@ class _Message:
         return int.from_bytes(digest.digest()[:8], "big") or 1
 
     def entry(self, node: int) -> int:
-        """The span by which it came to a node."""
-        return self.span_id(ARRIVE if node else SEND, node)
+        """The span by which it came to a node, which others have as their parent."""
+        if node not in self._entries:
+            self._entries[node] = self.span_id(ARRIVE if node else SEND, node)
+        return self._entries[node]
 
     def before(self, node: int) -> int:
         """The parent of that span: the program's, or the transfer from the previous node."""

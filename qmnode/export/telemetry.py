@@ -272,24 +272,32 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
 
 def _as_otlp(spans: Iterable[bytes], resource: Mapping[str, Any]) -> bytes:
     """Encode the request of a client of OTLP with encoded spans of the node with these attributes."""
-    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
+    from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
-    resources, scope = ResourceSpans(), ScopeSpans()
-    _set(resources.resource.attributes, resource)
+    scope = ScopeSpans()
     scope.scope.name, scope.scope.version = _SCOPE, program_version()
+    attributes = b"".join([_attribute(key, value, b"\x0a") for key, value in resource.items()])
     content = b"".join((scope.SerializeToString(), *spans))
-    return _field(b"\x0a", resources.SerializeToString() + _field(b"\x12", content))
+    return _field(b"\x0a", _field(b"\x0a", attributes) + _field(b"\x12", content))
 
 
 def _field(tag: bytes, content: bytes) -> bytes:
-    """A field of a message that is a message itself, already encoded."""
-    size, octets = len(content), []
-    while size > 0x7F:
-        octets.append(size & 0x7F | 0x80)
-        size >>= 7
-    return b"".join((tag, bytes((*octets, size)), content))
+    """A field of a message that is a message itself, or a text, already encoded."""
+    return tag + _number(len(content)) + content
 
 
+def _number(number: int) -> bytes:
+    if number <= 0x7F:
+        return _SHORT[number]
+    octets = []
+    while number > 0x7F:
+        octets.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*octets, number))
+
+
+_SHORT: Final = [bytes((number,)) for number in range(0x80)]
+_DOUBLE: Final = Struct("<sd")
 _OWN: Final = Struct("<2s16s2s8ssQsQ")
 """trace_id, span_id, start_time_unix_nano and end_time_unix_nano of a span, each behind its tag (and size)."""
 
@@ -304,9 +312,9 @@ def _encoded(span: "Span") -> bytes:
         b"\x22\x08" + parent.to_bytes(8, "big") if parent else b"",
         _encoded_kind(span.name, span.kind, bool(parent)),
         *map(_encoded_attributes, span.shared),
+        *[_attribute(key, value) for key, value in span.attributes.items()],
+        _encoded_error(span.error) if span.error else b"",
     ]
-    if span.attributes or span.error:
-        parts.append(_encoded_rest(span.attributes, span.error))
     return _field(b"\x12", b"".join(parts))
 
 
@@ -322,30 +330,30 @@ def _encoded_kind(name: str, kind: str, is_child: bool) -> bytes:
 
 @lru_cache(_SHARED)
 def _encoded_attributes(attributes: "Attributes") -> bytes:
-    return _encoded_rest(dict(attributes), "")
+    return b"".join([_attribute(key, value) for key, value in attributes])
 
 
-def _encoded_rest(attributes: Mapping[str, Any], error: str) -> bytes:
+def _attribute(key: str, value: str | float, tag: bytes = b"\x4a") -> bytes:
+    """Encode an attribute, of a span unless the tag is another."""
+    if isinstance(value, str):
+        content = _field(b"\x0a", _text(value).encode())
+    elif isinstance(value, float):
+        content = _DOUBLE.pack(b"\x21", value)
+    else:
+        content = b"\x18" + _number(value)
+    return _field(tag, _encoded_key(key) + _field(b"\x12", content))
+
+
+@lru_cache(_SHARED)
+def _encoded_key(key: str) -> bytes:
+    return _field(b"\x0a", key.encode())
+
+
+def _encoded_error(error: str) -> bytes:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-    part = Span()
-    _set(part.attributes, attributes)
-    if error:
-        _set(part.attributes, {"error.type": error})
-        part.status.code, part.status.message = Status.STATUS_CODE_ERROR, _text(error)
-    return bytes(part.SerializeToString())
-
-
-def _set(attributes: Any, values: Mapping[str, Any]) -> None:
-    """Add texts and numbers to the attributes of a message of OTLP."""
-    for key, value in values.items():
-        field = attributes.add(key=key).value
-        if isinstance(value, str):
-            field.string_value = _text(value)
-        elif isinstance(value, float):
-            field.double_value = value
-        else:
-            field.int_value = value
+    status = Status(code=Status.STATUS_CODE_ERROR, message=_text(error))
+    return _attribute("error.type", error) + bytes(Span(status=status).SerializeToString())
 
 
 def _text(text: str) -> str:
