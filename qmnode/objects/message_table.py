@@ -151,11 +151,11 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("time_to_reach_queue", SECONDS, FOUR_DAYS),
-            *("Seconds in which it must reach its queue, counted from when it was sent", "model.record"),
+            *("Seconds in which it must reach its queue, counted from when it was sent", "model.stored_message"),
         ),
         _asked(
             *("time_to_be_received", SECONDS, _FOR_EVER),
-            *("Seconds in which it must be received, counted from when it was sent", "model.record"),
+            *("Seconds in which it must be received, counted from when it was sent", "model.stored_message"),
         ),
         _asked(
             *("deliver_at", _DELIVERY_TIME, 0.0),
@@ -188,7 +188,7 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("privacy_level", enumeration(PrivacyLevel), PrivacyLevel.NONE),
-            *("PrivacyLevel: how the body is encrypted in transit; 0 is not at all", "security.outgoing"),
+            *("PrivacyLevel: how the body is encrypted in transit; 0 is not at all", "security.protector"),
         ),
         _asked(
             *("authentication_level", enumeration(AuthenticationLevel), AuthenticationLevel.NONE),
@@ -203,7 +203,7 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("encryption_algorithm", enumeration(EncryptionAlgorithm), EncryptionAlgorithm.AES256),
-            *("What its body is encrypted with", "security.outgoing"),
+            *("What its body is encrypted with", "security.protector"),
         ),
         _asked(
             *("sender_identifier_type", enumeration(SenderIdentifierType), SenderIdentifierType.NONE),
@@ -285,7 +285,9 @@ MESSAGE: Final = Rows(
             *("connector_queue_manager_identifier", GUID, ZERO_GUID, "Identifier of the connector's node"),
             key="connector_queue_manager",
         ),
-        _assigned("aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.record"),
+        _assigned(
+            "aborted_receives", _COUNT, 0, "Number of aborted transactions that had received it", "model.stored_message"
+        ),
         _assigned(
             *("next_try", TIME, 0),
             "When a message whose last delivery failed may be received again; 0 if it is not held",
@@ -293,7 +295,7 @@ MESSAGE: Final = Rows(
         ),
         _assigned(
             *("move_count", _COUNT, 0, "Moves between queues of the node since its arrival, without a change"),
-            "model.record",
+            "model.stored_message",
             key="moves",
         ),
         _assigned(

@@ -1,9 +1,9 @@
 """One view of a UserMessage packet (MS-MQMQ 2.2.20): where each field is, without parsing the packet.
 
 Taking a packet apart into structures and putting it together again takes several times as long as what is done with it.
-All places come from the declarations of the structures. ``places_of`` walks the tables below; ``Shape`` recognises
+All places come from the declarations of the structures. ``places_of`` walks the tables below. ``Shape`` recognises
 packets that differ from a parsed one only in what cannot make them invalid, so that most messages need no other
-parsing; ``Sections`` cuts a packet at the borders of its headers, for signing and encrypting.
+parsing. ``Sections`` cuts a packet at the borders of its headers, for signing and encrypting.
 """
 
 from collections.abc import Callable
@@ -430,7 +430,7 @@ class Shapes:
         return shape
 
 
-# What the protocol reads and changes
+# Fields that the protocol reads and changes
 
 _WORD: Final = 0xFFFF
 _BASE_FLAGS_END: Final = offset_of(BaseHeader, "signature")
@@ -492,7 +492,7 @@ def with_sequence_fields(packet: Packet, header_at: int, identifier: int, number
     return b"".join((packet[:place], fields, packet[place + len(fields) :]))
 
 
-# What signing and encrypting read and change
+# Sections that signing and encrypting read and change
 
 _MESSAGE_SIZE_AT: Final = BODY_SIZES.start
 _SIZES_AND_PRIVACY: Final = Struct("<III")
