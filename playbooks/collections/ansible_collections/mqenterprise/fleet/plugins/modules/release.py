@@ -251,6 +251,8 @@ def build(module, source, name, constraints, archive):
         own = name.replace("-", "_")
         add_compiled(wheels, own, Path(folder) / "tree")
         keep(wheels, own, pool)
+        for wheel in wheels.glob("pip-*.whl"):
+            compile_in_place(wheel, Path(folder) / "pip")
         pack(wheels, archive)
 
 
@@ -324,6 +326,20 @@ def add_compiled(wheels, name, tree):
             packed.write(file, path)
         for path, text in texts.items():
             packed.writestr(path, text)
+
+
+def compile_in_place(wheel, folder):
+    """Put what this Python compiles beside the sources in a wheel: hosts run pip from it, without unpacking it."""
+    with zipfile.ZipFile(wheel, "a", zipfile.ZIP_DEFLATED) as packed:
+        for each in packed.namelist():
+            packed.extract(each, folder)
+        for path in sorted(folder.rglob("*.py")):
+            name = f"{path.relative_to(folder)}c"
+            cached = py_compile.compile(
+                str(path), str(folder / name), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+            )
+            if cached is not None:
+                packed.write(cached, name)
 
 
 def checksum_of(archive):
