@@ -5,12 +5,14 @@
 
 Ansible runs each task of a host in a process of its own, which compiles every template that it meets: more than half of
 the controller's work. Here each is compiled once, and kept in the run's own folder of temporary files, which Ansible
-removes at its end.
+removes at its end. And none of these processes looks for garbage among what all of them share, since it would get a
+copy of each page that it looks at.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import marshal
 import os
 from functools import wraps
@@ -57,6 +59,7 @@ def keep_compiled():
     compiled = jinja2.Environment.compile
     if hasattr(compiled, "__wrapped__"):
         return
+    gc.freeze()
 
     @wraps(compiled)
     def compile_once(self, source, *arguments, **options):
