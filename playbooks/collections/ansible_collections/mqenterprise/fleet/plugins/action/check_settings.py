@@ -35,6 +35,16 @@ except ImportError as error:
     CHECK, MISSING = None, str(error)
 
 
+def seen(given):
+    """Return what later tasks have to know of settings, which take long to put together."""
+    settings = given["settings"]
+    bridges = [*(settings.get("bridges") or {}), *(given["document"].get("bridges") or {})]
+    return {
+        "amqp": bool((settings.get("amqp") or {}).get("enabled") or bridges),
+        "tls_mode": ((settings.get("security") or {}).get("tls") or {}).get("mode") or "",
+    }
+
+
 class ActionModule(ActionBase):
     """Report the faults of settings, and keep silent about the settings."""
 
@@ -49,8 +59,9 @@ class ActionModule(ActionBase):
             "host": {"type": "str", "required": True},
         }
         _validation, asked = self.validate_argument_spec(options)
-        fault = MISSING or CHECK.fault_of(json.loads(asked["given"]))
+        given = json.loads(asked["given"])
+        fault = MISSING or CHECK.fault_of(given)
         if not fault:
-            return result
+            return result | seen(given)
         told = f"The node of {asked['host']} would not start with its settings, and nothing was done to it"
         return result | {"failed": True, "msg": f"{told}: {fault}. {ADVICE}"}

@@ -46,4 +46,14 @@ msg:
   returned: failure
   type: str
   sample: The node of ams-shop would not start with its settings, and nothing was done to it
+amqp:
+  description: Whether they open an AMQP door or a bridge, for which the node needs a release with AMQP.
+  returned: success
+  type: bool
+  sample: false
+tls_mode:
+  description: The mode of TLS with other nodes; empty for plain connections.
+  returned: success
+  type: str
+  sample: offer
 """
