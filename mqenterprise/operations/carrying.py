@@ -8,24 +8,32 @@ ended, and is read again; one that is gone was ended, if nobody else may receive
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
+import struct
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.operations.errors import NodeError, OperationsError
-from qmnode.administration.carries import key_of
+from qmnode.administration.carry_exchange import CarryExchange, key_from_text, key_of, key_text, lookup_of_key
 from qmnode.errors import MessageQueuingError
 from qmnode.management.carry_routes import BegunCarry, Unconfirmed
-from qmnode.management.documents import lookup_text
 from qmnode.model.api import Access, Share
-from qmnode.model.stored_message import ABORTS, FLAGS, MOVES, PREFIX_SIZE, TRANSACTIONAL, arrival, stored_value
+from qmnode.model.stored_message import (
+    ABORTS,
+    HAS_TRANSACTION,
+    MOVES,
+    PREFIX_SIZE,
+    TransferredMessage,
+    arrival,
+    stored_value,
+)
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.packet_view import user_flags_of
 
 if TYPE_CHECKING:
     from mqenterprise.operations.node_client import NodeClient
@@ -93,7 +101,7 @@ class Carrier:
         self._wave = 16
         self._was_open = False
         self._moved = 0
-        self._ended: list[str] = []
+        self._ended: list[bytes] = []
         """Keys of messages whose reads have ended, and that are to be confirmed; also those of a broken connection."""
         self._before: tuple[int, int] | None = None
         """Messages and bytes that the ledger had as carried at the start."""
@@ -130,10 +138,10 @@ class Carrier:
                         return
                     raise
                 peek = cursor.peek_next
-                value = stored_value(message)
-                self._check(value, begun)
+                found = _transferred(message)
+                self._check([found], begun)
                 self.summary.messages += 1
-                self.summary.bytes += len(value) - PREFIX_SIZE
+                self.summary.bytes += len(found.packet)
                 self.report(self.summary.messages)
 
     def _no_room(self, size: int, begun: BegunCarry) -> str:
@@ -185,17 +193,23 @@ class Carrier:
         except MessageQueuingError as error:
             raise self._of_source(error) from error
 
-    async def check_source(self, *, owns: str = "") -> None:
-        """Look whether the queue can be carried: its readers have stopped, and the account may receive. Nothing
-        changes. ``owns``: the PUBLIC= name that the queue must have there. Raises OperationsError.
+    async def check(self, *, owns: str = "") -> None:
+        """Look whether the queue can be carried: readers have stopped, the account may receive, clocks are right, and
+        the node has room for all messages. Nothing changes. ``owns``: the PUBLIC= name that the queue must have at the
+        source. Raises OperationsError.
         """
+        begun = await self._ask(self._client.begin_carry(self._name, self._into, dry_run=True))
         try:
+            await self._check_before(begun)
             async with await self._source.connect() as node:
-                await self._open(node)
+                queue = await self._open(node)
                 if owns:
                     await self._check_owner(node, owns)
+                await self._count(queue, begun)
         except MessageQueuingError as error:
             raise OperationsError(self._of_source(error).sentence) from error
+        if self.summary.bytes > begun.room:
+            raise OperationsError(self._no_room(self.summary.bytes, begun))
 
     async def _check_owner(self, node: RemoteNode, name: str) -> None:
         try:
@@ -222,19 +236,18 @@ class Carrier:
                 )
             queue = await node.open_queue(parse_single_format_name(self._name), Access.PEEK)
             with suppress(_EmptyError):
-                value = stored_value(await _first(queue))
-                self._check(value, begun)
-                size = len(value) - PREFIX_SIZE
-                if size > begun.room:
-                    raise OperationsError(self._no_room(size, begun))
+                first = _transferred(await _first(queue))
+                self._check([first], begun)
+                if len(first.packet) > begun.room:
+                    raise OperationsError(self._no_room(len(first.packet), begun))
 
-    def _check(self, value: bytes, begun: BegunCarry) -> None:
-        ahead = arrival(value) - time.time()
+    def _check(self, messages: Sequence[TransferredMessage], begun: BegunCarry) -> None:
+        ahead = max([one.arrival for one in messages]) - time.time()
         if ahead > _AHEAD:
             raise OperationsError(
                 f"the clock of {self._source.host} is {ahead:.0f} s ahead, by the arrival of a message: set it"
             )
-        if begun.plain and bool(value[FLAGS] & TRANSACTIONAL) is not begun.transactional:
+        if begun.plain and any(_is_transactional(one) is not begun.transactional for one in messages):
             here, there = ("transactional", "not") if begun.transactional else ("not transactional", "transactional")
             raise OperationsError(
                 f"{begun.target} at {self._client.machine} is {here}, and messages of {self._name} are {there}: create "
@@ -255,18 +268,19 @@ class Carrier:
         """
         options, now = self._options, time.time()
         left = [one for one in begun.unconfirmed if one.key not in options.drop]
-        found: list[Message | None] = []
+        found: list[TransferredMessage | None] = []
         ended = {*self._ended}
         for start in range(0, len(left), _BATCH):
-            found += await queue.begin_these([_lookup(one) for one in left[start : start + _BATCH]])
+            keys = [key_from_text(one.key) for one in left[start : start + _BATCH]]
+            found += await queue.begin_these([lookup_of_key(key) for key in keys])
         there = {one.key: message for one, message in zip(left, found, strict=True) if _is(one, message)}
         self.summary.undecided = [
             one.key
             for one in left
-            if not (one.key in there or one.key in ended)
+            if not (one.key in there or key_from_text(one.key) in ended)
             and (not options.sole_reader or (one.expires and one.expires <= now + _AHEAD))
         ]
-        drop = [one.key for one in begun.unconfirmed if one.key in options.drop]
+        drop = [key_from_text(one.key) for one in begun.unconfirmed if one.key in options.drop]
         if drop:
             await self._exchange(begun, drop=drop)
         if self.summary.undecided:  # later messages must not pass them; the connection's end leaves all in their places
@@ -277,7 +291,7 @@ class Carrier:
             _, failure = await self._end(queue, [message.lookup_identifier for message in found_there])
             if failure is not None:
                 raise failure
-            await self._exchange(begun, confirm=some)
+            await self._exchange(begun, confirm=[key_from_text(key) for key in some])
         self._ended.clear()
         return True
 
@@ -321,9 +335,8 @@ class Carrier:
     async def _hold_on(self, begun: BegunCarry, read: _Batches, held: _HeldBatches) -> None:
         """Hold batches at the node. After an empty one everything is confirmed."""
         while (batch := await read.get()) is not None:
-            for one in batch:
-                self._check(one.value, begun)
             if batch:
+                self._check(batch, begun)
                 await held.put((batch, await self._confirm_ended(begun, batch)))
             else:
                 await held.join()
@@ -332,7 +345,7 @@ class Carrier:
             read.task_done()
         await held.put(None)
 
-    async def _confirm_ended(self, begun: BegunCarry, hold: Sequence[_Begun] = ()) -> list[str]:
+    async def _confirm_ended(self, begun: BegunCarry, hold: Sequence[TransferredMessage] = ()) -> list[str]:
         """Confirm what has ended, and hold a batch; return its states. Keys are kept until it succeeded."""
         count = len(self._ended)
         states = await self._exchange(begun, confirm=self._ended[:count], hold=hold)
@@ -351,42 +364,44 @@ class Carrier:
                 raise
             held.task_done()
 
-    async def _end_held(self, queue: RemoteReadQueue, batch: Sequence[_Begun], states: Sequence[str]) -> None:
+    async def _end_held(
+        self, queue: RemoteReadQueue, batch: Sequence[TransferredMessage], states: Sequence[str]
+    ) -> None:
         """End the reads of held messages. Raises MessageQueuingError if not all have ended."""
-        ended, failure = await self._end(queue, [one.lookup for one in batch])
+        ended, failure = await self._end(queue, [one.lookup_identifier for one in batch])
         # One that was carried before, and is at the source again, is ended there, and not carried again.
-        keys = [one.key for one, state in zip(batch[:ended], states, strict=False) if state != "carried"]
+        keys = [key_of(one) for one, state in zip(batch[:ended], states, strict=False) if state != "carried"]
         self.summary.known += ended - len(keys)
         self._ended += keys
         if failure is not None:
             raise failure
 
-    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> tuple[list[_Begun], bool]:
+    async def _read(self, queue: RemoteReadQueue, read: _Batches) -> tuple[list[TransferredMessage], bool]:
         """Begin to receive the next messages, without ending their reads; none if the queue is empty. The second value
         says that there were no more then, and none are waited for: senders may go on for ever.
         """
         asked = self._wave
         try:
-            found = _begun(await queue.begin_many(asked))
+            found = await queue.begin_many(asked)
         except MessageQueuingError as error:
             if error.code is not ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES:
                 raise
             await read.put([])  # the source holds only so many bytes for one reader
             await read.join()
             asked = self._wave = 1
-            found = _begun(await queue.begin_many(1))
+            found = await queue.begin_many(1)
         if found:
-            size = sum(len(one.value) for one in found)
+            size = sum([len(one.packet) for one in found])
             most = max(1, min(_BATCH, int(self._options.rate or _BATCH)))
-            self._wave = min(most, max(1, _BATCH_BYTES * len(found) // size), 4 * self._wave)
+            self._wave = min(most, max(1, _BATCH_BYTES * len(found) // max(1, size)), 4 * self._wave)
         return found, len(found) < asked and not self._options.follow
 
-    async def _read_later(self, queue: RemoteReadQueue) -> list[_Begun]:
+    async def _read_later(self, queue: RemoteReadQueue) -> list[TransferredMessage]:
         """Wait for the next message; none if none comes in the time to follow."""
         if not self._options.follow:
             return []
         try:
-            return _begun([await queue.receive_begin(self._options.follow)])
+            return [_transferred(await queue.receive_begin(self._options.follow))]
         except MessageQueuingError as error:
             if error.code is ErrorCode.MQ_ERROR_IO_TIMEOUT:
                 return []
@@ -404,17 +419,12 @@ class Carrier:
         self,
         begun: BegunCarry,
         *,
-        confirm: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        hold: Sequence[_Begun] = (),
+        confirm: Sequence[bytes] = (),
+        drop: Sequence[bytes] = (),
+        hold: Sequence[TransferredMessage] = (),
     ) -> list[str]:
-        wanted = {
-            "epoch": begun.epoch,
-            "confirm": list(confirm),
-            "drop": list(drop),
-            "hold": [one.plain() for one in hold],
-        }
-        done = await self._ask(self._client.carry_messages(begun.carry, wanted))
+        exchange = CarryExchange(begun.epoch, confirm, drop, hold)
+        done = await self._ask(self._client.carry_messages(begun.carry, exchange))
         self._moved += len(confirm) + len(drop)
         self._count_carried(done.carried, done.carried_bytes)
         states: list[str] = done.states
@@ -455,30 +465,8 @@ class Carrier:
         return OperationsError(f"{name} at {host}: {why} ({error.code.name})")
 
 
-class _Begun(NamedTuple):
-    """A message of which the read at the source has begun."""
-
-    lookup: int
-    """Its lookup identifier there."""
-    value: bytes
-    """As nodes store it."""
-    key: str
-    """Its key in the ledger of the node."""
-
-    def plain(self) -> dict[str, Any]:
-        """The message as JSON."""
-        value = self.value
-        return {
-            "lookup": lookup_text(self.lookup),
-            "packet": base64.b64encode(value[PREFIX_SIZE:]).decode(),
-            "arrival": int(arrival(value)),
-            "aborts": value[ABORTS],
-            "moves": value[MOVES],
-        }
-
-
-_Batches = asyncio.Queue["list[_Begun] | None"]
-_HeldBatches = asyncio.Queue["tuple[list[_Begun], list[str]] | None"]
+_Batches = asyncio.Queue["list[TransferredMessage] | None"]
+_HeldBatches = asyncio.Queue["tuple[list[TransferredMessage], list[str]] | None"]
 
 
 class _UnavailableError(OperationsError):
@@ -498,24 +486,24 @@ async def _first(queue: RemoteReadQueue) -> Message:
         raise
 
 
-def _begun(messages: Sequence[Message]) -> list[_Begun]:
-    found = []
-    for message in messages:
-        lookup, value = message.lookup_identifier, stored_value(message)
-        found.append(_Begun(lookup, value, key_of(lookup, value[PREFIX_SIZE:])))
-    return found
+def _transferred(message: Message) -> TransferredMessage:
+    """A message that was read alone, as those of a series."""
+    value = stored_value(message)
+    return TransferredMessage(
+        message.lookup_identifier, int(arrival(value)), value[ABORTS], value[MOVES], value[PREFIX_SIZE:]
+    )
 
 
-def _is(held: Unconfirmed, message: Message | None) -> bool:
-    """Whether a message of the source is the held one. A source that was installed anew begins its numbers again."""
-    if message is None:
+def _is_transactional(message: TransferredMessage) -> bool:
+    try:
+        return bool(user_flags_of(message.packet) & HAS_TRANSACTION)
+    except struct.error:  # it is cut off
         return False
-    packet = stored_value(message)[PREFIX_SIZE:]
-    return key_of(message.lookup_identifier, packet) == held.key and _digest(packet) == held.digest
 
 
-def _lookup(held: Unconfirmed) -> int:
-    return int(held.key.partition("-")[0], 16)
+def _is(held: Unconfirmed, message: TransferredMessage | None) -> bool:
+    """Whether a message of the source is the held one. A source that was installed anew begins its numbers again."""
+    return message is not None and key_text(key_of(message)) == held.key and _digest(message.packet) == held.digest
 
 
 def _digest(packet: bytes) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.topology.names import fold
+from qmnode.administration.carry_exchange import CarryExchange
 from qmnode.management.carry_routes import BegunCarry, CarryDocument, CarryLedger, CarryList
 from qmnode.management.carry_routes import Exchanged as CarryStates
 from qmnode.management.documents import NodeDocument, QueueDocument, QuotaDocument, WaitingList
@@ -239,9 +240,9 @@ class NodeClient:
         """The carries into the node, the latest first."""
         return (await self._ask(CarryList, "GET", "/v1/carries")).carries
 
-    async def carry_messages(self, number: int, exchange: Mapping[str, Any]) -> CarryStates:
-        """Confirm messages and hold more. See ``Exchange`` of the management API."""
-        return await self._ask(CarryStates, "PUT", f"/v1/carries/{number}/messages", content=exchange)
+    async def carry_messages(self, number: int, exchange: CarryExchange) -> CarryStates:
+        """Confirm messages and hold more."""
+        return await self._ask(CarryStates, "PUT", f"/v1/carries/{number}/messages", octets=exchange.write())
 
     async def carry_ledger(self, number: int, after: str = "") -> CarryLedger:
         """A page of the ledger of a carry."""
@@ -287,9 +288,10 @@ class NodeClient:
         *,
         parameters: Mapping[str, Any] | None = None,
         content: Mapping[str, Any] | None = None,
+        octets: bytes | None = None,
         room: Semaphore | None = None,
     ) -> D:
-        async with self._answer(method, path, parameters=parameters, content=content) as response:
+        async with self._answer(method, path, parameters=parameters, content=content, octets=octets) as response:
             if room is not None:
                 await room.acquire()
             try:
@@ -310,9 +312,10 @@ class NodeClient:
         *,
         parameters: Mapping[str, Any] | None = None,
         content: Mapping[str, Any] | None = None,
+        octets: bytes | None = None,
     ) -> AsyncIterator[httpx.Response]:
         """The head of an answer; the rest is read from it. Raises NodeError for every answer that is no success."""
-        request = self._client.build_request(method, path, params=parameters, json=content)
+        request = self._client.build_request(method, path, params=parameters, json=content, content=octets)
         try:
             response = await self._client.send(request, stream=True)
         except (httpx.HTTPError, OSError, httpx.InvalidURL, UnicodeError) as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qmnode.directory.port import Queue
 
 FORWARD: Final = {
-    "check": "readers have stopped, the account may receive, and the node answers",
+    "check": "readers have stopped, the account may receive, clocks are right, and the node has room",
     "prepare": "the node takes the queue over and sets places aside for the carried messages",
     "carry": "the messages are carried; senders go on",
     "redirect": "the directory names the node: new messages go there, behind the carried ones",
@@ -187,11 +187,10 @@ class Switch:
     async def _check(self) -> None:
         if fold(found := (await self._client.node()).computer_name) != fold(self._plan.target):
             raise OperationsError(f"{found} answers at the address of {self._plan.target}: correct the file of --nodes")
-        await self._client.carries()  # refused to a token that may not carry
-        await self._carrier(0.0).check_source(owns=self._public)
         there = f"{self._plan.target}\\{self._plan.name}"
         if await self._in_directory(lambda directory: directory.queues.find(there)) is not None:
             raise OperationsError(f"{there} exists in the directory, as another queue: rename it or unpublish it first")
+        await self._carrier(0.0).check(owns=self._public)
 
     async def _prepare(self) -> None:
         await self._client.begin_carry(self._source.format_name(f".\\{self._plan.name}"), self._public)

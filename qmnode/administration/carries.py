@@ -1,9 +1,12 @@
 r"""Carries: messages of another queue manager, taken over with all their properties, each once.
 
 A carrier (``mqenterprise carry``) reads a message at its source without ending the read, has it held here, ends the
-read, and then confirms it. A held message is in no queue: nobody sees it, and it survives a restart. Its entry in the
-ledger is written with it, before the source may let go of it. So a carrier that was killed finds here what it has to
-look for at the source: a message that is still there was not ended, and is read again.
+read, and then confirms it. A held message is in no queue: nobody sees it, and it survives a restart. It is in the
+ledger before the source may let go of it. So a carrier that was killed finds here what it has to look for at the
+source: a message that is still there was not ended, and is read again.
+
+The messages of one request are held in one record, with their digests. That record is their place in the ledger until
+each is confirmed or dropped, which gives it an entry of its own.
 
 A confirmed message gets the next place of a range of lookup identifiers that was set aside when the carry began.
 Everything sent to the queue since comes behind. Its packet stays as it is. The source has reported its receipt, so no
@@ -14,10 +17,22 @@ import asyncio
 import hashlib
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from qmnode.administration.carry_exchange import (
+    CarryExchange,
+    key_from_text,
+    key_of,
+    key_text,
+    lookup_of_key,
+    read_messages,
+    write_messages,
+)
 from qmnode.administration.names import queue_name
 from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.errors import MessageQueuingError
@@ -34,22 +49,18 @@ from qmnode.model.stored_message import (
     PREFIX_SIZE,
     PRIORITY,
     REPORT,
-    SOURCE,
     TRANSACTIONAL,
+    TransferredMessage,
     expiry,
     received_message,
-    value_of_any_packet,
     with_prefix,
 )
 from qmnode.storage.layout import Family
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PublicFormatName, fold
-from qmnode.structures.packet_view import IDENTIFIER
 from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
-AT_ONCE: Final = 500
-"""Messages of one call."""
 _CARRY: Final = "carry/"
 _HELD: Final = "carry-held/"
 _LEDGER: Final = "carry-ledger/"
@@ -57,6 +68,9 @@ _PLACES: Final = 1 << 32
 """Lookup identifiers that are set aside for one carry: more than four billion messages."""
 _ENTRY: Final = struct.Struct(">B32sIQQ")
 """State, digest, size of the packet, lookup identifier here, milliseconds since 1970."""
+_RECORD: Final = struct.Struct(">QI")
+"""Before the digests and the messages of a held record: milliseconds since 1970, and how many they are."""
+_DIGEST_SIZE: Final = 32
 _PAGE: Final = 1000
 _RECENT: Final = 4 * 1024 * 1024
 """Bytes of messages that are kept in memory until they are confirmed."""
@@ -64,6 +78,43 @@ _STEP: Final = 32
 """Messages after which others have a turn of the loop."""
 HELD, CARRIED, DROPPED = 0, 1, 2
 STATES: Final = ("held", "carried", "dropped")
+
+
+class _Held(NamedTuple):
+    """A held message, ready for its queue."""
+
+    value: bytes
+    """As it is stored in the queue."""
+    digest: bytes
+    """SHA-256 of its packet."""
+
+
+class _New(NamedTuple):
+    """The new ones of the messages that a request has held."""
+
+    messages: list[TransferredMessage]
+    held: dict[bytes, _Held]
+    """The same messages, by key."""
+    again: list[bytes]
+    """Keys that the ledger may have as dropped."""
+    states: list[str]
+    """The state of each message of the request."""
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """The messages that one request had held, and their record in the store."""
+
+    name: bytes
+    """Key of the record."""
+    time: int
+    """The time of the request, in milliseconds since 1970."""
+    size: int
+    """Bytes of the messages."""
+    left: int
+    """Messages that wait to be confirmed."""
+    messages: dict[bytes, _Held] | None = None
+    """All of them, by key; None while they are in the store alone."""
 
 
 @dataclass(slots=True)
@@ -86,10 +137,12 @@ class Carry:
     dropped: int = 0
     places: int = 0
     """Sequential identifiers that have been used."""
-    held: dict[str, int] = field(default_factory=dict)
-    """Bytes of the messages that wait to be confirmed, by key; not in its record."""
-    recent: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
-    """Values and ledger's entries of those that were held last: the next call mostly confirms them."""
+    batches: int = 0
+    """Requests that have had messages held."""
+    last: str = ""
+    """The highest key of all messages that were ever held, in hexadecimal digits: one above it is new."""
+    held: dict[bytes, _Batch] = field(default_factory=dict)
+    """The messages that wait to be confirmed, by key; not in its record."""
 
     def write(self) -> bytes:
         """The stored form: the record without the messages."""
@@ -101,15 +154,7 @@ class Carry:
         return {"carry": self.number} | {name: getattr(self, name) for name in names} | {"held": len(self.held)}
 
 
-_RECORDED: Final = tuple(one.name for one in fields(Carry) if one.name not in ("held", "recent"))
-
-
-class _New(NamedTuple):
-    """A message to be held."""
-
-    key: str
-    value: bytes
-    entry: bytes
+_RECORDED: Final = tuple(one.name for one in fields(Carry) if one.name != "held")
 
 
 class Carries:
@@ -121,17 +166,23 @@ class Carries:
         self._carries: dict[int, Carry] = {}
         self._turns = asyncio.Lock()
         """The lock of the call that changes carries, which takes several turns of the loop."""
+        self._loaded: _Batch | None = None
+        """The batch that was last read from the store."""
 
     def start(self) -> None:
         """Read the carries, and reserve the room of the messages that are held."""
         self._store.make_visible()
-        for _, record in self._store.scan(Family.META, _CARRY.encode(), _after(_CARRY)):
+        first = _CARRY.encode()
+        for _, record in self._store.scan(Family.META, first, _end(first)):
             carry = Carry(**json.loads(record))
             self._carries[carry.number] = carry
-            prefix = f"{_HELD}{carry.number:010}/"
-            for key, value in self._store.scan(Family.META, prefix.encode(), _after(prefix)):
-                carry.held[key.decode()[len(prefix) :]] = len(value) - PREFIX_SIZE
-            size = sum(carry.held.values())
+            size, prefix, ledger = 0, _prefix(_HELD, carry), _prefix(_LEDGER, carry)
+            for name, held in self._store.scan(Family.META, prefix, _end(prefix)):
+                time, _, messages = _read_record(held)
+                waiting = [one for one in messages if self._store.get(Family.META, ledger + key_of(one)) is None]
+                batch = _Batch(name, time, sum(len(one.packet) for one in messages), len(waiting))
+                carry.held.update((key_of(one), batch) for one in waiting)
+                size += sum(len(one.packet) for one in waiting)
             if (queue := self._queue_of(carry)) is not None:
                 queue.reserve_bytes(size)
             else:
@@ -143,15 +194,22 @@ class Carries:
 
     def ledger(self, number: int, after: str) -> tuple[list[dict[str, Any]], str]:
         """A page of the ledger, in the order of the lookup identifiers of the source; and the key to go on after."""
-        prefix = f"{_LEDGER}{self._find(number).number:010}/"
+        carry = self._find(number)
+        prefix, first = _prefix(_LEDGER, carry), key_from_text(after) + b"\0" if after else b""
         self._store.make_visible()
-        page: list[dict[str, Any]] = []
-        first = f"{prefix}{after}".encode() + (b"\0" if after else b"")
-        for key, record in self._store.scan(Family.META, first, _after(prefix)):
-            page.append(_plain(key.decode()[len(prefix) :], record))
-            if len(page) == _PAGE:
-                return page, str(page[-1]["key"])
-        return page, ""
+        settled = (
+            (name[len(prefix) :], record)
+            for name, record in self._store.scan(Family.META, prefix + first, _end(prefix))
+        )
+        found = merge(settled, self._held_from(carry, first), key=itemgetter(0))
+        page = [_plain(key, record) for key, record in islice(found, _PAGE)]
+        return page, page[-1]["key"] if len(page) == _PAGE else ""
+
+    def _held_from(self, carry: Carry, first: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys of held messages from one on, with what would be their entries."""
+        for key in sorted(key for key in carry.held if key >= first):
+            value, digest = self._messages(batch := carry.held[key])[key]
+            yield key, _ENTRY.pack(HELD, digest, len(value) - PREFIX_SIZE, 0, batch.time)
 
     async def begin(self, source: str, target: str, *, dry_run: bool) -> dict[str, Any]:
         """Begin or go on with the carry from a source into a queue: ``held`` has the keys that wait to be confirmed.
@@ -163,7 +221,12 @@ class Carries:
             return await self._begin(source, target, dry_run)
 
     async def _begin(self, source: str, target: str, dry_run: bool) -> dict[str, Any]:
-        queue = await self._target(target, dry_run=dry_run)
+        elsewhere = self._elsewhere(target)
+        if elsewhere is not None:
+            if dry_run:
+                return await self._describe_elsewhere(source, elsewhere)
+            await self._manager.published.take_over(elsewhere)
+        queue = self._manager.names.find(queue_name(target))
         if kind_of(queue) in (QueueRole.OUTGOING, QueueRole.REMOTE) or queue.is_delayed or queue.is_internal:
             raise _error(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{queue.pathname} is no queue to carry into: name another")
         queue.check_open()
@@ -190,22 +253,15 @@ class Carries:
             self._carries[number] = found
         if found.queue_id != queue.queue_id:
             found.queue_id = queue.queue_id
-            queue.reserved_bytes += sum(found.held.values())
+            queue.reserved_bytes += sum(
+                len(self._messages(batch)[key].value) - PREFIX_SIZE for key, batch in found.held.items()
+            )
         found.epoch += 1
-        found.recent.clear()
         self._put(found)
         await self._store.durable()
         return found.describe() | facts | {"unconfirmed": await self._unconfirmed(found)}
 
-    async def exchange(
-        self,
-        number: int,
-        epoch: int,
-        *,
-        confirm: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        hold: Sequence[Mapping[str, Any]] = (),
-    ) -> dict[str, Any]:
+    async def exchange(self, number: int, exchange: CarryExchange) -> dict[str, Any]:
         """Confirm messages, in this order, drop others, and hold more; all stays as it is if these cannot be held.
         ``states`` has a state for each message of ``hold``: ``held``, or that of an earlier time.
 
@@ -214,10 +270,15 @@ class Carries:
         MQ_ERROR_INVALID_PARAMETER if one is to be dropped, and confirmed or held.
         """
         async with self._turns:
-            return await self._exchange(number, epoch, confirm, drop, hold)
+            return await self._exchange(number, *exchange)
 
     async def _exchange(
-        self, number: int, epoch: int, confirm: Sequence[str], drop: Sequence[str], hold: Sequence[Mapping[str, Any]]
+        self,
+        number: int,
+        epoch: int,
+        confirm: Sequence[bytes],
+        drop: Sequence[bytes],
+        hold: Sequence[TransferredMessage],
     ) -> dict[str, Any]:
         carry = self._find(number)
         if epoch != carry.epoch:
@@ -226,14 +287,13 @@ class Carries:
                 f"another carrier goes on with carry {number}: let it finish, or begin again",
             )
         queue = self._open_queue_of(carry)
-        self._store.make_visible()
-        new, states, keys = await self._new(carry, queue, hold)
+        new = await self._new(carry, queue, hold)
         queue = self._open_queue_of(carry)
-        if not {*drop}.isdisjoint((*confirm, *keys)):
+        if drop and not {*drop}.isdisjoint((*confirm, *map(key_of, hold))):
             raise _error(
                 ErrorCode.MQ_ERROR_INVALID_PARAMETER, "a message to be dropped is also to be confirmed, or held"
             )
-        size = sum(len(one.value) - PREFIX_SIZE for one in new)
+        size = sum([len(one.packet) for one in new.messages])
         self._check_room(queue, size)
         self._store.check()
         left = [*((key, CARRIED) for key in confirm), *((key, DROPPED) for key in drop)]
@@ -243,19 +303,11 @@ class Carries:
             queue = self._open_queue_of(carry)
             self._settle(carry, queue, left[first : first + _STEP])
             self._put(carry)  # with the places that are used by now
-        if size + sum(len(value) for value, _ in carry.recent.values()) > _RECENT:
-            carry.recent.clear()
-        if size <= _RECENT:
-            carry.recent.update((one.key, (one.value, one.entry)) for one in new)
-        for one in new:
-            self._store.put_meta(f"{_HELD}{carry.number:010}/{one.key}", one.value)
-            self._store.put_meta(f"{_LEDGER}{carry.number:010}/{one.key}", one.entry)
-            carry.held[one.key] = len(one.value) - PREFIX_SIZE
+        if new.messages:
+            self._hold(carry, new, size)
         queue.reserve_bytes(size)
-        if new:
-            self._put(carry)
         await self._store.durable()
-        return {"states": states} | {name: carry.describe()[name] for name in ("carried", "carried_bytes", "held")}
+        return {"states": new.states} | {name: carry.describe()[name] for name in ("carried", "carried_bytes", "held")}
 
     async def delete(self, number: int) -> None:
         """Delete a carry with its ledger. A message that comes from its source again is then carried again.
@@ -269,21 +321,32 @@ class Carries:
                     ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE,
                     f"carry {number} has {len(carry.held)} unconfirmed messages: carry again, then delete it",
                 )
-            prefix = f"{_LEDGER}{number:010}/"
-            self._store.delete_range(Family.META, prefix.encode(), _after(prefix))
+            prefix = _prefix(_LEDGER, carry)
+            self._store.delete_range(Family.META, prefix, _end(prefix))
             self._store.delete(Family.META, f"{_CARRY}{number:010}".encode())
             del self._carries[number]
             await self._store.durable()
 
     # Parts
 
-    async def _target(self, name: str, *, dry_run: bool) -> Queue:
-        """The queue to carry into. One of a PUBLIC= name that the directory still has elsewhere is created."""
-        if name.upper().startswith("PUBLIC=") and not dry_run:
-            parsed = self._manager.names.parse(name)
-            if isinstance(parsed, PublicFormatName) and not self._manager.names.is_local(parsed):
-                await self._manager.published.take_over(parsed)
-        return self._manager.names.find(queue_name(name))
+    def _elsewhere(self, name: str) -> PublicFormatName | None:
+        """The PUBLIC= name of a queue that the directory still has elsewhere; None for another name."""
+        if not name.upper().startswith("PUBLIC="):
+            return None
+        parsed = self._manager.names.parse(name)
+        return parsed if isinstance(parsed, PublicFormatName) and not self._manager.names.is_local(parsed) else None
+
+    async def _describe_elsewhere(self, source: str, name: PublicFormatName) -> dict[str, Any]:
+        """The facts for a carrier about a queue of the directory, before it is taken over."""
+        found, quotas = await self._manager.published.to_take_over(name), self._manager.context.quotas
+        room = quotas.limit - quotas.used
+        if found.quota != INFINITE:
+            room = min(room, found.quota * 1024)
+        return {
+            "carry": 0, "source": source, "target": found.pathname, "transactional": found.transactional,
+            "now": self._manager.clock.time(), "room": max(0, int(min(room, 1 << 53))), "plain": True,
+            "unconfirmed": [],
+        }  # fmt: skip
 
     def _queue_of(self, carry: Carry) -> Queue | None:
         """The queue of a carry, which may be a journal; None if it was deleted."""
@@ -302,16 +365,13 @@ class Carries:
 
     async def _unconfirmed(self, carry: Carry) -> list[dict[str, Any]]:
         """The messages that wait to be confirmed, in the order of the source, with the second of their expiry."""
-        self._store.make_visible()
         found = []
         for index, key in enumerate(sorted(carry.held)):
             if index % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
-            value, entry = self._held_value(carry, key)
+            value, digest = self._messages(carry.held[key])[key]
             end = expiry(value)
-            found.append(
-                {"key": key, "digest": _ENTRY.unpack(entry)[1].hex(), "expires": None if end == NEVER else end}
-            )
+            found.append({"key": key_text(key), "digest": digest.hex(), "expires": None if end == NEVER else end})
         return found
 
     def _find(self, number: int) -> Carry:
@@ -324,42 +384,63 @@ class Carries:
         self._store.operations_recorded()
         self._store.put_meta(f"{_CARRY}{carry.number:010}", carry.write())
 
-    def _held_value(self, carry: Carry, key: str) -> tuple[bytes, bytes]:
-        value = self._store.get_meta(f"{_HELD}{carry.number:010}/{key}")
-        assert value is not None, "a held message is in the store"
-        return value, self._entry(carry, key)
+    def _messages(self, batch: _Batch) -> dict[bytes, _Held]:
+        """The messages of a batch."""
+        if batch.messages is None:
+            if self._loaded is not None:
+                self._loaded.messages = None
+            self._loaded = batch
+            self._store.make_visible()
+            record = self._store.get(Family.META, batch.name)
+            assert record is not None, "a held message is in the store"
+            _, digests, messages = _read_record(record)
+            batch.messages = {
+                key_of(one): _Held(_stored(one), digest) for one, digest in zip(messages, digests, strict=True)
+            }
+        return batch.messages
 
-    def _entry(self, carry: Carry, key: str) -> bytes:
-        entry = self._store.get_meta(f"{_LEDGER}{carry.number:010}/{key}")
-        assert entry is not None, "a held message is in the ledger"
-        return entry
-
-    async def _new(
-        self, carry: Carry, queue: Queue, hold: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[_New], list[str], list[str]]:
-        """The messages that are not known yet, and the state and the key of each message."""
-        now, new, states, keys, seen = self._manager.clock.time(), [], [], [], set(carry.held)
-        for index, item in enumerate(hold):
+    async def _new(self, carry: Carry, queue: Queue, hold: Sequence[TransferredMessage]) -> _New:
+        """The messages that are not known yet, and the state of each message."""
+        new = _New([], {}, [], [])
+        last, prefix = bytes.fromhex(carry.last), _prefix(_LEDGER, carry)
+        for index, one in enumerate(hold):
             if index % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
-            packet = bytes(item["packet"])
-            value = value_of_any_packet(packet, float(item["arrival"]))
-            aborts, moves = item.get("aborts"), item.get("moves")
-            if aborts or moves or value[FLAGS] & (EXPRESS | REPORT):
-                value = with_prefix(value, flags=value[FLAGS] & ~(EXPRESS | REPORT), aborts=aborts, moves=moves)
-            key = key_of(int(item["lookup"]), packet)
-            keys.append(key)
-            known = None if key in seen else self._store.get_meta(f"{_LEDGER}{carry.number:010}/{key}")
-            if known is not None and known[0] != DROPPED:
-                states.append(STATES[known[0]])
+            key = key_of(one)
+            if key in carry.held or key in new.held:
+                new.states.append(STATES[HELD])
                 continue
-            states.append(STATES[HELD])
-            if key not in seen:
-                _check_fits(queue, value)
-                digest = hashlib.sha256(packet).digest()
-                seen.add(key)
-                new.append(_New(key, value, _ENTRY.pack(HELD, digest, len(packet), 0, int(now * 1000))))
-        return new, states, keys
+            if key <= last:
+                self._store.make_visible()
+                entry = self._store.get(Family.META, prefix + key)
+                if entry is not None and entry[0] != DROPPED:
+                    new.states.append(STATES[entry[0]])
+                    continue
+                new.again.append(key)
+            new.states.append(STATES[HELD])
+            new.messages.append(one)
+            new.held[key] = _Held(_stored(one), hashlib.sha256(one.packet).digest())
+        _check_fit(queue, [value for value, _ in new.held.values()])
+        return new
+
+    def _hold(self, carry: Carry, new: _New, size: int) -> None:
+        """Put new messages of so many bytes into the store, all in one record."""
+        now, number = int(self._manager.clock.time() * 1000), carry.batches
+        carry.batches += 1
+        batch = _Batch(_prefix(_HELD, carry) + b"%016x" % number, now, size, len(new.held))
+        digests = [digest for _, digest in new.held.values()]
+        record = b"".join((_RECORD.pack(now, len(digests)), *digests, write_messages(new.messages)))
+        self._store.put(Family.META, batch.name, record)
+        for key in new.again:  # dropped earlier
+            self._store.delete(Family.META, _prefix(_LEDGER, carry) + key)
+        others = [one for one in {*carry.held.values()} if one.messages is not None]
+        if size + sum(one.size for one in others) > _RECENT:
+            for one in others:
+                one.messages = None
+        batch.messages = new.held if size <= _RECENT else None
+        carry.held.update(dict.fromkeys(new.held, batch))
+        carry.last = max(carry.last, max(new.held).hex())
+        self._put(carry)
 
     def _check_room(self, queue: Queue, size: int) -> None:
         if size > _room(self._manager, queue):
@@ -368,45 +449,70 @@ class Carries:
                 f"the quota of {queue.pathname}, or of all queues, would be passed: raise it, and begin again",
             )
 
-    def _settle(self, carry: Carry, queue: Queue, left: Sequence[tuple[str, int]]) -> None:
+    def _settle(self, carry: Carry, queue: Queue, left: Sequence[tuple[bytes, int]]) -> None:
         """Put held messages into the queue, or drop them: all of it is in one batch."""
         now, freed = int(self._manager.clock.time() * 1000), 0
+        put, prefix = self._store.put, _prefix(_LEDGER, carry)
         entries: list[Entry] = []
+        # All are read before anything changes: a read may write the changes that were made before it.
+        messages = {key: self._messages(batch)[key] for key, _ in left if (batch := carry.held.get(key)) is not None}
         for key, state in left:
-            if key not in carry.held:
+            batch = carry.held.pop(key, None)
+            if batch is None:
                 continue
-            value, entry = carry.recent.pop(key) if key in carry.recent else self._held_value(carry, key)
-            _, digest, size, _, _ = _ENTRY.unpack(entry)
-            lookup = 0
+            value, digest = messages[key]
+            lookup, size = 0, len(value) - PREFIX_SIZE
             if state == CARRIED:
                 lookup = lookup_identifier_of(value[PRIORITY], carry.first + carry.places)
                 entries.append((lookup, value))
                 carry.places += 1
                 carry.carried += 1
-                carry.carried_bytes += len(value) - PREFIX_SIZE
+                carry.carried_bytes += size
             else:
                 carry.dropped += 1
-            self._store.put_meta(f"{_LEDGER}{carry.number:010}/{key}", _ENTRY.pack(state, digest, size, lookup, now))
-            self._store.delete(Family.META, f"{_HELD}{carry.number:010}/{key}".encode())
-            freed += carry.held.pop(key)
+            put(Family.META, prefix + key, _ENTRY.pack(state, digest, size, lookup, now))
+            freed += size
+            batch.left -= 1
+            if not batch.left:
+                self._store.delete(Family.META, batch.name)
         queue.reserve_bytes(-freed)
         insert_many(queue, entries)
 
 
-def key_of(lookup: int, packet: bytes) -> str:
-    """The key of a message in the ledger: its lookup identifier at the source, and its identifier."""
-    source = packet[SOURCE.start - PREFIX_SIZE : SOURCE.stop - PREFIX_SIZE]
-    return f"{lookup:016x}-{source.hex()}{packet[IDENTIFIER].hex()}"
+def _prefix(family: str, carry: Carry) -> bytes:
+    """The beginning of the keys of a carry."""
+    return f"{family}{carry.number:010}/".encode()
 
 
-def _plain(key: str, record: bytes) -> dict[str, Any]:
+def _end(prefix: bytes) -> bytes:
+    """Behind all keys with a prefix."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
+
+
+def _read_record(record: bytes) -> tuple[int, list[bytes], list[TransferredMessage]]:
+    """Time, digests and messages of a held record."""
+    time, count = _RECORD.unpack_from(record)
+    end = _RECORD.size + count * _DIGEST_SIZE
+    digests = [record[at : at + _DIGEST_SIZE] for at in range(_RECORD.size, end, _DIGEST_SIZE)]
+    return time, digests, read_messages(record, end, count)
+
+
+def _stored(message: TransferredMessage) -> bytes:
+    """The value of a message in a queue."""
+    value = message.value()
+    flags = value[FLAGS]
+    return with_prefix(value, flags=flags & ~(EXPRESS | REPORT)) if flags & (EXPRESS | REPORT) else value
+
+
+def _plain(key: bytes, record: bytes) -> dict[str, Any]:
+    """An entry of the ledger as JSON."""
     state, digest, size, lookup, when = _ENTRY.unpack(record)
-    source_lookup, _, identifier = key.partition("-")
+    text = key_text(key)
     return {
-        "key": key,
+        "key": text,
         "state": STATES[state],
-        "source_lookup": int(source_lookup, 16),
-        "identifier": identifier,
+        "source_lookup": lookup_of_key(key),
+        "identifier": text.partition("-")[2],
         "digest": digest.hex(),
         "size": size,
         "lookup": lookup,
@@ -426,18 +532,19 @@ def _room(manager: QueueManager, queue: Queue) -> int:
     return max(0, int(min(limit, 1 << 53)))
 
 
-def _check_fits(queue: Queue, value: bytes) -> None:
-    """Whether a queue takes a message of this kind. Journals and dead-letter queues take any."""
+def _check_fit(queue: Queue, values: Sequence[bytes]) -> None:
+    """Whether a queue takes messages of their kind. Journals and dead-letter queues take any."""
     if kind_of(queue) not in (QueueRole.PLAIN, QueueRole.TRANSACTIONAL):
         return
     owner = queue.parent or queue
-    if bool(value[FLAGS] & TRANSACTIONAL) is not owner.transactional:
+    wanted = TRANSACTIONAL if owner.transactional else 0
+    if any(value[FLAGS] & TRANSACTIONAL != wanted for value in values):
         here, there = ("transactional", "not") if owner.transactional else ("not transactional", "transactional")
         raise _error(
             ErrorCode.MQ_ERROR_TRANSACTION_USAGE,
             f"{owner.pathname} is {here}, and messages at the source are {there}: create the queue like its source",
         )
-    if owner.privacy_level == QueuePrivacyLevel.BODY and not _is_private(value):
+    if owner.privacy_level == QueuePrivacyLevel.BODY and not all(map(_is_private, values)):
         raise _error(
             ErrorCode.MQ_ERROR_ACCESS_DENIED,
             f"{owner.pathname} takes encrypted messages only, and messages at the source are in clear: "
@@ -455,7 +562,3 @@ def _is_private(value: bytes) -> bool:
 
 def _error(code: ErrorCode, sentence: str) -> MessageQueuingError:
     return MessageQueuingError(code, sentence)
-
-
-def _after(prefix: str) -> bytes:
-    return prefix[:-1].encode() + bytes((ord(prefix[-1]) + 1,))

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from qmnode.administration.asker import Asker
-from qmnode.administration.carries import AT_ONCE as MOST_CARRIED
 from qmnode.administration.carries import Carries
+from qmnode.administration.carry_exchange import CarryExchange
 from qmnode.administration.criteria import Criteria
 from qmnode.administration.editing import edit
 from qmnode.administration.failures import groups
@@ -230,21 +230,12 @@ class Operations:
         (name, known) = checked_names([target, source])
         return await self._carries.begin(known, name, dry_run=dry_run)
 
-    async def carry_messages(
-        self,
-        asker: Asker,
-        number: int,
-        epoch: int,
-        *,
-        confirm: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        hold: Sequence[Mapping[str, Any]] = (),
-    ) -> dict[str, Any]:
-        """Confirm messages that their source has let go of, drop others, and hold more. For administrators."""
+    async def carry_messages(self, asker: Asker, number: int, content: bytes) -> dict[str, Any]:
+        """Confirm messages that their source has let go of, drop others, and hold more: a written ``CarryExchange``.
+        For administrators.
+        """
         _require_administrator(asker, "carry_messages")
-        if len(hold) > MOST_CARRIED:
-            raise _bad(f"at most {MOST_CARRIED} messages are held with one call")
-        return await self._carries.exchange(number, epoch, confirm=confirm, drop=drop, hold=hold)
+        return await self._carries.exchange(number, CarryExchange.read(content))
 
     async def list_carries(self, asker: Asker) -> list[dict[str, Any]]:
         """The carries into this node, the latest first. For administrators."""

@@ -23,6 +23,7 @@ from qmnode.dcerpc.interface import (
 )
 from qmnode.dcerpc.ndr import big_endian_of
 from qmnode.dcerpc.pdu import (
+    CALL_SIZE,
     CONCURRENT_MULTIPLEXING,
     DID_NOT_EXECUTE,
     OBJECT_UUID,
@@ -42,11 +43,14 @@ from qmnode.dcerpc.pdu import (
     RequestBody,
     ResponseBody,
     Result,
+    WholeCall,
     body_of,
     read_pdu,
+    read_whole_call,
     syntax_of,
     to_syntax,
     write_pdu,
+    write_whole_call,
 )
 from qmnode.dcerpc.protection import AuthenticationError, opened_body, protected_pdu, token_pdu
 from qmnode.dcerpc.reassembly import Reassembly, fragments
@@ -171,7 +175,8 @@ class Acceptor:
         try:
             for whole in self._reader.feed(received):
                 self.pdus += 1
-                event = self._take(read_pdu(whole))
+                request = read_whole_call(whole, PduType.REQUEST) if self.security.are_none else None
+                event = self._take(read_pdu(whole)) if request is None else self._requested(request)
                 if event is not None:
                     events.append(event)
                 if self.closed:
@@ -314,23 +319,40 @@ class Acceptor:
             if len(stub) < 16:
                 raise PduError("a request that ends within its object's identifier")
             stub = stub[16:]
-        if pdu.call_id in self.calls:
-            raise PduError(f"call {pdu.call_id} begins again before it is answered")
         kind = request.context_id, request.opnum, security, pdu.big_endian
-        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, kind, stub)
+        return self._part(pdu.call_id, pdu.is_first, pdu.is_last, stub, kind)
+
+    def _requested(self, request: WholeCall) -> Event | None:
+        """Process a whole request of an anonymous client."""
+        if self.association is None:
+            raise PduError("a request before a bind")
+        call_id, context_id, opnum, stub = request
+        return self._part(call_id, True, True, stub, (context_id, opnum, None, False))
+
+    def _part(
+        self,
+        call_id: int,
+        is_first: bool,
+        is_last: bool,
+        stub: bytes,
+        kind: tuple[int, int, SecurityContext | None, bool],
+    ) -> Event | None:
+        """Process a fragment of a request."""
+        if call_id in self.calls:
+            raise PduError(f"call {call_id} begins again before it is answered")
+        whole = self._reassembly.add(call_id, is_first, is_last, kind, stub)
         if whole is None:
             return None
-        context = self._contexts.get(request.context_id)
+        context_id, opnum, security, big_endian = kind
+        context = self._contexts.get(context_id)
         if context is None:
-            self.fault(pdu.call_id, FaultStatus.UNKNOWN_INTERFACE, request.context_id)
+            self.fault(call_id, FaultStatus.UNKNOWN_INTERFACE, context_id)
             return None
-        self.calls[pdu.call_id] = request.context_id, security
+        self.calls[call_id] = context_id, security
         principal = security.principal if security is not None else ""
         interface, representation = context
-        written = big_endian_of(representation) if pdu.big_endian else representation
-        return Called(
-            pdu.call_id, request.context_id, interface, representation, written, request.opnum, whole, principal
-        )
+        written = big_endian_of(representation) if big_endian else representation
+        return Called(call_id, context_id, interface, representation, written, opnum, whole, principal)
 
     def respond(self, call_id: int, stub: bytes) -> None:
         """End a call with a response, unless the client has abandoned it."""
@@ -338,6 +360,9 @@ class Acceptor:
         if call is None or self.closed:
             return
         context_id, security = call
+        if security is None and len(stub) + CALL_SIZE <= self._max_transmit:
+            self._out.append(write_whole_call(PduType.RESPONSE, call_id, context_id, 0, stub))
+            return
         token_size = security.token_size if security is not None else 0
         for flags, piece, hint in fragments(stub, self._max_transmit, token_size):
             head = _response_head(hint, context_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Self, cast
 
 from qmnode.dcerpc.errors import RpcError, RpcFault
@@ -13,6 +13,10 @@ from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
 
 CONNECT_TIMEOUT: Final = 15.0
 """Seconds for a connection and its bind."""
+_AT_ONCE: Final = 64
+"""Calls after which the server begins with a long series, while the rest is written."""
+Reader = Callable[[bytes, Representation], Any]
+"""Decodes the stub data of a response. Raises RpcError."""
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
@@ -52,7 +56,7 @@ class RpcClient(asyncio.Protocol):
         self._initiator = initiator
         self._loop = asyncio.get_running_loop()
         self._bound: asyncio.Future[None] = self._loop.create_future()
-        self._pending: dict[int, tuple[asyncio.Future[Any] | Calls, Method, Representation]] = {}
+        self._pending: dict[int, tuple[asyncio.Future[Any] | Calls, Reader, Representation]] = {}
         self._transport: asyncio.Transport
         self._flushing = False
         self.lost: Exception | None = None
@@ -129,9 +133,9 @@ class RpcClient(asyncio.Protocol):
         pending = self._pending.pop(event.call_id, None)
         if pending is None:
             return
-        waiter, method, representation = pending
+        waiter, read, representation = pending
         try:
-            answer: Any = method.response.decode(event.stub, representation)
+            answer = read(event.stub, representation)
         except RpcError as error:
             answer = error
         _settle(waiter, event.call_id, answer)
@@ -161,27 +165,33 @@ class RpcClient(asyncio.Protocol):
         if self.lost is not None:
             future.set_exception(self._lost_error())
             return future
-        self._request(interface, method, request, future)
+        stub = request.encode(self.representation(interface))
+        self._request(interface, method, stub, method.response.decode, future)
         return future
 
-    def begin_all(self, interface: Interface, calls: Sequence[tuple[Method, Parameters]]) -> Calls:
-        """Begin calls that are waited for together."""
+    def representation(self, interface: Interface) -> Representation:
+        """The representation that calls of an interface have on this connection."""
+        return self._initiator.contexts[interface][1]
+
+    def begin_all(self, interface: Interface, method: Method, stubs: Sequence[bytes], read: Reader) -> Calls:
+        """Begin calls of one method, with encoded parameters, that are waited for together; ``read`` their answers."""
         together = Calls(self._loop.create_future())
-        for number, (method, request) in enumerate(calls):
+        for number, stub in enumerate(stubs):
             if self.lost is None:
-                together.expect(self._request(interface, method, request, together))
+                together.expect(self._request(interface, method, stub, read, together))
+                if number % _AT_ONCE == _AT_ONCE - 1:
+                    self._flush()
             else:
                 together.answers[number] = self._lost_error()
-        if self.lost is not None or not calls:
+        if self.lost is not None or not stubs:
             together.done.set_result(None)
         return together
 
     def _request(
-        self, interface: Interface, method: Method, request: Parameters, waiter: asyncio.Future[Any] | Calls
+        self, interface: Interface, method: Method, stub: bytes, read: Reader, waiter: asyncio.Future[Any] | Calls
     ) -> int:
-        representation = self._initiator.contexts[interface][1]
-        call_id = self._initiator.request(interface, method.opnum, request.encode(representation))
-        self._pending[call_id] = waiter, method, representation
+        call_id = self._initiator.request(interface, method.opnum, stub)
+        self._pending[call_id] = waiter, read, self._initiator.contexts[interface][1]
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

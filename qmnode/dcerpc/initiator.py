@@ -17,6 +17,7 @@ from qmnode.dcerpc.interface import (
 )
 from qmnode.dcerpc.ndr import Representation
 from qmnode.dcerpc.pdu import (
+    CALL_SIZE,
     CONCURRENT_MULTIPLEXING,
     SUPPORT_HEADER_SIGN,
     WHOLE,
@@ -32,11 +33,14 @@ from qmnode.dcerpc.pdu import (
     RequestBody,
     ResponseBody,
     Result,
+    WholeCall,
     body_of,
     read_pdu,
+    read_whole_call,
     syntax_of,
     to_syntax,
     write_pdu,
+    write_whole_call,
 )
 from qmnode.dcerpc.protection import (
     AuthenticationError,
@@ -195,6 +199,9 @@ class Initiator:
         context_id = self.contexts[interface][0]
         self._calls[call_id] = context_id
         security = self._security
+        if security is None and len(stub) + CALL_SIZE <= self._max_transmit:
+            self._out.append(write_whole_call(PduType.REQUEST, call_id, context_id, opnum, stub))
+            return call_id
         for flags, piece, hint in fragments(stub, self._max_transmit, security.token_size if security else 0):
             head = _request_head(hint, context_id, opnum)
             self._out.append(protected_pdu(security, PduType.REQUEST, call_id, head, piece, flags))
@@ -209,8 +216,10 @@ class Initiator:
         """Process received bytes and return the results of calls. RpcError, AuthenticationError: it cannot go on."""
         events: list[Event] = []
         try:
+            is_plain = self._security is None and self.bound
             for whole in self._reader.feed(received):
-                event = self._take(read_pdu(whole))
+                answer = read_whole_call(whole, PduType.RESPONSE) if is_plain else None
+                event = self._take(read_pdu(whole)) if answer is None else self._answered(answer)
                 if event is not None:
                     events.append(event)
         except PacketError as error:
@@ -242,13 +251,19 @@ class Initiator:
         if not self.bound:
             raise PduError("a response before the bind is answered")
         response = ResponseBody.parse(opened_body(self._security, pdu))
-        if pdu.call_id not in self._calls:
+        return self._part(pdu.call_id, pdu.is_first, pdu.is_last, response.stub)
+
+    def _answered(self, answer: WholeCall) -> Event | None:
+        return self._part(answer.call_id, True, True, answer.stub)
+
+    def _part(self, call_id: int, is_first: bool, is_last: bool, stub: bytes) -> Event | None:
+        if call_id not in self._calls:
             return None  # abandoned
-        whole = self._reassembly.add(pdu.call_id, pdu.is_first, pdu.is_last, None, response.stub)
+        whole = self._reassembly.add(call_id, is_first, is_last, None, stub)
         if whole is None:
             return None
-        del self._calls[pdu.call_id]
-        return Returned(pdu.call_id, whole)
+        del self._calls[call_id]
+        return Returned(call_id, whole)
 
     def _fault(self, pdu: Pdu) -> Event | None:
         status = body_of(pdu, FaultBody).status

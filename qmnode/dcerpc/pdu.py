@@ -247,6 +247,43 @@ def write_pdu(pdu_type: int, call_id: int, body: bytes, flags: int = WHOLE) -> b
     return _HEADER.pack(5, 0, pdu_type, flags, LITTLE_ENDIAN, HEADER_SIZE + len(body), 0, call_id) + body
 
 
+_CALL: Final = struct.Struct(_HEADER.format + "IHH")
+"""The header of a request or a response, and its body before the stub data."""
+_CALL_READ: Final = struct.Struct("<10xHI4xHH")
+"""Of that: the size of the token, call, presentation context, and operation or count of cancels."""
+
+
+class WholeCall(NamedTuple):
+    """A request or a response that is one PDU without a verifier, as most are."""
+
+    call_id: int
+    context_id: int
+    opnum: int
+    """Of a request. Of a response the count of cancels."""
+    stub: bytes
+
+
+def read_whole_call(whole: bytes, pdu_type: int) -> WholeCall | None:
+    """Such a request or response; None for any other PDU, which ``read_pdu`` parses."""
+    if whole[2:8] != _WHOLE_CALLS.get(pdu_type) or len(whole) < _CALL.size:
+        return None
+    auth_length, call_id, context_id, opnum = _CALL_READ.unpack_from(whole)
+    return None if auth_length else WholeCall(call_id, context_id, opnum, whole[_CALL.size :])
+
+
+def write_whole_call(pdu_type: int, call_id: int, context_id: int, opnum: int, stub: bytes) -> bytes:
+    """A request or a response in one PDU."""
+    size = len(stub)
+    length = _CALL.size + size
+    return _CALL.pack(5, 0, pdu_type, WHOLE, LITTLE_ENDIAN, length, 0, call_id, size, context_id, opnum) + stub
+
+
+_WHOLE_CALLS: Final = {int(one): bytes((one, WHOLE)) + LITTLE_ENDIAN for one in (PduType.REQUEST, PduType.RESPONSE)}
+"""Type, flags and data representation of such PDUs."""
+CALL_SIZE: Final = _CALL.size
+"""Bytes before the stub data of a request or a response."""
+
+
 def write_pdu_to_protect(
     pdu_type: int, call_id: int, body: bytes, flags: int, trailer: SecTrailer, token_size: int, align: int = 16
 ) -> tuple[bytes, bytes, bytes]:

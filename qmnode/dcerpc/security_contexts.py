@@ -31,6 +31,11 @@ class SecurityContexts:
         """Why a handshake failed, until the client is notified."""
 
     @property
+    def are_none(self) -> bool:
+        """Whether the client is anonymous, and no PDU of it has a verifier."""
+        return not self._contexts and not self.failure
+
+    @property
     def complete(self) -> bool:
         """Whether no handshake is in progress."""
         return not self.failure and all(one.complete for one in self._contexts.values())

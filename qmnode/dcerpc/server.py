@@ -76,25 +76,17 @@ Handler = Callable[[Caller, Any], Awaitable[Parameters]]
 class Answer(NamedTuple):
     """The response of a method that has done its work at once."""
 
-    response: Parameters
+    stub: bytes
+    """The encoded parameters of the response."""
     after: asyncio.Future[None] | None
     """The write that must succeed before the response is sent; None for none."""
     failed: Callable[[Exception], Parameters]
     """Makes the response if the write fails."""
 
-    async def result(self) -> Parameters:
-        """The response, after the write."""
-        if self.after is not None:
-            try:
-                await self.after
-            except Exception as error:
-                return self.failed(error)
-        return self.response
 
-
-AtOnce = Callable[[Caller, Any], Answer | None]
-"""Executes a method without waiting for anything; None, with nothing done, if it cannot. Raises RpcFault for a fault.
-Unlike a ``Handler`` it needs no task.
+AtOnce = Callable[[Caller, Called], Answer | None]
+"""Executes a method without waiting for anything; None, with nothing done, if it cannot, as with wrong parameters.
+Raises RpcFault for a fault. Unlike a ``Handler`` it needs no task.
 """
 
 
@@ -201,7 +193,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._flushing = False
         self._unsent = 0
         """Bytes of answers that have not been passed to the transport."""
-        self._unwritten: dict[asyncio.Future[None], list[tuple[Called, Answer, bytes]]] = {}
+        self._unwritten: dict[asyncio.Future[None], list[tuple[Called, Answer]]] = {}
         """Answers that wait for a write, by the write."""
         self._waiting = [0, 0]
         """Number and bytes of these."""
@@ -212,6 +204,8 @@ class RpcConnection(asyncio.BufferedProtocol):
         """The bytes of the buffer that were processed, and read."""
         self._is_unread = False
         """Whether the client does not read its answers."""
+        self._is_parked = False
+        """Whether requests were read, and wait until it does."""
         self._payer: Party | None = None
         self._charged = 0
         """Bytes of unread answers that the payer is charged for."""
@@ -272,6 +266,9 @@ class RpcConnection(asyncio.BufferedProtocol):
         acceptor = self._acceptor
         if acceptor.closed:
             return False
+        if self._is_unread:
+            self._is_parked = True
+            return False
         begin, self._processed = self._processed, min(self._processed + _STEP, self._filled)
         for event in acceptor.receive(bytes(memoryview(self._buffer)[begin : self._processed])):
             self._happened(event)
@@ -285,13 +282,9 @@ class RpcConnection(asyncio.BufferedProtocol):
         if self._processed < self._filled:
             return True
         self._watch()
-        self._read_on()
-        return False
-
-    def _read_on(self) -> None:
-        """Read requests again if all that were read are processed and the client reads its answers."""
-        if self._processed == self._filled and not self._is_unread:
+        if not self._is_unread:
             self._transport.resume_reading()
+        return False
 
     def _watch(self) -> None:
         """End the connection if a bind, a handshake or a PDU is not completed in time."""
@@ -315,7 +308,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def pause_writing(self) -> None:
-        """Stop reading requests: the client does not read its answers. It is to read some within a time."""
+        """Process no more requests: the client does not read its answers. It is to read some within a time."""
         self._is_unread = True
         self._transport.pause_reading()
         self._await_reader(self._transport.get_write_buffer_size())
@@ -338,7 +331,11 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._stuck = None
         self._is_unread = False
         self._charge()
-        self._read_on()
+        if self._is_parked:
+            self._is_parked = False
+            self.server.turns.wait(self._party(), self.peer, self._take_turn)
+        elif self._processed == self._filled:
+            self._transport.resume_reading()
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -392,6 +389,9 @@ class RpcConnection(asyncio.BufferedProtocol):
         if method is None or handler is None:
             self._acceptor.fault(call.call_id, service.refused.get(call.opnum, FaultStatus.OPNUM_RANGE))
             return
+        at_once = service.at_once.get(call.opnum)
+        if at_once is not None and not self._is_full() and self._answer_at_once(call, method, at_once):
+            return
         try:
             request = method.request.decode(call.stub, call.written)
         except NdrError as error:
@@ -399,41 +399,39 @@ class RpcConnection(asyncio.BufferedProtocol):
             log.debug("a call with wrong parameters", method=method.name, peer=self.peer, reason=str(error))
             self._acceptor.fault(call.call_id, status)
             return
-        at_once = service.at_once.get(call.opnum)
-        if at_once is None or self._is_full() or not self._answer_at_once(call, method, at_once, request):
-            self._tasks[call.call_id] = self._loop.create_task(self._perform(call, method, handler, request))
+        self._tasks[call.call_id] = self._loop.create_task(self._perform(call, method, handler, request))
 
-    def _answer_at_once(self, call: Called, method: Method, at_once: AtOnce, request: Parameters) -> bool:
+    def _answer_at_once(self, call: Called, method: Method, at_once: AtOnce) -> bool:
         """Execute a call, unless it has to wait for more than a write; return whether it was executed."""
         try:
-            answer = at_once(self._who_calls(call.principal), request)
-            if answer is None:
-                return False
-            stub = answer.response.encode(call.representation)
+            answer = at_once(self._who_calls(call.principal), call)
         except Exception as error:
             self._failed(call, method, error)
             return True
+        if answer is None:
+            return False
         after = answer.after
         if after is None:
-            self._respond(call, stub)
+            self._respond(call, answer.stub)
             return True
         waiting = self._unwritten.get(after)
         if waiting is None:
             waiting = self._unwritten[after] = []
             after.add_done_callback(self._written)
-        waiting.append((call, answer, stub))
+        waiting.append((call, answer))
         self._waiting[0] += 1
-        self._waiting[1] += len(stub)
+        self._waiting[1] += len(answer.stub)
         return True
 
     def _written(self, write: asyncio.Future[None]) -> None:
         """Send the answers that waited for a write."""
         error = write.exception()
-        for call, answer, stub in self._unwritten.pop(write):
-            self._waiting[0] -= 1
-            self._waiting[1] -= len(stub)
+        answered = self._unwritten.pop(write)
+        self._waiting[0] -= len(answered)
+        for call, answer in answered:
+            self._waiting[1] -= len(answer.stub)
             if error is None:
-                self._respond(call, stub)
+                self._respond(call, answer.stub)
             else:
                 assert isinstance(error, Exception)
                 self._respond(call, answer.failed(error).encode(call.representation))

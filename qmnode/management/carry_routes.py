@@ -3,12 +3,11 @@
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import Base64Bytes, Field, SkipValidation
+from pydantic import Field
 
 from qmnode.management.context import Node, note, require_administer
-from qmnode.management.documents import Document, LookupText, lookup_text
-from qmnode.management.large_requests import InSteps, each
-from qmnode.management.message_routes import lookup_of
+from qmnode.management.documents import Document, lookup_text
+from qmnode.management.large_requests import InSteps
 from qmnode.management.operation_routes import asker_of, operations_of
 from qmnode.management.problems import about
 
@@ -16,6 +15,7 @@ router = APIRouter(route_class=InSteps)
 
 Number = Annotated[int, Path(ge=1, le=1 << 53, description="Number of the carry")]
 _KEY: Final = 64
+_MEDIA_TYPE: Final = "application/octet-stream"
 _WHAT: Final = "a carry, whose messages may claim any sender"
 
 
@@ -65,28 +65,8 @@ class NewCarry(Document):
     dry_run: bool = Field(default=False, description="Only say what is known")
 
 
-class CarriedMessage(Document):
-    """A message whose read at the source has not ended yet."""
-
-    lookup: LookupText
-    packet: Base64Bytes
-    arrival: int = Field(ge=0, le=0xFFFFFFFF, description="Second of its arrival at the source")
-    aborts: int = Field(default=0, ge=0, le=255)
-    moves: int = Field(default=0, ge=0, le=255)
-
-
-class Exchange(Document):
-    """Messages to confirm, to drop and to hold: all or nothing."""
-
-    epoch: int
-    confirm: list[str] = Field(default=[], max_length=100_000, description="Keys, in the order for the queue")
-    drop: list[str] = Field(default=[], max_length=100_000)
-    hold: list[SkipValidation[CarriedMessage]] = Field(default=[], max_length=500)
-    """Validated one by one by ``each``."""
-
-
 class Exchanged(Document):
-    """The state of each message of ``hold``, in the same order."""
+    """The state of each message to hold, in the same order."""
 
     states: list[str] = Field(description="held; carried, if it was carried before")
     carried: int
@@ -141,20 +121,18 @@ async def delete_carry(number: Number, request: Request, node: Node) -> None:
     await operations_of(node).delete_carry(asker_of(request, node), number)
 
 
-@router.put("/v1/carries/{number}/messages", **about("carries", "Hold and confirm messages", 404, 409, 413))
-async def carry_messages(number: Number, wanted: Exchange, request: Request, node: Node) -> Exchanged:
-    """Safe to repeat. A held message is on disk, in no queue, until it is confirmed. For the role `administer`."""
+@router.put(
+    "/v1/carries/{number}/messages",
+    **about("carries", "Hold and confirm messages", 404, 409, 413),
+    openapi_extra={"requestBody": {"required": True, "content": {_MEDIA_TYPE: {}}}},
+)
+async def carry_messages(number: Number, request: Request, node: Node) -> Exchanged:
+    """Safe to repeat. A held message is on disk, in no queue, until it is confirmed. The content is that of
+    `qmnode.administration.carry_exchange`. For the role `administer`."""
     require_administer(request, _WHAT)
-    note(request, carry=number, confirm=len(wanted.confirm), drop=len(wanted.drop), hold=len(wanted.hold))
-    hold = [
-        {"lookup": lookup_of(one.lookup), "packet": one.packet, "arrival": one.arrival, "aborts": one.aborts}
-        | {"moves": one.moves}
-        for one in await each(wanted.hold, CarriedMessage.model_validate, "hold")
-    ]
-    done = await operations_of(node).carry_messages(
-        asker_of(request, node), number, wanted.epoch, confirm=wanted.confirm, drop=wanted.drop, hold=hold
-    )
-    return Exchanged(**done)
+    content = await request.body()
+    note(request, carry=number, bytes=len(content))
+    return Exchanged(**await operations_of(node).carry_messages(asker_of(request, node), number, content))
 
 
 @router.get("/v1/carries/{number}/ledger", **about("carries", "Show the ledger of a carry"))

@@ -84,18 +84,20 @@ class OpenQueueDescriptor(SendingDescriptor):
         self.check_read(timeout, _RECEIVE)
         return self.begin((await self._dequeue(1, timeout, _LOCK))[0])
 
-    def begin_available(self) -> tuple[Message, asyncio.Future[None] | None] | None:
-        """``receive_begin`` of a message that is available now, with the write that must be on disk before anybody may
-        see it; None if none is available.
+    def begin_available(self) -> tuple[int, bytes, asyncio.Future[None] | None] | None:
+        """``receive_begin`` of a message that is available now: its lookup identifier, its stored value, and the write
+        that must be on disk before anybody may see it; None if none is available.
         """
         self.check_read(None, _RECEIVE)
         self._store.check()
-        entries = self.take_available(1, _LOCK)
-        if not entries:
+        queue = self.queue
+        entry = None if queue.paused else queue.take()
+        if entry is None:
             return None
-        message = received_message(*entries[0])
-        self.begun.add(message.lookup_identifier)
-        return message, self._store.pending()
+        lookup_identifier, value = entry
+        queue.lock(lookup_identifier, value, None)
+        self.begun.add(lookup_identifier)
+        return lookup_identifier, value, self._store.pending()
 
     async def receive_begin_by_lookup_id(self, lookup_identifier: int = 0, seek: Seek = "current") -> Message:
         """Read Message By Lookup Identifier (3.1.7.1.13), first phase only: the message is locked.

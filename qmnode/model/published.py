@@ -144,6 +144,10 @@ class PublishedQueues:
 
         Raises MQ_ERROR_QUEUE_EXISTS if another queue of this node has its name.
         """
+        self.adopt(await self.to_take_over(name))
+
+    async def to_take_over(self, name: PublicFormatName) -> Queue:
+        """The queue that ``take_over`` would create, with the same errors."""
         with _as_caller(None):
             found = await self._read(name)
         here = f"{self._context.computer_name}\\{found.pathname.partition(chr(92))[2]}"
@@ -152,7 +156,7 @@ class PublishedQueues:
                 ErrorCode.MQ_ERROR_QUEUE_EXISTS,
                 f"{here} exists, and is another queue than {found.pathname}: delete it or rename it first",
             )
-        self.adopt(replace(found, pathname=here))
+        return replace(found, pathname=here)
 
     async def of_outgoing(self, name: PublicFormatName) -> QueueProperties:
         """The properties of an outgoing queue that its destination decides: BasePriority of a public queue (3.1.7.1.5).

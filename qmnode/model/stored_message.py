@@ -408,6 +408,26 @@ def value_of_any_packet(packet: bytes, arrival: float) -> bytes:
         return PREFIX.pack(VERSION, 0, 0, 0, PREFIX_SIZE + len(packet), NEVER, int(arrival * 1e6)) + packet
 
 
+class TransferredMessage(NamedTuple):
+    """A message as another queue manager has it, before it is in a queue here."""
+
+    lookup_identifier: int
+    """In its queue there."""
+    arrival: int
+    """Second of its arrival there, since 1970 (UTC)."""
+    aborts: int
+    """The count of aborted receives there."""
+    moves: int
+    packet: bytes
+    """Its UserMessage packet, which may be broken."""
+
+    def value(self) -> bytes:
+        """The message as it is stored here: prefix and packet."""
+        _, arrival, aborts, moves, packet = self
+        value = value_of_any_packet(packet, arrival)
+        return with_prefix(value, aborts=aborts, moves=moves) if aborts or moves else value
+
+
 def stored_value(message: Message) -> bytes:
     """The prefix and packet of a received message that has not been parsed."""
     return without_dead_letter_header(whole_value(message))

@@ -6,21 +6,22 @@ It is the stored UserMessage whose TimeToReachQueue is an absolute time, followe
 from functools import lru_cache
 from typing import Final
 
-from qmnode.model.message import Message
+from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.stored_message import (
-    PREFIX,
+    ABORTS,
+    MOVES,
     PREFIX_SIZE,
+    TransferredMessage,
+    read_arrival,
     read_properties_place,
-    stored_value,
-    value_of_any_packet,
-    whole_value,
-    with_prefix,
+    without_dead_letter_header,
 )
 from qmnode.remote_read.remoteread import SectionBuffer, SectionType
 from qmnode.structures.base_header import INFINITE
 from qmnode.structures.errors import PacketError
 from qmnode.structures.packet_view import (
     NAMES_AT,
+    PRIORITY_AT,
     PROPERTIES_SIZE,
     contents_of,
     packet_size_of,
@@ -40,24 +41,16 @@ from qmnode.structures.stored_headers import (
 
 _COUNTED: Final = EXTENSION_SIZE + SUBQUEUE_SIZE
 _NO_ADDRESS: Final = ExtendedAddressHeader().write()
-_ABORTS: Final = 2
-_MOVES: Final = 3
 
 
-def sections_of(message: Message, subqueue: str, largest_body: int) -> list[SectionBuffer]:
-    """The packet in one section, or in two if its body is larger than ``largest_body`` bytes.
+def sections_of(whole: bytes, subqueue: str, largest_body: int) -> list[SectionBuffer]:
+    """The packet of a stored value in one section, or in two if its body is larger than ``largest_body`` bytes.
 
     The second section begins right behind the body, with its padding, so that the sections make the whole packet
     if the client leaves room for the rest of the body.
     """
-    value = stored_value(message)
-    packet = value[PREFIX_SIZE:]
-    if _size_of(packet) != len(packet):  # damaged: nothing behind it could be found
-        return [SectionBuffer(size_alloc=len(packet), section=packet)]
-    prefix = PREFIX.unpack_from(value)
-    dead_letter_header = whole_value(message)[len(value) :]
-    packet = _absolute(value) + _headers_behind(prefix[_ABORTS], prefix[_MOVES], subqueue, dead_letter_header)
-    begin, size = _body_of(value) if len(packet) > largest_body else (0, 0)
+    packet = message_packet(whole, subqueue)
+    begin, size = _body_of(whole) if len(packet) > largest_body else (0, 0)
     if size <= largest_body:
         return [SectionBuffer(size_alloc=len(packet), section=packet)]
     first, trailers = packet[: begin + largest_body], packet[begin + size :]
@@ -68,19 +61,39 @@ def sections_of(message: Message, subqueue: str, largest_body: int) -> list[Sect
     return sections
 
 
-def arrival_of(message: Message) -> int:
-    """The second in which the message arrived in its queue: pdwArriveTime."""
-    return int(PREFIX.unpack_from(stored_value(message))[-1] // 1_000_000 & 0xFFFFFFFF)
+def message_packet(whole: bytes, subqueue: str) -> bytes:
+    """The message packet of a stored value; of a damaged one only what is there of its UserMessage packet."""
+    value = without_dead_letter_header(whole)
+    size = len(value) - PREFIX_SIZE
+    if size < NAMES_AT or packet_size_of(value, PREFIX_SIZE) != size:  # nothing behind it could be found
+        return value[PREFIX_SIZE:]
+    behind = _headers_behind(value[ABORTS], value[MOVES], subqueue, whole[len(value) :])
+    packet = value[PREFIX_SIZE:]
+    reach = times_to_live(packet)[0]
+    if reach == INFINITE:
+        return packet + behind
+    # The time by which it had to reach its queue, in seconds since 1970.
+    return with_time_to_reach(packet, min(sent_time_of(packet) + reach, INFINITE - 1)) + behind
 
 
-def value_of_message_packet(packet: bytes, arrival: int) -> bytes:
-    """The stored value of a whole message packet, with its counts of aborted receives and moves."""
+def arrival_of(value: bytes) -> int:
+    """The second in which a message arrived in its queue, from its stored value: pdwArriveTime."""
+    return int(read_arrival(value)[0] // 1_000_000 & 0xFFFFFFFF)
+
+
+def transferred_message(packet: bytes, sequential_id: int, arrival: int) -> TransferredMessage:
+    """The message of a whole message packet."""
     size = _size_of(packet)
     if not NAMES_AT <= size <= len(packet):
-        return value_of_any_packet(packet, arrival)
-    value, behind = value_of_any_packet(_relative(packet[:size]), arrival), packet[size:]
-    aborts, moves = _counts_in(behind[:_COUNTED])
-    return with_prefix(value, aborts=aborts, moves=moves) if aborts or moves else value
+        return TransferredMessage(lookup_identifier(packet, sequential_id), arrival, 0, 0, packet)
+    aborts, moves = _counts_in(packet[size : size + _COUNTED])
+    lookup = lookup_identifier(packet, sequential_id)
+    return TransferredMessage(lookup, arrival, aborts, moves, _relative(packet[:size]))
+
+
+def lookup_identifier(packet: bytes, sequential_id: int) -> int:
+    """The lookup identifier of a packet. Servers leave out its first byte (MS-MQDMPR 3.1.7.1.9)."""
+    return lookup_identifier_of(packet[PRIORITY_AT] if len(packet) > PRIORITY_AT else 0, sequential_id)
 
 
 @lru_cache(maxsize=256)
@@ -99,13 +112,6 @@ def _counts_in(behind: bytes) -> tuple[int, int]:
 def _size_of(packet: bytes) -> int:
     """PacketSize; more than there is if even that is missing."""
     return packet_size_of(packet) if len(packet) >= NAMES_AT else NAMES_AT
-
-
-def _absolute(value: bytes) -> bytes:
-    """The packet with the time by which it had to reach its queue, in seconds since 1970."""
-    packet = value[PREFIX_SIZE:]
-    reach = times_to_live(packet)[0]
-    return packet if reach == INFINITE else with_time_to_reach(packet, min(sent_time_of(packet) + reach, INFINITE - 1))
 
 
 def _relative(packet: bytes) -> bytes:

@@ -10,8 +10,9 @@ import structlog
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
-from qmnode.model.stored_message import PREFIX, PREFIX_SIZE, stored_value
+from qmnode.model.stored_message import PREFIX_SIZE, without_dead_letter_header
 from qmnode.remote_read import qm2qm
+from qmnode.remote_read.message_packet import arrival_of
 from qmnode.remote_read.opened import OpenQueueEntry, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import (
     Action,
@@ -42,11 +43,13 @@ _SERVER_PORTS: Final = (PortType.IP_HANDSHAKE, PortType.IP_READ)
 
 
 class _Read(NamedTuple):
-    """The result of a read: the three values that every StartReceive returns."""
+    """The result of a read: the values that every StartReceive returns."""
 
     status: int
     context: bytes = NULL_CONTEXT_HANDLE
-    message: Message | None = None
+    lookup_identifier: int = 0
+    value: bytes = b""
+    """The stored value of the message; empty if there is none."""
 
 
 class Qm2qmServer:
@@ -83,7 +86,7 @@ class Qm2qmServer:
         """Answer RemoteQMStartReceive, 3.1.4.1: peek, or lock for a receive."""
         read = await self._read(caller, request.desc)
         return qm2qm.StartReceiveResponse(
-            context=read.context, desc=_answered(request.desc, read.message), status=read.status
+            context=read.context, desc=_answered(request.desc, read.value), status=read.status
         )
 
     async def start_receive2(self, caller: Caller, request: qm2qm.StartReceive2Request) -> StartReceive2Response:
@@ -137,13 +140,13 @@ class Qm2qmServer:
         )
         entry = read.entry
         if entry is None:
-            return _Read(read.status, NULL_CONTEXT_HANDLE, read.message)
+            return _Read(read.status, NULL_CONTEXT_HANDLE, read.lookup_identifier, read.value)
         try:
             handle = caller.association.handles.create(entry, caller.principal, entry.give_back)
         except BaseException:
             entry.give_back()
             raise
-        return _Read(MQ_OK, handle, read.message)
+        return _Read(MQ_OK, handle, read.lookup_identifier, read.value)
 
     async def end_receive(self, caller: Caller, request: qm2qm.EndReceiveRequest) -> qm2qm.ContextResponse:
         """Answer RemoteQMEndReceive, 3.1.4.2: delete or unlock the message."""
@@ -227,18 +230,17 @@ class Qm2qmServer:
         return qm2qm.GetVersionResponse(major=major, minor=minor, build_number=build_number)
 
 
-def _answered(desc: RemoteReadDesc, message: Message | None) -> RemoteReadDesc:
+def _answered(desc: RemoteReadDesc, value: bytes) -> RemoteReadDesc:
     """The description for the response: with the packet as stored, and its arrival time in the queue."""
     desc.reserved = _RETURNED_BY_SERVER
     desc.buffer = None
-    if message is not None:
-        value = stored_value(message)
-        desc.buffer = value[PREFIX_SIZE:]
-        desc.arrive_time = PREFIX.unpack_from(value)[-1] // 1_000_000 & 0xFFFFFFFF
+    if value:
+        desc.buffer = without_dead_letter_header(value)[PREFIX_SIZE:]
+        desc.arrive_time = arrival_of(value)
     return desc
 
 
 def _response2(desc: RemoteReadDesc, read: _Read) -> StartReceive2Response:
-    sequential_id = read.message.lookup_identifier & SEQUENTIAL_ID if read.message is not None else 0
-    desc2 = RemoteReadDesc2(remote_read_desc=_answered(desc, read.message), sequential_id=sequential_id)
+    sequential_id = read.lookup_identifier & SEQUENTIAL_ID
+    desc2 = RemoteReadDesc2(remote_read_desc=_answered(desc, read.value), sequential_id=sequential_id)
     return StartReceive2Response(context=read.context, desc2=desc2, status=read.status)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from qmnode.dcerpc.client import Calls
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
-from qmnode.model.stored_message import received_message, value_of_any_packet
+from qmnode.model.stored_message import TransferredMessage
 from qmnode.remote_read import qm2qm, qmcomm
+from qmnode.remote_read.message_packet import lookup_identifier
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
 from qmnode.remote_read.qmcomm import QMCOMM
-from qmnode.remote_read.read_session import Call, Reading, ReadSession, lookup_identifier
+from qmnode.remote_read.read_session import Call, ReadSession
 from qmnode.remote_read.remote_errors import check_status, moves_unknown
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
@@ -41,10 +40,6 @@ class Qm2qmSession(ReadSession):
         """Begin a call of this queue, and return the future of its response."""
         return self._node.reader.begin(QM2QM, *call)
 
-    def begin_all(self, calls: Sequence[Call]) -> Calls:
-        """Begin calls that are waited for together."""
-        return self._node.reader.begin_all(QM2QM, calls)
-
     def start(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> Call:
         """RemoteQMStartReceive2, or RemoteQMStartReceive with an old server."""
         desc = self._desc(request_id, action, milliseconds, cursor)
@@ -69,7 +64,7 @@ class Qm2qmSession(ReadSession):
             request_id=request_id,
         )
 
-    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+    def transferred(self, response: Any) -> TransferredMessage:
         """The message of a successful response."""
         if isinstance(response, qm2qm.StartReceiveResponse):
             desc, sequential_id = response.desc, 0
@@ -80,9 +75,7 @@ class Qm2qmSession(ReadSession):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR, f"{self._node.host} said that it sent a message, and sent none"
             )
-        value = value_of_any_packet(packet, desc.arrive_time)
-        message = received_message(lookup_identifier(value, sequential_id), value)
-        return Reading(message, self.key_of(request_id, action, response))
+        return TransferredMessage(lookup_identifier(packet, sequential_id), desc.arrive_time, 0, 0, packet)
 
     def key_of(self, request_id: int, action: Action, response: Any) -> bytes | None:
         """The context handle of the read."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from qmnode.dcerpc.client import Calls
 from qmnode.dcerpc.interface import Method
 from qmnode.dcerpc.ndr import Parameters
 from qmnode.model.api import Seek
 from qmnode.model.message import Message
-from qmnode.model.positions import lookup_identifier_of
-from qmnode.model.stored_message import PRIORITY
+from qmnode.model.stored_message import TransferredMessage, received_message
 from qmnode.remote_read.qm2qm import Action
 
 LAST: Final = 0xFFFFFFFFFFFFFFFF
@@ -50,10 +47,6 @@ class ReadSession(ABC):
         """Begin a call of this queue, and return the future of its response."""
 
     @abstractmethod
-    def begin_all(self, calls: Sequence[Call]) -> Calls:
-        """Begin calls that are waited for together."""
-
-    @abstractmethod
     def start(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> Call:
         """A read at the front of the queue or at a cursor."""
 
@@ -62,8 +55,14 @@ class ReadSession(ABC):
         """A read by lookup identifier."""
 
     @abstractmethod
-    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+    def transferred(self, response: Any) -> TransferredMessage:
         """The message of a successful response. MQ_ERROR if there is none in it."""
+
+    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+        """The same message, as applications read it, and the key of its read."""
+        found = self.transferred(response)
+        message = received_message(found.lookup_identifier, found.value())
+        return Reading(message, self.key_of(request_id, action, response))
 
     @abstractmethod
     def key_of(self, request_id: int, action: Action, response: Any) -> Any:
@@ -96,8 +95,3 @@ class ReadSession(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close the queue at the server."""
-
-
-def lookup_identifier(value: bytes, sequential_id: int) -> int:
-    """The lookup identifier of a stored value. Servers leave out its first byte (MS-MQDMPR 3.1.7.1.9)."""
-    return lookup_identifier_of(value[PRIORITY] if len(value) > PRIORITY else 0, sequential_id)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.stored_message import PREFIX_SIZE, stored_value
+from qmnode.model.stored_message import PREFIX_SIZE, whole_value, without_dead_letter_header
 from qmnode.remote_read.opened import RemoteQueue, RemoteReadEntry
 from qmnode.remote_read.qm2qm import INFINITE, MAXIMUM_BUFFER, Action
 from qmnode.structures.error_codes import ErrorCode
@@ -36,10 +36,12 @@ _LAST: Final = 0xFFFFFFFFFFFFFFFF
 
 
 class Read(NamedTuple):
-    """The result of a read: a status, and the message if that is MQ_OK."""
+    """The outcome of a read: a status, and the message if that is MQ_OK."""
 
     status: int
-    message: Message | None = None
+    lookup_identifier: int = 0
+    value: bytes = b""
+    """The stored value of the message; empty if there is none."""
     entry: RemoteReadEntry | None = None
     """The locked message, which the caller has to end; None for a peek."""
 
@@ -117,7 +119,8 @@ class Reads:
         finally:
             if queue.reads.get(entry.request_id) is entry:
                 del queue.reads[entry.request_id]
-        return self._result(caller, entry, message, locks=locks)
+        entry.lookup_identifier = message.lookup_identifier
+        return self._result(caller, entry, whole_value(message), locks=locks)
 
     def read_at_once(
         self, caller: Caller, queue: RemoteQueue, request_id: int
@@ -128,22 +131,20 @@ class Reads:
         begun = queue.descriptor.begin_available()
         if begun is None:
             return None
-        message, write = begun
-        return self._result(caller, RemoteReadEntry(queue, request_id), message, locks=True), write
+        lookup_identifier, value, write = begun
+        entry = RemoteReadEntry(queue, request_id, lookup_identifier=lookup_identifier)
+        return self._result(caller, entry, value, locks=True), write
 
-    def _result(self, caller: Caller, entry: RemoteReadEntry, message: Message, *, locks: bool) -> Read:
-        queue = entry.queue
-        entry.lookup_identifier = message.lookup_identifier
-        size = len(stored_value(message)) - PREFIX_SIZE
+    def _result(self, caller: Caller, entry: RemoteReadEntry, value: bytes, *, locks: bool) -> Read:
+        size = len(without_dead_letter_header(value)) - PREFIX_SIZE
         full = locks and caller.association.held and caller.association.held + size > self._held_bytes
         if size > MAXIMUM_BUFFER or full:
             if locks:
-                queue.descriptor.give_back(entry.lookup_identifier)
+                entry.queue.descriptor.give_back(entry.lookup_identifier)
             return Read(ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES if full else ErrorCode.MQ_ERROR_BUFFER_OVERFLOW)
-        if not locks:
-            return Read(MQ_OK, message)
-        entry.hold(caller.association, size)
-        return Read(MQ_OK, message, entry)
+        if locks:
+            entry.hold(caller.association, size)
+        return Read(MQ_OK, entry.lookup_identifier, value, entry if locks else None)
 
     def begin_end(self, entry: RemoteReadEntry, *, delete: bool) -> asyncio.Future[None]:
         """Dequeue Message End: delete the locked message or put it back, and return the write of that. Raises

@@ -14,14 +14,16 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.dcerpc.client import ConnectionLostError
+from qmnode.dcerpc.client import Calls, ConnectionLostError
 from qmnode.dcerpc.errors import RpcError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
+from qmnode.model.stored_message import TransferredMessage
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.read_session import LAST, SEEKS, Call, Reading, ReadSession
+from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadSession
 from qmnode.remote_read.remote_errors import check_status, rpc_error
+from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,7 +50,10 @@ class RemoteReadQueue(QueueApi):
         self.session = session
         self.pending: set[int] = set()
         """PendingRemoteReadEntryCollection (MS-MQQP 3.2.1.2): the request identifiers of waiting reads."""
-        self._begun: dict[int, Reading] = {}
+        self._begun: dict[int, Any] = {}
+        """The keys of begun reads, by lookup identifier."""
+        self._begun_again: dict[int, Message] = {}
+        """Messages of begun reads that have ended at the server."""
         self._kept: deque[Message] = deque()
         """Messages acknowledged while their callers were cancelled: the next receives return them."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -106,92 +111,99 @@ class RemoteReadQueue(QueueApi):
     async def receive_begin(self, timeout: float | None = None) -> Message:
         """The first step alone: finish with ``receive_end``."""
         if self._kept:
-            read = Reading(self._kept.popleft(), None)
+            message = self._kept.popleft()
+            self._begun_again[message.lookup_identifier] = message
+            return message
+        read = await self._start(Action.MQ_ACTION_RECEIVE, timeout)
+        if read.key is None:
+            self._begun_again[read.message.lookup_identifier] = read.message
         else:
-            read = await self._start(Action.MQ_ACTION_RECEIVE, timeout)
-        self._begun[read.message.lookup_identifier] = read
+            self._begun[read.message.lookup_identifier] = read.key
         return read.message
 
     async def receive_end(self, lookup_identifier: int, delete: bool) -> None:
         """End the read. After MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE its outcome is unknown."""
-        read = self._begun.pop(lookup_identifier, None)
-        if read is None:
+        if (kept := self._begun_again.pop(lookup_identifier, None)) is not None:
+            if not delete:
+                self._kept.appendleft(kept)
+            return
+        key = self._begun.pop(lookup_identifier, None)
+        if key is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE, f"no receive_begin holds message {lookup_identifier:#x}"
             )
-        if read.key is None:
-            if not delete:
-                self._kept.appendleft(read.message)
-            return
-        ended = await self.node.answer(self.session.begin(self.session.end(read.key, delete=delete)))
+        ended = await self.node.answer(self.session.begin(self.session.end(key, delete=delete)))
         check_status(ended.status, self.format_name)
 
-    async def begin_many(self, limit: int) -> list[Message]:
-        """``receive_begin`` for up to ``limit`` available messages, in the order of the queue: all or none."""
-        self._check_open()
-        node, action = self.node, Action.MQ_ACTION_RECEIVE
-        numbers = [node.next_request_id() for _ in range(limit)]
-        calls = [self.session.start(one, action) for one in numbers]
-        reads: list[Reading] = []
+    async def begin_many(self, limit: int) -> list[TransferredMessage]:
+        """``receive_begin`` for up to ``limit`` available messages of a queue manager that has RemoteRead, in the order
+        of the queue: all or none.
+        """
+        session = self._series()
+        numbers = [self.node.next_request_id() for _ in range(limit)]
+        found: list[tuple[TransferredMessage, int]] = []
         failure: MessageQueuingError | None = None
-        for request_id, answer in zip(numbers, await self._answers(calls), strict=True):
-            try:
-                reads.append(self.session.reading_of(request_id, action, _checked(answer)))
-            except MessageQueuingError as error:
-                if error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
-                    failure = failure or error
-        reads.sort(key=lambda read: read.message.lookup_identifier)
-        self._begun.update((read.message.lookup_identifier, read) for read in reads)
+        for number, answer in zip(numbers, await self._answers(session.begin_reads(numbers)), strict=True):
+            if isinstance(answer, TransferredMessage):
+                found.append((answer, number))
+            elif (error := self._error(answer)) is not None and error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
+                failure = failure or error
+        found.sort(key=_place)
+        self._begun.update((message.lookup_identifier, number) for message, number in found)
         if failure is not None:
-            await self.end_many([read.message.lookup_identifier for read in reads], delete=False)
+            await self.end_many([message.lookup_identifier for message, _ in found], delete=False)
             raise failure
-        return [read.message for read in reads]
+        return [message for message, _ in found]
 
-    async def begin_these(self, lookup_identifiers: Sequence[int]) -> list[Message | None]:
-        """``receive_begin`` for messages by their lookup identifiers; None for each that is not there."""
-        self._check_open()
-        node, action = self.node, Action.MQ_LOOKUP_RECEIVE_CURRENT
-        numbers = [node.next_request_id() for _ in lookup_identifiers]
-        calls = [
-            self.session.start_by_lookup_id(number, action, one)
-            for number, one in zip(numbers, lookup_identifiers, strict=True)
-        ]
-        found: list[Message | None] = []
-        for number, answer in zip(numbers, await self._answers(calls), strict=True):
-            try:
-                read = self.session.reading_of(number, action, _checked(answer))
-            except MessageQueuingError as error:
-                if error.code is not ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
-                    raise
-                found.append(None)
+    async def begin_these(self, lookup_identifiers: Sequence[int]) -> list[TransferredMessage | None]:
+        """The same for messages by their lookup identifiers; None for each that is not there."""
+        session = self._series()
+        numbers = [self.node.next_request_id() for _ in lookup_identifiers]
+        found: list[TransferredMessage | None] = []
+        answers = await self._answers(session.begin_these(numbers, lookup_identifiers))
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, TransferredMessage):
+                self._begun[answer.lookup_identifier] = number
+                found.append(answer)
+            elif (error := self._error(answer)) is None or error.code is not ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
+                raise error or MessageQueuingError(ErrorCode.MQ_ERROR, f"{self.node.host} sent no message")
             else:
-                self._begun[read.message.lookup_identifier] = read
-                found.append(read.message)
+                found.append(None)
         return found
 
     async def end_many(self, lookup_identifiers: Iterable[int], *, delete: bool) -> list[MessageQueuingError | None]:
-        """``receive_end`` for several reads; why each has not ended, or not for certain."""
-        calls = [self.session.end(self._begun.pop(one).key, delete=delete) for one in lookup_identifiers]
-        outcomes: list[MessageQueuingError | None] = []
-        for answer in await self._answers(calls):
-            try:
-                _checked(answer)
-            except MessageQueuingError as error:
-                outcomes.append(error)
-            else:
-                outcomes.append(None)
-        return outcomes
+        """``receive_end`` for several of these reads; why each has not ended, or not for certain."""
+        keys = [self._begun.pop(one) for one in lookup_identifiers]
+        answers = await self._answers(self._series().end_all(keys, delete=delete))
+        return [self._error(answer) for answer in answers]
 
-    async def _answers(self, calls: Sequence[Call]) -> list[Any]:
-        """Call, and return the responses, or the errors that some calls have instead."""
-        together, host = self.session.begin_all(calls), self.node.host
+    def _series(self) -> RemoteReadSession:
+        """The session, of a queue manager that has RemoteRead."""
+        self._check_open()
+        if not isinstance(self.session, RemoteReadSession):
+            raise MessageQueuingError(ErrorCode.MQ_ERROR_ILLEGAL_OPERATION, f"{self.node.host} has no RemoteRead")
+        return self.session
+
+    async def _answers(self, together: Calls) -> list[Any]:
+        """The answers to calls, or the RpcErrors that some have instead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_ALL_TIMEOUT):
                 await together.done
-        return [
-            rpc_error(host, TimeoutError() if one is None else one) if one is None or isinstance(one, RpcError) else one
-            for one in together.answers.values()
-        ]
+        return list(together.answers.values())
+
+    def _error(self, answer: Any) -> MessageQueuingError | None:
+        """The error of an answer that is a status, an error or, if there was none in time, None; None for MQ_OK."""
+        if answer == 0:
+            return None
+        if isinstance(answer, MessageQueuingError):
+            return answer
+        if answer is None or isinstance(answer, RpcError):
+            return rpc_error(self.node.host, answer or TimeoutError())
+        try:
+            check_status(answer, "the queue")
+        except MessageQueuingError as error:
+            return error
+        return None
 
     async def _acknowledge(self, read: Reading) -> Message:
         call = self.session.begin(self.session.end(read.key, delete=True))
@@ -372,12 +384,8 @@ class RemoteReadCursor(CursorApi):
             await self._queue.session.close_cursor(await self._handle)
 
 
-def _checked(answer: Any) -> Any:
-    """A response whose status is MQ_OK; raises the error that is there instead."""
-    if isinstance(answer, MessageQueuingError):
-        raise answer
-    check_status(answer.status, "the queue")
-    return answer
+def _place(found: tuple[TransferredMessage, int]) -> int:
+    return found[0].lookup_identifier
 
 
 def _milliseconds(timeout: float | None) -> int:

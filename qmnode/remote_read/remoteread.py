@@ -3,6 +3,7 @@
 A ``void`` method reports its failure as a fault whose status is the HRESULT.
 """
 
+import struct
 from enum import IntEnum
 from typing import Final
 
@@ -11,6 +12,8 @@ from qmnode.dcerpc.ndr import (
     CONTEXT_HANDLE,
     ENUM,
     GUID,
+    NDR,
+    NDR64,
     OCTETS,
     U8,
     U16,
@@ -20,6 +23,7 @@ from qmnode.dcerpc.ndr import (
     NdrStructure,
     Parameters,
     Pointer,
+    Representation,
     counts,
     member,
 )
@@ -132,6 +136,44 @@ class StartReceiveResponse(Parameters):
     number_of_sections: int = counts("sections", U32, "pdwNumberOfSections", role="size")
     sections: list[SectionBuffer] | None = member(Pointer(Array(SectionBuffer)), "ppPacketSections", default=None)
     status: int = member(U32, "return value")
+
+
+_ONE_SECTION: Final = {NDR: struct.Struct("<I4xQIIIH2xIIII"), NDR64: struct.Struct("<I4xQI4xQQIII4xQQ")}
+"""A StartReceiveResponse with one section up to its bytes: nearly every response that has a message."""
+_STATUS: Final = struct.Struct("<I")
+_REFERENTS: Final = 0x20000, 0x20004
+
+
+def write_one_section(arrive_time: int, sequence_id: int, section: bytes, representation: Representation) -> bytes:
+    """A StartReceiveResponse with MQ_OK and a whole packet in one section, in one step."""
+    size, (sections, bytes_of) = len(section), _REFERENTS
+    begin = _ONE_SECTION[representation].pack(
+        arrive_time, sequence_id, 1, sections, 1, SectionType.ST_FULL_PACKET, size, size, bytes_of, size
+    )
+    return begin + section + _AFTER[size & 3]
+
+
+_AFTER: Final = [bytes(-size & 3) + _STATUS.pack(0) for size in range(4)]
+"""Padding and status, by the size of the section."""
+
+
+def read_one_section(stub: bytes, representation: Representation) -> tuple[int, int, bytes] | None:
+    """Arrival, sequential identifier and packet of such a response; None for one of another form."""
+    form = _ONE_SECTION[representation]
+    begin = form.size
+    if len(stub) < begin + _STATUS.size:
+        return None
+    arrive_time, sequence_id, count, sections, counted, kind, _, size, bytes_of, sized = form.unpack_from(stub)
+    end = begin + size
+    after = end + (-size & 3)
+    if (
+        (count, counted, kind, sized) != (1, 1, SectionType.ST_FULL_PACKET, size)
+        or not (sections and bytes_of and size)
+        or after + _STATUS.size > len(stub)
+        or _STATUS.unpack_from(stub, after)[0]
+    ):
+        return None
+    return arrive_time, sequence_id, stub[begin:end]
 
 
 class CancelReceiveRequest(Parameters):

@@ -17,7 +17,7 @@ from qmnode.dcerpc.server import Answer, Caller, Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import remoteread
-from qmnode.remote_read.message_packet import arrival_of, sections_of
+from qmnode.remote_read.message_packet import arrival_of, message_packet, sections_of
 from qmnode.remote_read.opened import QueueContext, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import Action, ContextResponse, RemoteReadAck, Status
 from qmnode.remote_read.reads import LOOKUPS, MQ_OK, SEQUENTIAL_ID, Read, Reads, by_lookup_id, by_position, locks
@@ -25,6 +25,7 @@ from qmnode.remote_read.remoteread import NO_TRANSACTION, StartReceiveResponse
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from qmnode.dcerpc.acceptor import Called
     from qmnode.remote_read.opening import RemoteOpening
 
 log = structlog.get_logger(__name__)
@@ -33,7 +34,10 @@ STATUS_INVALID_HANDLE: Final = 0xC0000008
 STATUS_INVALID_PARAMETER: Final = 0xC000000D
 STATUS_ACCESS_DENIED: Final = 0xC0000022
 _ACCESS: Final = {int(one): one for one in (Access.RECEIVE, Access.PEEK)}
-_ENDED: Final = Status(status=MQ_OK)
+_NOTHING: Final = StartReceiveResponse(status=ErrorCode.MQ_ERROR_IO_TIMEOUT)
+_RECEIVE: Final = Action.MQ_ACTION_RECEIVE.value
+_ACK: Final = RemoteReadAck.RR_ACK.value
+_ACKS: Final = (_ACK, RemoteReadAck.RR_NACK.value)
 _PEEKS: Final = {
     Action.MQ_ACTION_PEEK_CURRENT,
     Action.MQ_ACTION_PEEK_NEXT,
@@ -202,26 +206,36 @@ class RemoteReadInterface:
             self._expect_end(context, read.entry)
         return _answer(queue, read, request.max_body_size)
 
-    def receive_at_once(self, caller: Caller, request: remoteread.StartReceiveRequest) -> Answer | None:
-        """Answer R_StartReceive, 3.1.4.7, if it receives the first message, and there is one."""
-        if request.action != Action.MQ_ACTION_RECEIVE or request.cursor or request.lookup_id:
+    def receive_at_once(self, caller: Caller, call: Called) -> Answer | None:
+        """Answer R_StartReceive, 3.1.4.7, if it receives the first message, and need not wait for one."""
+        form, representation = remoteread.StartReceiveRequest.form(call.written), call.representation
+        if form is None or len(call.stub) < form.size:
             return None
-        context = _context_of(caller, request.context)
+        handle, lookup_id, cursor, action, timeout, number, largest_body, _ = form.unpack_from(call.stub)
+        if action != _RECEIVE or cursor or lookup_id:
+            return None
+        context = _context_of(caller, handle)
         if context is None:
             return None
-        queue, number = context.queue, request.request_id
+        queue = context.queue
         if number in queue.reads or number in context.pending:
             return None
         try:
-            found = self._reads.read_at_once(caller, queue, number)
+            begun = self._reads.read_at_once(caller, queue, number)
         except MessageQueuingError as error:
-            return Answer(_not_read(error), None, _not_read)
-        if found is None:
-            return None
-        read, write = found
-        if read.entry is not None:
-            self._expect_end(context, read.entry)
-        return Answer(_answer(queue, read, request.max_body_size), write, _not_read)
+            return Answer(_not_read(error).encode(representation), None, _not_read)
+        if begun is None:
+            return None if timeout else Answer(_NOTHING.encode(representation), None, _not_read)
+        read, write = begun
+        if read.entry is None:
+            return Answer(_answer(queue, read, largest_body).encode(representation), None, _not_read)
+        self._expect_end(context, read.entry)
+        packet = message_packet(read.value, _subqueue_of(queue))
+        if len(packet) > largest_body:
+            return Answer(_answer(queue, read, largest_body).encode(representation), write, _not_read)
+        sequence_id = read.lookup_identifier & SEQUENTIAL_ID
+        stub = remoteread.write_one_section(arrival_of(read.value), sequence_id, packet, representation)
+        return Answer(stub, write, _not_read)
 
     async def start_transactional_receive(
         self, caller: Caller, request: remoteread.StartTransactionalReceiveRequest
@@ -260,26 +274,40 @@ class RemoteReadInterface:
 
     async def end_receive(self, caller: Caller, request: remoteread.EndReceiveRequest) -> Status:
         """Answer R_EndReceive when the client has read other answers."""
-        status = await self.end_at_once(caller, request).result()
-        assert isinstance(status, Status)
-        return status
+        status, write = self._end(caller, request.context, request.ack, request.request_id)
+        if write is not None:
+            try:
+                await write
+            except MessageQueuingError as error:
+                return _not_ended(error)
+        return Status(status=status)
 
-    def end_at_once(self, caller: Caller, request: remoteread.EndReceiveRequest) -> Answer:
-        """Answer R_EndReceive, 3.1.4.9, and R_EndTransactionalReceive, 3.1.4.15: delete or unlock the message.
+    def end_at_once(self, caller: Caller, call: Called) -> Answer | None:
+        """Answer R_EndReceive, 3.1.4.9, and R_EndTransactionalReceive, 3.1.4.15, in a series of them."""
+        form = remoteread.EndReceiveRequest.form(call.written)
+        if form is None or len(call.stub) < form.size:
+            return None
+        handle, ack, number = form.unpack_from(call.stub)
+        if ack not in _ACKS:
+            return None
+        status, write = self._end(caller, handle, ack, number)
+        return Answer(Status(status=status).encode(call.representation), write, _not_ended)
 
-        The latter ends reads that R_StartTransactionalReceive began, all of them outside transactions.
+    def _end(self, caller: Caller, handle: bytes, ack: int, number: int) -> tuple[int, asyncio.Future[None] | None]:
+        """Delete or unlock the message of a read: the status, and the write that must succeed before.
+
+        R_EndTransactionalReceive ends reads that R_StartTransactionalReceive began, all of them outside transactions.
         """
-        context = _context_of(caller, request.context)
+        context = _context_of(caller, handle)
         if context is None or not context.pending:
-            return Answer(Status(status=ErrorCode.MQ_ERROR_INVALID_HANDLE), None, _not_ended)
-        entry = context.pending.pop(request.request_id, None)
+            return ErrorCode.MQ_ERROR_INVALID_HANDLE, None
+        entry = context.pending.pop(number, None)
         if entry is None:
-            return Answer(Status(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER), None, _not_ended)
+            return ErrorCode.MQ_ERROR_INVALID_PARAMETER, None
         try:
-            write = self._reads.begin_end(entry, delete=request.ack == RemoteReadAck.RR_ACK)
+            return MQ_OK, self._reads.begin_end(entry, delete=ack == _ACK)
         except MessageQueuingError as error:
-            return Answer(_not_ended(error), None, _not_ended)
-        return Answer(_ENDED, write, _not_ended)
+            return error.code, None
 
     async def cancel_receive(self, caller: Caller, request: remoteread.CancelReceiveRequest) -> Status:
         """Answer R_CancelReceive, 3.1.4.8: end a waiting read."""
@@ -358,15 +386,18 @@ def _move_target(caller: Caller, move_context: int) -> QueueContext | None:
     return None
 
 
-def _answer(queue: RemoteQueue, read: Read, largest_body: int) -> StartReceiveResponse:
-    if read.message is None:
-        return StartReceiveResponse(status=read.status)
+def _subqueue_of(queue: RemoteQueue) -> str:
+    """The name of a subqueue; empty for any other queue."""
     found = queue.descriptor.queue
-    is_subqueue = found.parent is not None and not found.is_journal
-    subqueue = found.pathname.rpartition(";")[2] if is_subqueue else ""
+    return found.pathname.rpartition(";")[2] if found.parent is not None and not found.is_journal else ""
+
+
+def _answer(queue: RemoteQueue, read: Read, largest_body: int) -> StartReceiveResponse:
+    if not read.value:
+        return StartReceiveResponse(status=read.status)
     return StartReceiveResponse(
-        arrive_time=arrival_of(read.message),
-        sequence_id=read.message.lookup_identifier & SEQUENTIAL_ID,
-        sections=sections_of(read.message, subqueue, largest_body),
+        arrive_time=arrival_of(read.value),
+        sequence_id=read.lookup_identifier & SEQUENTIAL_ID,
+        sections=sections_of(read.value, _subqueue_of(queue), largest_body),
         status=read.status,
     )

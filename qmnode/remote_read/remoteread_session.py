@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qmnode.dcerpc.client import Calls
 from qmnode.errors import MessageQueuingError
-from qmnode.model.stored_message import received_message
+from qmnode.model.stored_message import TransferredMessage
 from qmnode.remote_read import remoteread
-from qmnode.remote_read.message_packet import value_of_message_packet
-from qmnode.remote_read.qm2qm import Action, RemoteReadAck
-from qmnode.remote_read.read_session import Call, Reading, ReadSession, lookup_identifier
+from qmnode.remote_read.message_packet import transferred_message
+from qmnode.remote_read.qm2qm import Action, RemoteReadAck, Status
+from qmnode.remote_read.read_session import Call, ReadSession
 from qmnode.remote_read.reads import locks
 from qmnode.remote_read.remote_errors import check_status
-from qmnode.remote_read.remoteread import REMOTE_READ, SectionType
+from qmnode.remote_read.remoteread import EVERYTHING, REMOTE_READ, SectionType, read_one_section
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from qmnode.dcerpc.ndr import Representation
     from qmnode.remote_read.remote_node import RemoteNode
 
 
@@ -34,9 +35,45 @@ class RemoteReadSession(ReadSession):
         """Begin a call of this queue, and return the future of its response."""
         return self._node.reader.begin(REMOTE_READ, *call)
 
-    def begin_all(self, calls: Sequence[Call]) -> Calls:
-        """Begin calls that are waited for together."""
-        return self._node.reader.begin_all(REMOTE_READ, calls)
+    def begin_reads(self, request_ids: Sequence[int]) -> Calls:
+        """R_StartReceive for messages that are available now, in one series. Answers: TransferredMessage, or status."""
+        return self._start_all((one, 0, Action.MQ_ACTION_RECEIVE) for one in request_ids)
+
+    def begin_these(self, request_ids: Sequence[int], lookup_ids: Sequence[int]) -> Calls:
+        """The same with lookup identifiers."""
+        action = Action.MQ_LOOKUP_RECEIVE_CURRENT
+        return self._start_all((one, lookup, action) for one, lookup in zip(request_ids, lookup_ids, strict=True))
+
+    def _start_all(self, reads: Iterable[tuple[int, int, int]]) -> Calls:
+        reader, context = self._node.reader, self._context
+        form = remoteread.StartReceiveRequest.form(reader.representation(REMOTE_READ))
+        assert form is not None, "it has no pointers"
+        pack = form.pack
+        stubs = [pack(context, lookup, 0, action, 0, one, EVERYTHING, EVERYTHING) for one, lookup, action in reads]
+        return reader.begin_all(REMOTE_READ, remoteread.START_RECEIVE, stubs, self._read_started)
+
+    def _read_started(
+        self, stub: bytes, representation: Representation
+    ) -> TransferredMessage | int | MessageQueuingError:
+        """The message of a response, the status of one that has none, or why there is none."""
+        found = read_one_section(stub, representation)
+        if found is not None:
+            arrive_time, sequence_id, section = found
+            return transferred_message(section, sequence_id, arrive_time)
+        response = remoteread.StartReceiveResponse.decode(stub, representation)
+        try:
+            return response.status or self.transferred(response)
+        except MessageQueuingError as error:
+            return error
+
+    def end_all(self, request_ids: Sequence[int], *, delete: bool) -> Calls:
+        """R_EndReceive for many reads. Answers: statuses."""
+        reader, context = self._node.reader, self._context
+        ack = RemoteReadAck.RR_ACK if delete else RemoteReadAck.RR_NACK
+        form = remoteread.EndReceiveRequest.form(reader.representation(REMOTE_READ))
+        assert form is not None, "it has no pointers"
+        stubs = [form.pack(context, ack, one) for one in request_ids]
+        return reader.begin_all(REMOTE_READ, remoteread.END_RECEIVE, stubs, _read_status)
 
     def start(self, request_id: int, action: Action, milliseconds: int = 0, cursor: int = 0) -> Call:
         """R_StartReceive at the front of the queue or at a cursor."""
@@ -52,16 +89,14 @@ class RemoteReadSession(ReadSession):
         )
         return remoteread.START_RECEIVE, request
 
-    def reading_of(self, request_id: int, action: Action, response: Any) -> Reading:
+    def transferred(self, response: Any) -> TransferredMessage:
         """The message of a successful response. This side asks for whole bodies, so it comes in one section."""
         sections = response.sections or []
         if len(sections) != 1 or sections[0].section_type != SectionType.ST_FULL_PACKET or not sections[0].section:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR, f"{self._node.host} said that it sent a message, and sent none that is whole"
             )
-        value = value_of_message_packet(sections[0].section, response.arrive_time)
-        message = received_message(lookup_identifier(value, response.sequence_id), value)
-        return Reading(message, self.key_of(request_id, action, response))
+        return transferred_message(sections[0].section, response.sequence_id, response.arrive_time)
 
     def key_of(self, request_id: int, action: Action, response: Any) -> int | None:
         """The request identifier of a receive that succeeded."""
@@ -111,3 +146,7 @@ class RemoteReadSession(ReadSession):
         """Close the queue: R_CloseQueue, 3.2.4.13."""
         request = remoteread.ContextRequest(context=self._context)
         await self._node.call(REMOTE_READ, remoteread.CLOSE_QUEUE, request)
+
+
+def _read_status(stub: bytes, representation: Representation) -> int:
+    return Status.decode(stub, representation).status

@@ -10,8 +10,8 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.asker import Asker
-from qmnode.administration.carries import key_of
-from qmnode.model.stored_message import PREFIX_SIZE, stored_value
+from qmnode.administration.carry_exchange import CarryExchange, key_of, key_text
+from qmnode.model.stored_message import PREFIX_SIZE, TransferredMessage, stored_value
 from qmnode.settings.node import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Node:
         return await self.operations.begin_carry(ROOT, source, target)
 
     async def exchange(self, begun: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return await self.operations.carry_messages(ROOT, begun["carry"], begun["epoch"], **more)
+        content = CarryExchange(begun["epoch"], **more).write()
+        return await self.operations.carry_messages(ROOT, begun["carry"], content)
 
     async def bodies(self, name: str = "orders") -> list[bytes]:
         return [message.body for message in await messages(self.manager, name)]
@@ -62,20 +63,20 @@ async def sender(manager: QueueManager) -> QueueApi:
     return await manager.open_queue(r"DIRECT=OS:.\private$\orders", Access.SEND)
 
 
-async def read_elsewhere(folder: Path, *sent: Message, transactional: bool = False) -> list[dict[str, Any]]:
+async def read_elsewhere(folder: Path, *sent: Message, transactional: bool = False) -> list[TransferredMessage]:
     """Messages as a carrier has read them from the queue of another queue manager."""
     async with node(folder, "OLD", transactional=transactional) as old:
         await (await sender(old.manager)).send_many(sent, "single" if transactional else None)
         return [item_of(message) for message in await messages(old.manager)]
 
 
-def item_of(message: Message) -> dict[str, Any]:
+def item_of(message: Message) -> TransferredMessage:
     packet = stored_value(message)[PREFIX_SIZE:]
-    return {"lookup": message.lookup_identifier, "packet": packet, "arrival": 1_700_000_000, "aborts": 2, "moves": 1}
+    return TransferredMessage(message.lookup_identifier, 1_700_000_000, aborts=2, moves=1, packet=packet)
 
 
-def keys(items: Sequence[dict[str, Any]]) -> list[str]:
-    return [key_of(item["lookup"], item["packet"]) for item in items]
+def keys(items: Sequence[TransferredMessage]) -> list[bytes]:
+    return [key_of(item) for item in items]
 
 
 async def test_a_held_message_is_in_no_queue_until_it_is_confirmed_also_after_a_restart(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ async def test_a_held_message_is_in_no_queue_until_it_is_confirmed_also_after_a_
         assert await new.bodies() == []
     async with node(tmp_path) as new:
         begun = await new.begin()
-        assert [one["key"] for one in begun["unconfirmed"]] == keys(items)
+        assert [one["key"] for one in begun["unconfirmed"]] == [key_text(key) for key in keys(items)]
         assert await new.bodies() == []
         await new.exchange(begun, confirm=keys(items)[:2], drop=keys(items)[2:])
         assert await new.bodies() == [b"0", b"1"]
@@ -110,7 +111,7 @@ async def test_a_carried_message_has_all_its_properties_and_no_second_copy_comes
         await new.exchange(begun, hold=[item], confirm=keys([item]))
         assert (await new.exchange(begun, hold=[item], confirm=keys([item])))["states"] == ["carried"]
         (found,) = await messages(new.manager)
-        assert found.packet == item["packet"]
+        assert found.packet == item.packet
         assert (found.aborted_receives, found.move_count, int(found.arrival_time)) == (2, 1, 1_700_000_000)
 
 
@@ -175,6 +176,51 @@ async def test_a_message_is_settled_once_whatever_a_carrier_asks_for(tmp_path: P
         assert (done["carried"], done["held"], await new.bodies()) == (1, 0, [b"1"])
 
 
+async def test_what_is_left_of_messages_that_were_held_together_is_known_after_a_restart(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, *(Message(b"%d" % number) for number in range(4)))
+    first, second, third, fourth = keys(items)
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await new.exchange(begun, hold=items)
+        await new.exchange(begun, confirm=[first], drop=[second])
+        reserved = new.manager.names.find(r".\private$\orders").reserved_bytes
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        assert [one["key"] for one in begun["unconfirmed"]] == [key_text(third), key_text(fourth)]
+        assert new.manager.names.find(r".\private$\orders").reserved_bytes == reserved
+        states = [one["state"] for one in (await new.operations.carry_ledger(ROOT, 1))["entries"]]
+        assert states == ["carried", "dropped", "held", "held"]
+        page = await new.operations.carry_ledger(ROOT, 1, key_text(second))
+        assert [one["key"] for one in page["entries"]] == [key_text(third), key_text(fourth)]
+        await new.exchange(begun, confirm=[third, fourth])
+        assert await new.bodies() == [b"0", b"2", b"3"]
+
+
+async def test_a_message_that_was_dropped_and_comes_again_is_held_again(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"1"), Message(b"2"))
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await new.exchange(begun, hold=items)
+        await new.exchange(begun, confirm=keys(items)[1:], drop=keys(items)[:1])
+        assert (await new.exchange(begun, hold=items))["states"] == ["held", "carried"]
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        assert [one["key"] for one in begun["unconfirmed"]] == [key_text(key) for key in keys(items)[:1]]
+        await new.exchange(begun, confirm=keys(items))
+        assert await new.bodies() == [b"2", b"1"]
+
+
+async def test_a_request_that_is_not_as_long_as_it_says_is_refused(tmp_path: Path) -> None:
+    (item,) = await read_elsewhere(tmp_path, Message(b"1"))
+    whole = CarryExchange(7, keys([item]), keys([item]), [item]).write()
+    assert CarryExchange.read(whole) == (7, keys([item]), keys([item]), [item])
+    for wrong in (*(whole[:end] for end in range(len(whole))), whole + b"\0"):
+        with pytest.raises(MessageQueuingError, match="not as long as it says"):
+            CarryExchange.read(wrong)
+    with pytest.raises(MessageQueuingError, match="at most 500 messages"):
+        CarryExchange.read(CarryExchange(7, hold=[item] * 501).write())
+
+
 async def test_messages_that_are_held_for_a_deleted_queue_come_into_the_next_of_its_name(tmp_path: Path) -> None:
     items = await read_elsewhere(tmp_path, Message(b"1"), Message(b"2"))
     async with node(tmp_path) as new:
@@ -185,7 +231,7 @@ async def test_messages_that_are_held_for_a_deleted_queue_come_into_the_next_of_
     async with node(tmp_path) as new:
         assert new.manager.quotas.used == used
         begun = await new.begin()
-        assert [one["key"] for one in begun["unconfirmed"]] == keys(items)
+        assert [one["key"] for one in begun["unconfirmed"]] == [key_text(key) for key in keys(items)]
         await new.exchange(begun, confirm=keys(items)[:1], drop=keys(items)[1:])
         assert await new.bodies() == [b"1"]
         await new.manager.delete_queue(r".\private$\orders")
@@ -208,7 +254,7 @@ async def test_messages_of_a_journal_are_carried_into_a_journal_within_its_quota
 
 async def test_others_have_turns_of_the_loop_while_many_messages_are_carried(tmp_path: Path) -> None:
     (item,) = await read_elsewhere(tmp_path, Message(b"1"))
-    items = [item | {"lookup": number} for number in range(320)]
+    items = [item._replace(lookup_identifier=number) for number in range(320)]
     async with node(tmp_path) as new:
         begun = await new.begin()
         assert await turns_during(new.exchange(begun, hold=items)) >= 9

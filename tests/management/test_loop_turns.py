@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ import httpx
 import pytest
 
 import qmnode
+from qmnode.administration.carry_exchange import CarryExchange, key_from_text
 from qmnode.management.app import build_app
+from qmnode.model.stored_message import TransferredMessage
 from tests.adversary.test_amqp_crowds import GREEDY
 from tests.doors.test_command_matrix import LATER, MACHINE, ROWS
 from tests.lab.addresses import free_port
@@ -170,13 +173,13 @@ async def every_route(node: Watched, count: int) -> set[tuple[str, str]]:
     packets = [json.loads(line)["packet"] for line in exported.text.splitlines()[:500]]
     await ask("POST", "/v1/messages/import", json={"messages": [{"packet": one, "target": "later"} for one in packets]})
     begun = await ask("POST", "/v1/carries", json={"source": r"DIRECT=OS:old\private$\orders", "target": "later"})
-    held = [{"lookup": f"{number:#x}", "packet": one, "arrival": 1} for number, one in enumerate(packets, 1)]
-    exchange = {"epoch": begun.json()["epoch"], "hold": held}
-    await ask("PUT", "/v1/carries/{number}/messages", json=exchange)
+    held = [TransferredMessage(number, 1, 0, 0, b64decode(one)) for number, one in enumerate(packets, 1)]
+    exchange = CarryExchange(begun.json()["epoch"], hold=held)
+    await ask("PUT", "/v1/carries/{number}/messages", content=exchange.write())
     ledger = await ask("GET", "/v1/carries/{number}/ledger")
-    keys = [one["key"] for one in ledger.json()["entries"]]
+    keys = [key_from_text(one["key"]) for one in ledger.json()["entries"]]
     assert keys
-    await ask("PUT", "/v1/carries/{number}/messages", json=exchange | {"confirm": keys, "hold": []})
+    await ask("PUT", "/v1/carries/{number}/messages", content=exchange._replace(confirm=keys, hold=()).write())
     await ask("GET", "/v1/carries")
     await ask("DELETE", "/v1/carries/{number}")
     await ask("POST", "/v1/queues/{name}/messages/{lookup}/move", json={"target": "orders;aside"})

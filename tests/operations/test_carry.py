@@ -15,6 +15,7 @@ import qmnode
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.node_client import NodeClient
 from qmnode import Access, Message
+from qmnode.administration.carry_exchange import CarryExchange
 from qmnode.commands.remote import RemoteTarget
 from qmnode.management.documents import lookup_text
 from qmnode.remote_read.remote_queue import RemoteReadQueue
@@ -123,7 +124,7 @@ def test_messages_whose_reads_a_carry_has_ended_itself_are_not_undecided(
     real, failed = NodeClient.carry_messages, list[bool]()
 
     async def once_unavailable(client: NodeClient, number: int, exchange: Any) -> Any:
-        if exchange["confirm"] and not failed:
+        if exchange.confirm and not failed:
             failed.append(True)
             raise NodeError("it is unavailable", unavailable=True)
         return await real(client, number, exchange)
@@ -141,7 +142,7 @@ def test_a_carry_that_does_not_follow_ends_although_senders_go_on(
     at(send(estate.old, "busy", [Message(b"%d" % number, recoverable=True) for number in range(3)]))
     real, reads = RemoteReadQueue.begin_many, list[int]()
 
-    async def behind_a_sender(queue: RemoteReadQueue, limit: int) -> list[Message]:
+    async def behind_a_sender(queue: RemoteReadQueue, limit: int) -> Any:
         reads.append(limit)
         if len(reads) < 50:
             await send(estate.old, "busy", [Message(b"more", recoverable=True)])
@@ -168,7 +169,7 @@ async def count_of(node: NodeProcess, name: str) -> int:
 
 def hold(estate: Estate, name: str, count: int) -> None:
     """Leave the first messages as a carrier does that dies before it ends their reads."""
-    from mqenterprise.operations.carrying import _begun
+    from mqenterprise.operations.carrying import _transferred
     from mqenterprise.operations.nodes import chosen_nodes, connected
     from mqenterprise.operations.settings import load_settings
 
@@ -181,8 +182,8 @@ def hold(estate: Estate, name: str, count: int) -> None:
         async with connected(settings, nodes) as (client,):
             begun = await client.begin_carry(source, name)
             for start in range(0, count, 500):
-                held = [one.plain() for one in _begun(found[start : min(start + 500, count)])]
-                await client.carry_messages(begun.carry, {"epoch": begun.epoch, "hold": held})
+                held = [_transferred(one) for one in found[start : min(start + 500, count)]]
+                await client.carry_messages(begun.carry, CarryExchange(begun.epoch, hold=held))
 
     at(work())
 
@@ -233,6 +234,30 @@ def test_mistakes_are_one_line_each_and_change_nothing(estate: Estate, monkeypat
     assert {part: line for part, line in lines.items() if part not in line} == {}
     assert len(at(messages_of(estate.old, "m"))) == 3
     assert not [one for name in ("m", "clash", "small", "half") for one in at(messages_of(estate.new, name))]
+
+
+def test_a_clock_of_the_source_that_runs_ahead_is_noticed_before_anything_is_carried(
+    estate: Estate, tmp_path: Path
+) -> None:
+    both(estate, "ahead")
+    right = dict(estate.old.environment)
+    (tmp_path / "sitecustomize.py").write_text("import time\nreal = time.time\ntime.time = lambda: real() + 3600\n")
+    try:
+        estate.old.environment["PYTHONPATH"] = f"{tmp_path}:{right['PYTHONPATH']}"
+        restart(estate.old)
+        at(send(estate.old, "ahead", [Message(b"1", recoverable=True)]))
+    finally:
+        estate.old.environment.update(right)
+        restart(estate.old)
+    line = estate.refused("ahead")
+    assert "s ahead, by the arrival of a message: set it" in line and f"the clock of {estate.old_address}" in line
+    assert [one.body for one in at(messages_of(estate.old, "ahead"))] == [b"1"]
+    assert at(messages_of(estate.new, "ahead")) == []
+
+
+def restart(node: NodeProcess) -> None:
+    node.stop()
+    node.start()
 
 
 def without(nodes: Path, name: str) -> Path:

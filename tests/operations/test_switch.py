@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -162,8 +163,13 @@ async def test_mistakes_are_one_line_each_and_change_nothing(enterprise: Enterpr
     await enterprise.publish("other")
     await enterprise.publish("closed", security=b"")
     await enterprise.publish("clash")
+    full = await enterprise.publish("full", transactional=True)
     await send(enterprise, public, range(5))
+    await send(enterprise, full, [10**1000] * 3)
     await holds(lambda: has(enterprise, "old", public, 5), 120, "the old machine has the messages")
+    await holds(lambda: has(enterprise, "old", full, 3), 120, "the old machine has these")
+    async with qmnode.connect(enterprise.old.socket) as manager:
+        await manager.set_queue(r"SWOLD\full", quota=3)
     async with qmnode.connect(enterprise.new.socket) as manager:
         await manager.create_queue(r"SWNEW\clash")
     async with qmnode.connect(enterprise.sender.socket) as manager:
@@ -200,6 +206,8 @@ async def test_mistakes_are_one_line_each_and_change_nothing(enterprise: Enterpr
             "SWNEW: it is unavailable": refused(
                 orders, "--nodes", nodes_with(folder, machines={"SWNEW": {"address": "127.0.0.1:9"}})
             ),
+            "has room for 3,072 bytes": refused(r"SWOLD\full"),
+            "by which messages would expire": refused_with_another_clock(enterprise, orders),
             "the steps are": refused(orders, "--until", "nonsense", code=2),
             "name queues or --machine": refused(orders, "--machine", "SWOLD", code=2),
         }
@@ -211,6 +219,13 @@ async def test_mistakes_are_one_line_each_and_change_nothing(enterprise: Enterpr
     assert await bodies(enterprise.old, public) == list(range(5))
     reader = asyncio.create_task(is_refused_beside_a_reader(enterprise, public))
     assert "a program has it open to receive" in await reader
+
+
+def refused_with_another_clock(enterprise: Enterprise, queue: str) -> str:
+    real = time.time
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mqenterprise.operations.carrying.time.time", lambda: real() + 3600)
+        return enterprise.refused(queue)
 
 
 def nodes_with(folder: Path, **settings: Any) -> str:

@@ -11,7 +11,7 @@ from qmnode import Access, Message
 from qmnode.dcerpc.errors import RpcFault
 from qmnode.dcerpc.ndr import NDR, NDR64, NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
-from qmnode.model.stored_message import message_from_packet
+from qmnode.model.stored_message import message_from_packet, received_message
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.qm2qm import Action
 from qmnode.remote_read.queue_format import QueueFormatValue
@@ -356,7 +356,25 @@ async def test_many_reads_wait_for_the_disk(remote: Remote, monkeypatch: pytest.
         if lost:
             await eventually(lambda: not remote.server.queues, "the connection has ended there")
         else:
-            assert [message.body for message in await reading] == bodies
+            assert [received_message(one.lookup_identifier, one.value()).body for one in await reading] == bodies
             (end, *_) = await queue.end_many([one.lookup_identifier for one in await reading], delete=True)
             assert end is None
     assert await remote.bodies() == (bodies if lost else [])
+
+
+@pytest.mark.parametrize("representation", [NDR, NDR64], ids=lambda one: one.name)
+@pytest.mark.parametrize("size", range(1, 6))
+def test_a_response_with_one_section_is_what_its_declaration_makes_of_it(
+    representation: Representation, size: int
+) -> None:
+    section = remoteread.SectionBuffer(size_alloc=size, section=b"packet"[:size])
+    whole = remoteread.StartReceiveResponse(arrive_time=7, sequence_id=1 << 40, sections=[section], status=0)
+    declared = whole.encode(representation)
+    assert remoteread.write_one_section(7, 1 << 40, b"packet"[:size], representation) == declared
+    assert remoteread.read_one_section(declared, representation) == (7, 1 << 40, b"packet"[:size])
+    for end in range(len(declared)):
+        assert remoteread.read_one_section(declared[:end], representation) is None
+    part = remoteread.SectionBuffer(section_type=1, size_alloc=size, section=b"packet"[:size])
+    for other in ({"sections": [section, section]}, {"sections": [part]}, {"sections": None}, {"status": 1}):
+        response = remoteread.StartReceiveResponse(**{"sections": [section], "status": 0} | other)
+        assert remoteread.read_one_section(response.encode(representation), representation) is None

@@ -73,7 +73,7 @@ def counts(
 class _Run:
     """Members of fixed form that are packed together."""
 
-    __slots__ = ("_checks", "_form", "_get", "_has_several", "_is_plain", "_names", "_pointers", "align")
+    __slots__ = ("_checks", "_get", "_has_several", "_is_plain", "_names", "_pointers", "align", "form")
 
     def __init__(self, align: int, members: Sequence[tuple[Member, Codec]], counters: _Counters, order: str) -> None:
         self.align = align
@@ -82,7 +82,7 @@ class _Run:
             gap = -offset % codec.align
             form += "x" * gap + codec.code
             offset += gap + struct.calcsize(f"<{codec.code}")
-        self._form = struct.Struct(form)
+        self.form = struct.Struct(form)
         self._names = [one.attribute for one, _ in members]
         self._get = attrgetter(*self._names)
         self._checks = [(place, one) for place, (one, _) in enumerate(members) if one.allowed is not None]
@@ -106,11 +106,11 @@ class _Run:
             got = (got,)
         for place, one in self._checks:
             _check(one, got[place])
-        return self._form.pack(*got)
+        return self.form.pack(*got)
 
     def unpack(self, data: bytes, target: Any) -> None:
         """Read a flat run that begins the stub data."""
-        form = self._form
+        form = self.form
         if form.size > len(data):
             raise NdrError(f"{form.size} bytes at 0, but the stub data ends at {len(data)}")
         values = form.unpack_from(data)
@@ -122,7 +122,7 @@ class _Run:
         got: Any = self._get(value)
         if self._is_plain:
             writer.align(self.align)
-            writer.data += self._form.pack(*got) if self._has_several else self._form.pack(got)
+            writer.data += self.form.pack(*got) if self._has_several else self.form.pack(got)
             return
         values: list[Any] = list(got) if self._has_several else [got]
         for place, _, referent, *_ in self._pointers:
@@ -135,11 +135,11 @@ class _Run:
         for place, one in self._checks:
             _check(one, values[place])
         writer.align(self.align)
-        writer.data += self._form.pack(*values)
+        writer.data += self.form.pack(*values)
 
     def read(self, reader: NdrReader, target: Any) -> None:
         reader.position += -reader.position % self.align
-        values = reader.fields(self._form)
+        values = reader.fields(self.form)
         for place, one in self._checks:
             _check(one, values[place])
         attributes = target.__dict__
@@ -364,6 +364,12 @@ class Parameters(NdrStructure):
     @classmethod
     def _make(cls, representation: Representation) -> Codec:
         return _ParametersCodec(cls, representation)
+
+    @classmethod
+    def form(cls, representation: Representation) -> struct.Struct | None:
+        """The form that packs and unpacks all members in their order; None if they have no such form."""
+        codec: Any = cls.codec(representation)
+        return None if codec.flat is None else codec.flat.form
 
     def encode(self, representation: Representation) -> bytes:
         """Encode the stub data. Raises RangeError if a member is not in its range."""
