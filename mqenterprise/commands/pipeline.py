@@ -143,7 +143,8 @@ def analyze(
     from mqenterprise.pipeline.analysis import Analysis
     from mqenterprise.pipeline.catalogue import JOBS
     from mqenterprise.pipeline.session import open_session
-    from mqenterprise.pipeline.sources.segments import check_bucket, check_places
+    from mqenterprise.pipeline.sources.directory_source import DirectorySource
+    from mqenterprise.pipeline.sources.segments import check_bucket, check_places, events_of, find_segments
     from mqenterprise.pipeline.tables import Tables
     from qmnode.export.places import Place
 
@@ -156,8 +157,10 @@ def analyze(
         Tables(target)  # refuses a folder in which there can be no tables, also before Spark starts
         if directory_file is not None:
             load_settings(directory_file)  # its errors are reported before Spark starts
+        events = None if stream else events_of(find_segments(sources)[0])
         steps.say("Starting Spark")
-        spark = open_session(master, memory=memory)
+        formats = () if directory_file is None else (DirectorySource,)
+        spark = open_session(master, memory=memory, events=events, sources=formats)
         told: list[Record] = []
         while True:
             # Read anew each time: a stream runs for weeks.

@@ -25,7 +25,7 @@ from mqenterprise.pipeline.catalogue import Derived, Gathered, Summary
 from mqenterprise.pipeline.jobs import queue_names
 from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
 from mqenterprise.pipeline.progress import Progress
-from mqenterprise.pipeline.session import fit_shuffles
+from mqenterprise.pipeline.session import fit_plans
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
 from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray, find_segments, pieces_of
@@ -436,7 +436,7 @@ class _Kept:
 
 
 class _Parts:
-    """The number of parts of shuffles, which is a setting of the session: that of the largest table under way."""
+    """Settings of the session that follow the number of rows: those for the largest table under way."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -447,10 +447,10 @@ class _Parts:
         self._rows = 0
 
     def fit(self, spark: SparkSession, rows: int) -> None:
-        """Fit the number to plans about so many rows."""
+        """Fit them to plans about so many rows."""
         with self._changing:
             self._rows = max(self._rows, rows)
-            fit_shuffles(spark, self._rows)
+            fit_plans(spark, self._rows)
 
 
 @dataclass(frozen=True, slots=True)

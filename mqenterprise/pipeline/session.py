@@ -1,15 +1,19 @@
-"""The Spark session of the pipeline: on this machine, on a cluster, or the one that ``spark-submit`` has started."""
+"""The Spark session of the pipeline: on this machine, on a cluster, or the one that ``spark-submit`` has started.
+
+With few events a run ends before generated and optimized code has paid for itself, so Java and Spark leave it out.
+"""
 
 import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from mqenterprise.pipeline import java
 from mqenterprise.pipeline.sources.directory_source import DirectorySource
@@ -22,6 +26,12 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _SHUFFLES: Final = "spark.sql.shuffle.partitions"
 _ROWS_IN_PART: Final = 100_000
 _MOST_PARTS: Final = 10_000
+_FEW_ROWS: Final = 250_000
+"""With no more, expressions are evaluated before code for them is generated and compiled."""
+_FEW_EVENTS: Final = 2_000_000
+"""With no more, a run ends before code that Java optimizes for it is paid off."""
+SOURCES: Final[tuple[type[DataSource], ...]] = (QmnodeSource, DirectorySource)
+"""The formats with which other programs read stores, segments and the directory, too."""
 _ROOT: Final = Path(__file__).parents[2]
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -33,17 +43,21 @@ _ALWAYS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
     # Otherwise each call that builds a plan asks Java several times where in the program it is.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Lives have an array of hops. Otherwise all events are sorted once a task has met 128 messages.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "16384",
     # Otherwise two progress bars would show.
     "spark.ui.showConsoleProgress": "false",
 }
-_OURS: Final = {
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:+UseParallelGC {_ARROW}",
-}
-"""Settings of a driver that is started here, with any master."""
+_JAVA: Final = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_ARROW}"
+"""Options of a driver that is started here, with any master."""
+_LONG_JAVA: Final = "-XX:+UseParallelGC"
+_SHORT_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 _HERE: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Nobody sees the descriptions of plans, of which each run of a plan writes one.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.streaming.stateStore.maintenanceInterval": "300s",
     # One machine: the sources' own partitions are the parallelism, and small plans need no broadcast tricks.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
@@ -56,11 +70,14 @@ def open_session(
     memory: str = DRIVER_MEMORY,
     name: str = "mqenterprise",
     options: Mapping[str, str] | None = None,
+    events: int | None = None,
+    sources: Sequence[type[DataSource]] = SOURCES,
 ) -> SparkSession:
-    """Return the session, with the project's sources registered. All calls in a process return the same session.
+    """Return the session, with these sources registered. All calls in a process return the same session.
 
     ``master`` is Spark's: None means ``local[*]``, or spark-submit's option. ``memory`` is the driver's, such as
     ``2g``; in local mode the Java side gets no more. ``options`` are Spark's settings by name, and take precedence.
+    ``events`` is the number of events to come, if that is known: on this machine, Java starts accordingly.
     """
     builder = SparkSession.builder.appName(name)
     settings = dict(_ALWAYS)
@@ -68,7 +85,7 @@ def open_session(
         master = master or LOCAL
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        settings |= _OURS | {"spark.driver.memory": memory}
+        settings |= {"spark.driver.memory": memory, "spark.driver.extraJavaOptions": java_options(master, events)}
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings |= _HERE
@@ -83,8 +100,17 @@ def open_session(
     if _SUBMITTED not in os.environ:
         java.start(SparkConf().setAppName(name).setMaster(str(master)).setAll(list(settings.items())))
     session = builder.getOrCreate()
-    register_sources(session)
+    register_sources(session, sources)
     return session
+
+
+def java_options(master: str, events: int | None) -> str:
+    """Return the options of the Java side that is started here, for this number of events, or None for any number.
+
+    Optimizing code takes longer than a short run on this machine. On a cluster the work is done elsewhere.
+    """
+    is_short = master.startswith("local") and events is not None and events <= _FEW_EVENTS
+    return f"{_JAVA} {_SHORT_JAVA if is_short else _LONG_JAVA}"
 
 
 def _address_towards(master: str) -> str | None:
@@ -105,13 +131,21 @@ def _address_towards(master: str) -> str | None:
     return f"[{address}]" if ":" in address else address
 
 
-def fit_shuffles(session: SparkSession, rows: int) -> None:
-    """Set the number of shuffle parts for the next plan from its number of rows, unless Spark was started with one.
+def fit_plans(session: SparkSession, rows: int) -> None:
+    """Fit the next plan to its number of rows, except for settings that Spark was started with.
 
-    Spark's default of 200 parts keeps a cluster busy for seconds with a thousand rows.
+    Spark's default of 200 parts keeps a cluster busy for seconds with a thousand rows. The rows of one part need no
+    plan that adapts to the sizes of parts.
     """
-    if not session.sparkContext.getConf().contains(_SHUFFLES):
-        session.conf.set(_SHUFFLES, str(shuffle_parts(rows)))
+    started = session.sparkContext.getConf()
+    for name, value in {
+        _SHUFFLES: str(shuffle_parts(rows)),
+        "spark.sql.adaptive.enabled": str(rows > _ROWS_IN_PART).lower(),
+        "spark.sql.codegen.wholeStage": str(rows > _FEW_ROWS).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if rows > _FEW_ROWS else "NO_CODEGEN",
+    }.items():
+        if not started.contains(name):
+            session.conf.set(name, value)
 
 
 def shuffle_parts(rows: int) -> int:
@@ -119,10 +153,10 @@ def shuffle_parts(rows: int) -> int:
     return min(max(-(-rows // _ROWS_IN_PART), 1), _MOST_PARTS)
 
 
-def register_sources(session: SparkSession) -> None:
-    """Register the project's formats with a session."""
-    session.dataSource.register(QmnodeSource)
-    session.dataSource.register(DirectorySource)
+def register_sources(session: SparkSession, sources: Sequence[type[DataSource]] = SOURCES) -> None:
+    """Register the project's formats with a session. For the first one, Spark starts a Python to look for others."""
+    for source in sources:
+        session.dataSource.register(source)
 
 
 def _show_packages() -> None:

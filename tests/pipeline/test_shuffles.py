@@ -1,33 +1,38 @@
-"""The parts of a shuffle follow its rows."""
+"""The parts of a shuffle, and what Spark makes of a plan, follow its rows."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from mqenterprise.pipeline.session import fit_shuffles, shuffle_parts
+from mqenterprise.pipeline.session import fit_plans, java_options, shuffle_parts
 
 SHUFFLES = "spark.sql.shuffle.partitions"
-ADAPTIVE = "spark.sql.adaptive.enabled"
-"""Off, a plan shows its parts before it runs."""
+GENERATED = "spark.sql.codegen.wholeStage"
 
 
 @pytest.fixture
 def unset(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session as if it had been started without a number of parts."""
+    """The session as if it had been started without these settings."""
     context = spark.sparkContext
-    number = context.getConf().get(SHUFFLES)
-    assert number is not None
+    before = {name: str(context.getConf().get(name)) for name in (SHUFFLES, GENERATED)}
     assert context._jvm is not None
     properties = context._jvm.System
-    context._conf._jconf.remove(SHUFFLES)  # type: ignore[union-attr]
-    properties.clearProperty(SHUFFLES)
-    spark.conf.set(ADAPTIVE, "false")
+    for name in before:
+        context._conf._jconf.remove(name)  # type: ignore[union-attr]
+        properties.clearProperty(name)
     yield spark
-    spark.conf.unset(ADAPTIVE)
-    spark.conf.set(SHUFFLES, number)
-    properties.setProperty(SHUFFLES, number)
-    context._conf.set(SHUFFLES, number)
+    for name, value in before.items():
+        spark.conf.set(name, value)
+        properties.setProperty(name, value)
+        context._conf.set(name, value)
+    spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def plan(spark: SparkSession) -> str:
+    """What Spark would run."""
+    return str(spark.range(10).repartition("id")._jdf.queryExecution().executedPlan().toString())
 
 
 @pytest.mark.parametrize(
@@ -39,13 +44,38 @@ def test_parts_of_so_many_rows(rows: int, parts: int) -> None:
 
 
 def test_plans_have_the_parts_that_their_rows_are_worth_not_two_hundred(unset: SparkSession) -> None:
-    parts = []
+    plans = []
     for rows in (1_000, 250_000, 0):
-        fit_shuffles(unset, rows)
-        parts.append(unset.range(10).repartition("id").rdd.getNumPartitions())
-    assert parts == [1, 3, 1]
+        fit_plans(unset, rows)
+        plans.append(plan(unset))
+    found = [re.findall(r"Exchange (SinglePartition|hashpartitioning\(id)(?:#\w+, (\d+))?", one) for one in plans]
+    assert found == [[("SinglePartition", "")], [("hashpartitioning(id", "3")], [("SinglePartition", "")]]
+
+
+def test_few_rows_need_no_plan_that_adapts_and_no_generated_code(unset: SparkSession) -> None:
+    found = []
+    for rows in (100_000, 250_000, 250_001):
+        fit_plans(unset, rows)
+        text = plan(unset)
+        found.append(("AdaptiveSparkPlan" in text, unset.conf.get(GENERATED)))
+    assert found == [(False, "false"), (True, "false"), (True, "true")]
 
 
 def test_what_whoever_started_spark_says_stays(spark: SparkSession) -> None:
-    fit_shuffles(spark, 5_000_000)
-    assert spark.conf.get(SHUFFLES) == "2"
+    fit_plans(spark, 5_000_000)
+    assert (spark.conf.get(SHUFFLES), spark.conf.get(GENERATED)) == ("2", "false")
+    spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+@pytest.mark.parametrize(
+    ("master", "events", "is_short"),
+    [
+        ("local[2]", 0, True),
+        ("local[*]", 2_000_000, True),
+        ("local[2]", 2_000_001, False),
+        ("local[2]", None, False),
+        ("spark://master:7077", 10, False),
+    ],
+)
+def test_java_optimizes_no_code_for_few_events_on_this_machine(master: str, events: int | None, is_short: bool) -> None:
+    assert ("-XX:TieredStopAtLevel=1" in java_options(master, events)) is is_short

@@ -98,6 +98,11 @@ def find_segments(addresses: Iterable[str]) -> tuple[list[Segment], list[Stray]]
     return segments, strays
 
 
+def events_of(segments: Iterable[Segment]) -> int:
+    """Return the number of events in these segments by their names, copies included."""
+    return sum(segment.name.last - segment.name.first + 1 for segment in segments)
+
+
 def _microseconds(file: StoredFile) -> int:
     return int(file.modified.timestamp() * 1e6)
 
