@@ -24,12 +24,13 @@ from mqenterprise.pipeline import catalogue
 from mqenterprise.pipeline.catalogue import Derived, Gathered, Summary
 from mqenterprise.pipeline.jobs import queue_names
 from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
+from mqenterprise.pipeline.jobs.ways import ways_of
 from mqenterprise.pipeline.progress import Progress
 from mqenterprise.pipeline.session import fit_plans
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
 from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray, find_segments, pieces_of
-from mqenterprise.pipeline.tables import Commit, StoredTable, Tables
+from mqenterprise.pipeline.tables import Commit, StoredTable, Tables, as_they_are
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import FORMAT, shown
 from qmnode.export.places import Place, below
@@ -142,18 +143,15 @@ class Analysis:
         wanted, summed = catalogue.needed(job), Summed()
         segments, strays = self._found()
         gathered = [one for one in catalogue.GATHERED if one.name in wanted]
-        names = [one for one in gathered if one.name == catalogue.NAMES]
-        self._side_by_side(summed, names, lambda one, to: self._gather(one, segments, None, to))
-        known = self._names() if any(one.has_queues for one in gathered) else None
-
-        def gather(one: Gathered, to: Summed) -> None:
-            self._gather(one, segments, known if one.has_queues else None, to)
-
-        self._side_by_side(summed, [one for one in gathered if one not in names], gather)
+        early = [one for one in gathered if not one.has_queues]
+        self._side_by_side(summed, early, lambda one, to: self._gather(one, segments, None, to))
+        if late := [one for one in gathered if one.has_queues]:
+            known = self._names()
+            self._side_by_side(summed, late, lambda one, to: self._gather(one, segments, known, to))
         summed.as_of = self._as_of(wanted)
-        kept = _Kept(self.spark)
+        derived = [one for one in catalogue.DERIVED if one.name in wanted]
+        kept = _Kept(self.spark, ways_of if any(one.has_ways for one in derived) else as_they_are)
         try:
-            derived = [one for one in catalogue.DERIVED if one.name in wanted]
             self._side_by_side(summed, derived, lambda one, to: self._derive(one, to, kept))
         finally:
             kept.release()
@@ -415,8 +413,8 @@ class Analysis:
 class _Kept:
     """Rows that several derived tables are made from, read once. They are on the disk where memory is short."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, spark: SparkSession, change: Callable[[pa.Table], pa.Table]) -> None:
+        self._spark, self._change = spark, change
         self._frames: dict[tuple[str, int, frozenset[str] | None], DataFrame] = {}
         self._changing = Lock()
 
@@ -425,7 +423,7 @@ class _Kept:
         key = source.name, version, dates
         with self._changing:
             if key not in self._frames:
-                self._frames[key] = source.read(self._spark, dates).persist()
+                self._frames[key] = source.read(self._spark, dates, self._change).persist()
             return self._frames[key]
 
     def release(self) -> None:

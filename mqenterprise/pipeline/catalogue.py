@@ -52,6 +52,8 @@ class Derived:
     source: str
     directory: tuple[str, ...]
     make: Callable[..., DataFrame]
+    has_ways: bool = False
+    """Whether it needs the way of each message (``ways.with_ways``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +139,14 @@ GATHERED: Final = (
     ),
 )
 DERIVED: Final = (
-    Derived("routes", "message_life", ("links",), routes.routes),
-    Derived("message_path", "message_life", (), paths.message_path),
-    Derived("hops", "message_life", (), paths.hops),
+    Derived("routes", "message_life", ("links",), routes.routes, has_ways=True),
+    Derived("message_path", "message_life", (), paths.message_path, has_ways=True),
+    Derived("hops", "message_life", (), paths.hops, has_ways=True),
     Derived("service_levels", "message_life", (), service_levels.service_levels),
     Derived("latencies", "message_life", (), service_levels.latencies),
     Derived("backlog", "message_life", (), service_levels.backlog),
     Derived("dead_letters", "message_life", (), dead_letters.dead_letters),
-    Derived("link_use", "message_life", ("machines",), link_costs.link_use),
+    Derived("link_use", "message_life", ("machines",), link_costs.link_use, has_ways=True),
     Derived("key_use", "message_life", ("keys",), keys.key_use),
 )
 

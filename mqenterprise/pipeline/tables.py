@@ -23,7 +23,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 from pyarrow import compute, parquet
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from qmnode.errors import ConfigurationError
@@ -40,6 +40,8 @@ _WRITER: Final = "mqenterprise"
 _WRITTEN: Final = "date string, site string, path string, size long, rows long"
 _WRONG: Final = re.compile(r"[][%^|\\]")
 """Characters that delta-rs cannot have in the path of a local table."""
+_BATCH: Final = 1 << 14
+"""The number of rows that are read at a time."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -62,6 +64,11 @@ class Tables:
 
     def __getitem__(self, name: str) -> StoredTable:
         return StoredTable(name, below(self.address, name))
+
+
+def as_they_are(rows: pa.Table) -> pa.Table:
+    """Change nothing about the rows."""
+    return rows
 
 
 class StoredTable:
@@ -132,22 +139,28 @@ class StoredTable:
         delta = self._delta()
         return frozenset(part["date"] for part in delta.partitions()) if delta else frozenset()
 
-    def read(self, spark: SparkSession, dates: Collection[str] | None = None) -> DataFrame:
-        """The rows, those of some dates or all, read in parallel. TableNotFoundError."""
+    def read(
+        self,
+        spark: SparkSession,
+        dates: Collection[str] | None = None,
+        change: Callable[[pa.Table], pa.Table] = as_they_are,
+    ) -> DataFrame:
+        """The rows, those of some dates or all, read in parallel and changed by ``change``. TableNotFoundError."""
         delta = self._delta()
         if delta is None:
             raise TableNotFoundError(f"{shown(self.address)} is not there")
-        schema = StructType.fromJson(json.loads(delta.schema().to_json()))
+        schema = to_arrow_schema(StructType.fromJson(json.loads(delta.schema().to_json())), timezone="UTC")
+        changed = from_arrow_schema(change(schema.empty_table()).schema)
         files = [
-            (action["path"], action["partition.date"], action["partition.site"]) for action in _files(delta, dates)
+            {"path": action["path"], **{name: action[f"partition.{name}"] for name in PARTITION}}
+            for action in _files(delta, dates)
         ]
         if not files:
-            return spark.createDataFrame([], schema)
-        listed = spark.createDataFrame(files, "path string, date string, site string")
+            return spark.createDataFrame([], changed)
         parallel = min(len(files), 4 * spark.sparkContext.defaultParallelism)
-        return listed.repartition(parallel).mapInArrow(
-            _reader(self.address, to_arrow_schema(schema, timezone="UTC")), schema
-        )
+        numbers = spark.range(0, parallel, 1, parallel)
+        shares = [files[number::parallel] for number in range(parallel)]
+        return numbers.mapInArrow(_reader(self.address, shares, schema, change), changed)
 
     def replace(
         self, frame: DataFrame, dates: Collection[str] | None, state: Callable[[], Mapping[str, Any]]
@@ -255,11 +268,16 @@ def _add(row: Any) -> AddAction:
     )
 
 
-def _reader(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reader(
+    address: str,
+    shares: Sequence[Sequence[Mapping[str, str]]],
+    schema: pa.Schema,
+    change: Callable[[pa.Table], pa.Table],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         place = Place.open(address)
         for batch in batches:
-            for file in batch.to_pylist():
+            for file in (file for number in batch.column(0).to_pylist() for file in shares[number]):
                 table = parquet.read_table(
                     f"{place.root}/{file['path']}", filesystem=place.file_system, partitioning=None
                 )
@@ -271,7 +289,8 @@ def _reader(address: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatc
                     else pa.nulls(len(table), field.type)  # the file is older than the column
                     for field in schema
                 ]
-                yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=1 << 16)
+                for some in pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=_BATCH):
+                    yield from change(pa.Table.from_batches([some])).to_batches()
 
     return read
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.graph import Link, SiteGraph, Tree, least_cost_trees
-from mqenterprise.pipeline.jobs.routes import stops_of
+from mqenterprise.pipeline.jobs.ways import with_ways
 
 if TYPE_CHECKING:
     from mqenterprise.pipeline.graph import Floats, Integers
@@ -36,19 +36,13 @@ def link_use(lives: DataFrame, machines: DataFrame) -> DataFrame:
 
     ``machines`` says the site of each ``node``, for next hops that were never reached.
     """
-    stops = lives.select("date", "site", "size", stops_of(F.col("hops")).alias("stops"))
-    step = F.explode(
-        F.transform(
-            F.slice("stops", 2, F.greatest(F.size("stops") - 1, F.lit(0))),
-            lambda stop, place: F.struct(F.get("stops", place).alias("tail"), stop.alias("head")),
-        )
-    )
-    crossings = stops.select("date", "site", "size", step.alias("step")).select(
+    lives = with_ways(lives)
+    crossings = lives.select("date", "site", "size", F.inline("steps")).select(
         "date",
         "site",
-        F.col("step")["tail"]["site"].alias("from_site"),
-        F.col("step")["head"]["site"].alias("to_site"),
-        (F.unix_micros(F.col("step")["head"]["time"]) - F.unix_micros(F.col("step")["tail"]["time"])).alias("delay"),
+        "from_site",
+        "to_site",
+        (F.unix_micros("arrived") - F.unix_micros("came")).alias("delay"),
         "size",
         F.lit(0).alias("lost"),
     )
@@ -60,7 +54,7 @@ def link_use(lives: DataFrame, machines: DataFrame) -> DataFrame:
             "site",
             "death.peer",
             "size",
-            F.try_element_at(stops_of(F.col("hops")), F.lit(-1))["site"].alias("from_site"),
+            F.col("last_site").alias("from_site"),
         )
         .join(F.broadcast(places.dropDuplicates(["peer"])), "peer")
         .select(

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.graph import Link, SiteGraph, least_cost_trees
-from qmnode.export.events import EventKind
+from mqenterprise.pipeline.jobs.ways import with_ways
 
-INPUT: Final = ("source_id", "message_number", "destination", "date", "site", "origin", "hops", "status")
+INPUT: Final = ("source_id", "message_number", "destination", "date", "site", "origin", "status")
 PRICED: Final = "sites array<string>, expected array<string>, cost long, least_cost long"
 _PRICED: Final = pa.schema(
     [
@@ -34,16 +34,8 @@ def routes(lives: DataFrame, links: DataFrame) -> DataFrame:
     the directory knows no way, ``cost`` where it does not know a link that was taken. ``hop_us`` has microseconds from
     queue manager to queue manager, waiting included.
     """
-    taken = (
-        lives.select(*(name for name in INPUT if name != "hops"), stops_of(F.col("hops")).alias("stops"))
-        # A message known only by its end or by an acknowledgment has no stop yet.
-        .where(F.size("stops") > 0)
-        .withColumn("path", F.col("stops")["node"])
-        .withColumn("sites", _without_repeats(F.col("stops")["site"]))
-        .withColumn("hops", F.size("path") - 1)
-        .withColumn("hop_us", _differences(F.col("stops")["time"]))
-        .drop("stops")
-    )
+    ways = with_ways(lives).where(F.size("path") > 0)  # one known only by its end or an acknowledgment has no stop yet
+    taken = ways.select(*INPUT, "path", "sites", (F.size("path") - 1).alias("hops"), "hop_us")
     graph = SiteGraph.of(Link(**row.asDict()) for row in links.collect())
     journeys = taken.select("sites").distinct().repartition(F.get("sites", 0))
     priced = journeys.mapInArrow(_pricing(graph), PRICED)
@@ -76,37 +68,3 @@ def _pricing(graph: SiteGraph) -> Callable[[Iterable[pa.RecordBatch]], Iterator[
             yield pa.RecordBatch.from_pylist(rows, schema=_PRICED)
 
     return price
-
-
-def stops_of(hops: Column) -> Column:
-    """Return the queue managers that a message passed, in order: time of arrival, ``node`` and ``site``."""
-    there = F.filter(hops, lambda hop: hop["kind"].isin(EventKind.SENT, EventKind.ACCEPTED, EventKind.REACHED))
-    # By the count that travels in the message, then by the clocks, which may differ.
-    stops = F.array_sort(
-        F.transform(
-            there,
-            lambda hop: F.struct(
-                F.when(hop["kind"] == EventKind.SENT, -1).otherwise(hop["hop_count"]).alias("count"),
-                hop["time"].alias("time"),
-                hop["node"].alias("node"),
-                hop["site"].alias("site"),
-            ),
-        )
-    )
-    # A queue manager may report several stops, such as sent and reached: take the first.
-    return F.filter(
-        stops,
-        lambda stop, place: (place == 0) | (stop["node"] != F.get(stops, place - 1)["node"]),
-    )
-
-
-def _without_repeats(sites: Column) -> Column:
-    return F.filter(sites, lambda site, place: (place == 0) | (site != F.get(sites, place - 1)))
-
-
-def _differences(times: Column) -> Column:
-    micros = F.transform(times, F.unix_micros)
-    return F.transform(
-        F.slice(micros, 2, F.greatest(F.size(micros) - 1, F.lit(0))),
-        lambda time, place: time - F.get(micros, place),
-    )
