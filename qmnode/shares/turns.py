@@ -44,7 +44,7 @@ _OF_A_BYTE: Final = 4
 _PAID_AT_ONCE: Final = 50 * _MILLISECOND
 """The most that one pause is for. Each is followed by a turn, so strangers that cost nothing wait no longer."""
 _MOST_OWED: Final = 500 * _MILLISECOND
-"""The most that is remembered of what pauses have not made up for."""
+"""The largest debt that is remembered."""
 _DELAYS: Final = "/proc/thread-self/schedstat"
 """Nanoseconds that this thread has run, and that it has waited for a processor."""
 _REMEMBERED: Final = 4096
@@ -161,7 +161,7 @@ class Turns:
         self._left = _ALONE
         """Nanoseconds that are left for turns at once."""
         self._owed = 0
-        """Nanoseconds of strangers' input, and of its consequences, that no pause has made up for."""
+        """The debt of strangers: nanoseconds of their input and of its consequences, for which no pause was made."""
         self._silence = self.heard
         """When others were last heard before a silence."""
         self._silent_since = 0.0
