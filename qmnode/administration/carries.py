@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import json
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from heapq import merge
@@ -176,13 +177,24 @@ class Carries:
         for _, record in self._store.scan(Family.META, first, _end(first)):
             carry = Carry(**json.loads(record))
             self._carries[carry.number] = carry
-            size, prefix, ledger = 0, _prefix(_HELD, carry), _prefix(_LEDGER, carry)
+            sizes: dict[bytes, int] = {}
+            batches: list[_Batch] = []
+            prefix, ledger = _prefix(_HELD, carry), _prefix(_LEDGER, carry)
             for name, held in self._store.scan(Family.META, prefix, _end(prefix)):
                 time, _, messages = _read_record(held)
-                waiting = [one for one in messages if self._store.get(Family.META, ledger + key_of(one)) is None]
-                batch = _Batch(name, time, sum(len(one.packet) for one in messages), len(waiting))
-                carry.held.update((key_of(one), batch) for one in waiting)
-                size += sum(len(one.packet) for one in waiting)
+                packets = {key_of(one): len(one.packet) for one in messages}
+                waiting = {
+                    key: size for key, size in packets.items() if self._store.get(Family.META, ledger + key) is None
+                }
+                batches.append(_Batch(name, time, sum(packets.values()), 0))
+                carry.held.update(dict.fromkeys(waiting, batches[-1]))  # one that was dropped may be held again since
+                sizes |= waiting
+            left = Counter(carry.held.values())
+            for batch in batches:
+                batch.left = left[batch]
+                if not batch.left:
+                    self._store.delete(Family.META, batch.name)
+            size = sum(sizes.values())
             if (queue := self._queue_of(carry)) is not None:
                 queue.reserve_bytes(size)
             else:
@@ -321,8 +333,8 @@ class Carries:
                     ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE,
                     f"carry {number} has {len(carry.held)} unconfirmed messages: carry again, then delete it",
                 )
-            prefix = _prefix(_LEDGER, carry)
-            self._store.delete_range(Family.META, prefix, _end(prefix))
+            for prefix in (_prefix(_LEDGER, carry), _prefix(_HELD, carry)):  # a next carry may get its number
+                self._store.delete_range(Family.META, prefix, _end(prefix))
             self._store.delete(Family.META, f"{_CARRY}{number:010}".encode())
             del self._carries[number]
             await self._store.durable()
@@ -463,7 +475,8 @@ class Carries:
             value, digest = messages[key]
             lookup, size = 0, len(value) - PREFIX_SIZE
             if state == CARRIED:
-                lookup = lookup_identifier_of(value[PRIORITY], carry.first + carry.places)
+                priority = value[PRIORITY] if len(value) > PRIORITY else 0  # of a packet that is cut off
+                lookup = lookup_identifier_of(priority, carry.first + carry.places)
                 entries.append((lookup, value))
                 carry.places += 1
                 carry.carried += 1

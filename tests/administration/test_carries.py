@@ -59,6 +59,11 @@ async def messages(manager: QueueManager, name: str = "orders") -> list[Message]
         return [await (cursor.peek_next if index else cursor.peek)(0) for index in range(count)]
 
 
+async def receive(manager: QueueManager) -> bytes:
+    async with await manager.open_queue(r"DIRECT=OS:.\private$\orders", Access.RECEIVE) as queue:
+        return (await queue.receive(0)).body
+
+
 async def sender(manager: QueueManager) -> QueueApi:
     return await manager.open_queue(r"DIRECT=OS:.\private$\orders", Access.SEND)
 
@@ -208,6 +213,36 @@ async def test_a_message_that_was_dropped_and_comes_again_is_held_again(tmp_path
         assert [one["key"] for one in begun["unconfirmed"]] == [key_text(key) for key in keys(items)[:1]]
         await new.exchange(begun, confirm=keys(items))
         assert await new.bodies() == [b"2", b"1"]
+
+
+async def test_what_was_dropped_and_held_again_leaves_nothing_behind(tmp_path: Path) -> None:
+    items = await read_elsewhere(tmp_path, Message(b"1"), Message(b"2"))
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await new.exchange(begun, hold=items)
+        await new.exchange(begun, drop=keys(items)[:1])
+        await new.exchange(begun, hold=items[:1])
+        reserved = new.manager.names.find(r".\private$\orders").reserved_bytes
+    async with node(tmp_path) as new:
+        queue = new.manager.names.find(r".\private$\orders")
+        assert queue.reserved_bytes == reserved
+        await new.exchange(await new.begin(), confirm=keys(items))
+        assert (queue.reserved_bytes, await new.bodies()) == (0, [b"1", b"2"])
+        await new.operations.delete_carry(ROOT, 1)
+        assert (await new.begin(r"DIRECT=OS:other\private$\orders"))["carry"] == 1
+    async with node(tmp_path) as new:  # the next carry of that number does not find them
+        assert (await new.begin(r"DIRECT=OS:other\private$\orders"))["unconfirmed"] == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 60])
+async def test_a_packet_that_is_cut_off_is_carried_among_others(tmp_path: Path, size: int) -> None:
+    first, broken, last = await read_elsewhere(tmp_path, Message(b"1"), Message(b"2"), Message(b"3"))
+    items = [first, broken._replace(packet=broken.packet[:size]), last]
+    async with node(tmp_path) as new:
+        begun = await new.begin()
+        await new.exchange(begun, hold=items)
+        assert (await new.exchange(begun, confirm=keys(items)))["carried"] == 3
+        assert {await receive(new.manager) for _ in items} == {b"1", b"", b"3"}
 
 
 async def test_a_request_that_is_not_as_long_as_it_says_is_refused(tmp_path: Path) -> None:
