@@ -14,7 +14,7 @@ _HEADERS: Final = (
     (b"<Key>", re.compile(rb"<Key>(?:traceparent|rbs-ot-tracestate)</Key>\s*<Value>" + _VALUE + rb"[<-]")),
     (b'"', re.compile(rb'"(?:traceparent|rbs-ot-tracestate)"\s*:\s*"' + _VALUE + rb'["-]')),
 )
-"""What is before the name of a header, and the header from there."""
+"""The part before the name of a header, and the header from there."""
 _TEXT: Final = re.compile(_VALUE.decode())
 _NO_VERSION: Final = "ff"
 _NAMES: Final = (b"traceparent", b"rbs-ot-tracestate")

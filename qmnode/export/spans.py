@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
@@ -25,12 +24,13 @@ from qmnode.model.stored_message import (
     IDENTIFIER,
     MOVES,
     Names,
+    extension_reader,
     read_arrival,
     read_properties_place,
     value_of_packet,
 )
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import EXTENSION_SIZE_AT, contents_of, message_class_of, read_properties
+from qmnode.structures.packet_view import contents_of, message_class_of, read_properties
 from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]"
         return ()
     try:
         place = read_properties_place(entries[0][1])[0]
-        read = _reader(place)
+        read = extension_reader(place)
         return [
             entry
             for entry in entries
@@ -324,13 +324,6 @@ def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]"
         ]
     except BROKEN:
         return entries
-
-
-@lru_cache(64)
-def _reader(place: int) -> Callable[..., tuple[Any, ...]]:
-    """Reads where the MessagePropertiesHeader is, the MessageID, and ExtensionSize if that header is at this place."""
-    between = place + EXTENSION_SIZE_AT - IDENTIFIER.stop
-    return Struct(f"<4xI{IDENTIFIER.start - 8}x4s{between}xI").unpack_from
 
 
 # Spans

@@ -101,7 +101,7 @@ class Telemetry:
         self._post_metrics = _posts(f"{address}/v1/metrics", "METRICS")
         self._begun: list[Callable[[], Span | None]] = []
         self._waiting: deque[bytes] = deque(maxlen=_WAITING)
-        """Encoded spans."""
+        """Encoded spans that are to be sent."""
         self._ending = asyncio.Event()
         self._ended = False
         self._sending = asyncio.get_running_loop().create_task(self._send(), name="spans")
@@ -303,8 +303,8 @@ _OWN: Final = Struct("<2s16s2s8ssQsQ")
 
 
 def _encoded(span: "Span") -> bytes:
-    """Encode a span as a field of its scope. What many spans share is encoded once: the fields of a message of Protocol
-    Buffers may come in parts.
+    """Encode a span as a field of its scope. Fields that many spans share are encoded once: a message of Protocol
+    Buffers may have its fields in parts.
     """
     trace_id, span_id, parent = span.trace_id.to_bytes(16, "big"), span.span_id.to_bytes(8, "big"), span.parent_id
     parts = [

@@ -8,9 +8,10 @@ message passes through here, so a packet is parsed only as far as its properties
 
 import struct
 from codecs import utf_16_le_decode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import IntFlag
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from qmnode.errors import MessageQueuingError
@@ -23,6 +24,7 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
 from qmnode.structures.multi_queue_format_header import format_names
 from qmnode.structures.packet_view import (
+    EXTENSION_SIZE_AT,
     FLAGS_AT,
     HEAD_CODES,
     HEADERS_CODES,
@@ -118,6 +120,15 @@ read_arrival: Final = struct.Struct("<12xQ").unpack_from
 """The arrival of a value, as a tuple of one number."""
 read_properties_place: Final = struct.Struct("<4xI").unpack_from
 """The offset of the MessagePropertiesHeader in the value."""
+
+
+@lru_cache(64)
+def extension_reader(place: int) -> Callable[..., tuple[Any, ...]]:
+    """A reader of the properties' place, the MessageID, and the ExtensionSize if that place is ``place``."""
+    between = place + EXTENSION_SIZE_AT - IDENTIFIER.stop
+    return struct.Struct(f"<4xI{IDENTIFIER.start - 8}x4s{between}xI").unpack_from
+
+
 HEAD: Final = struct.Struct(PREFIX.format + HEADERS_CODES)
 """The prefix, and the packet up to the queue names."""
 ADDRESSED_HEAD: Final = struct.Struct(f"<{EXPIRY.start}sIQ{HEAD_CODES}")

@@ -172,7 +172,8 @@ def test_hosts_of_another_architecture_can_have_a_release(release: ModuleType, t
         assert compiled > 3
 
 
-def test_of_several_pythons_the_first_is_taken_that_the_host_has() -> None:
+def test_of_several_pythons_the_first_is_taken_that_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(PROJECT / "playbooks/collections"), *sys.path])
     first_of = loaded(MODULE.parents[1] / "action/script.py").first_of
 
     for names, runs in (

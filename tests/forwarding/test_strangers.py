@@ -146,16 +146,17 @@ async def test_only_names_that_lead_to_a_machine_have_the_directory_read(lab: St
         router.adopt_identifier(lab.machines["ROUTER"].identifier)
         await router.network.start()
         await router.create_queue(PLAIN)
-        before = directory.searches
         direct = DirectQueueFormatName(direct_format_name=rf"TCP:{address}\private$\plain")
         private = PrivateQueueFormatNameId(private_queue_identifier=5)
         async with (
             HostilePeer(loopback_address(), address) as peer, await router.open_queue(f"DIRECT=OS:{PLAIN}") as queue
         ):  # fmt: skip
-            await peer.establish(stranger)
+            await peer.establish(stranger)  # who that is may be looked up once
             for number in range(1, 4):
                 peer.send(message(number, address=new_guid(), queue=direct, sent_time=int(time.time())))
                 assert (await queue.receive(timeout=60)).body == b"hello"
+                if number == 1:
+                    before = directory.searches
             assert directory.searches == before
             peer.send(message(4, address=stranger, queue=private, sent_time=int(time.time())))
             await eventually(lambda: directory.searches > before)
