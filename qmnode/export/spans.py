@@ -59,6 +59,8 @@ _REMEMBERED: Final = 512
 """Messages of which several spans are made from one reading."""
 _WAITING: Final = 4096
 """Sampled messages in queues that are known, beyond which they are found by a look at each again."""
+_LARGEST_HEAD: Final = 16 * 1024
+"""Bytes of headers above which a message has no spans: they are kept in memory, and may have megabytes."""
 
 Attributes = tuple[tuple[str, str | int | float], ...]
 
@@ -250,6 +252,8 @@ class SpanRecorder:
         for lookup_identifier, value in entries:
             try:
                 begin, end, _ = contents_of(value, read_properties_place(value)[0])
+                if begin > _LARGEST_HEAD:
+                    continue
                 context = trace_context.find(bytes(value[begin:end])) if end > begin else None
                 if crc32(value[IDENTIFIER]) < self._limit if context is None else context.is_sampled:
                     sampled[lookup_identifier] = _Sampled(bytes(value[:begin]), context)

@@ -22,10 +22,17 @@ from qmnode.local.server import LocalServer
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.model.positions import insert_many, take_received
-from qmnode.model.stored_message import IDENTIFIER, SOURCE
+from qmnode.model.stored_message import IDENTIFIER, SOURCE, value_of_packet
 from qmnode.node import QueueManager
+from qmnode.protocol.received import MessageReader
 from qmnode.settings.node import LocalSettings, Settings, TelemetrySettings, TransportSettings
+from qmnode.structures.guid import Guid
 from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.security_header import ProviderInfo, SecurityHeader
+from qmnode.structures.user_header import UserHeader
+from qmnode.structures.user_message import UserMessage
 from tests.export.collector import collector
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import eventually
@@ -154,6 +161,30 @@ async def test_messages_leave_with_a_span_whether_or_not_their_arrival_is_rememb
     steps = Counter(span.name.partition(" ")[0] for span in kept.spans)
     assert steps == {"send": 24, "receive": 27}
     assert len({span.span_id for span in kept.spans}) == 24 + 27
+
+
+async def test_what_others_send_cannot_fill_the_memory_with_headers(tmp_path: Path) -> None:
+    async with QueueManager.open(tmp_path, HERE) as manager:
+        kept, _ = recorded(manager, 1.0)
+        await manager.create_queue(r"NODE1\private$\orders")
+        orders = manager.names.find(r"NODE1\private$\orders")
+        user = UserHeader(
+            source_queue_manager=Guid(bytes(range(16))),
+            message_id=1,
+            destination_queue=DirectQueueFormatName(direct_format_name=r"OS:NODE1\private$\orders"),
+        )
+        for size in (10, 1_900_000):
+            provider = ProviderInfo(provider_type=1, provider_name="p" * size).write()
+            packet = UserMessage(
+                user_header=user,
+                security_header=SecurityHeader(provider_info=provider),
+                message_properties_header=MessagePropertiesHeader(),
+            ).write()
+            MessageReader().read(packet)  # a session accepts it
+            insert_many(orders, [(size, value_of_packet(packet, 0.0))])
+        async with await manager.open_queue(NAME) as queue:
+            assert len(await queue.receive_many(2)) == 2
+    assert Counter(span.name.partition(" ")[0] for span in kept.spans) == {"arrive": 1, "receive": 1}
 
 
 async def test_what_others_send_cannot_have_any_number_of_spans(
