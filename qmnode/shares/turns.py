@@ -9,10 +9,12 @@ Only time that the node has counts: not that in which other processes keep it fr
 
 import asyncio
 import os
+import threading
 import time
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final
@@ -51,19 +53,25 @@ _REMEMBERED: Final = 4096
 """Parts of a network above which those are forgotten that have used no more than others."""
 
 
+class _Waited(threading.local):
+    seconds = 0.0
+    """In which this thread had waited for a processor when that could last be read."""
+
+
+_waited = _Waited()
+
+
 def _had() -> float:
     """Seconds that this thread has had, in which it ran or there was nothing to do. They do not pass while other
     processes keep it from the processor: what others would have done in that time is still to be done.
     """
-    now = time.monotonic()
-    try:
+    with suppress(OSError):  # a kernel that does not count this, or no descriptor is left: it does not jump
         file = os.open(_DELAYS, os.O_RDONLY)
-    except OSError:  # a kernel that does not count this
-        return now
-    try:
-        return now - int(os.read(file, 64).split()[1]) * 1e-9
-    finally:
-        os.close(file)
+        try:
+            _waited.seconds = int(os.read(file, 64).split()[1]) * _NANOSECOND
+        finally:
+            os.close(file)
+    return time.monotonic() - _waited.seconds
 
 
 class _Network:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -237,6 +238,17 @@ async def test_steps_hand_on_results_errors_and_cancellations() -> None:
 
     with pytest.raises(ValueError, match="as the work does"):
         await work.turns.steps(MALLORY, fails())
+
+
+def test_the_time_that_a_thread_has_had_does_not_jump_when_no_descriptor_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    delays = tmp_path / "schedstat"
+    delays.write_text("1 1000000000000 1\n")
+    monkeypatch.setattr(turns, "_DELAYS", str(delays))
+    had = turns._had()
+    delays.unlink()
+    assert 0.0 <= turns._had() - had < 500.0
 
 
 async def test_time_that_other_processes_have_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
