@@ -17,6 +17,8 @@ _HEADERS: Final = (
 """The part before the name of a header, and the header from there."""
 _TEXT: Final = re.compile(_VALUE.decode())
 _NO_VERSION: Final = "ff"
+_MENTIONS: Final = 100
+"""Places where the name of a header is looked at: an Extension of megabytes may be full of it."""
 _NAMES: Final = (b"traceparent", b"rbs-ot-tracestate")
 _WIDE_NAMES: Final = tuple(name.decode().encode("utf-16-le") for name in _NAMES)
 
@@ -51,7 +53,9 @@ def find(extension: bytes) -> TraceContext | None:
 def _header(extension: bytes, name: bytes) -> re.Match[bytes] | None:
     """The first header of this name: a search for its pattern takes ten times as long as one for the name."""
     at = extension.find(name)
-    while at >= 0:
+    for _ in range(_MENTIONS):
+        if at < 0:
+            break
         for before, header in _HEADERS:
             if at >= len(before) and (match := header.match(extension, at - len(before))) is not None:
                 return match

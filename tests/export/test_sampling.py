@@ -101,6 +101,13 @@ def test_a_newer_version_of_a_context_is_read_as_far_as_it_is_known() -> None:
     assert trace_context.find(wide) == (int(TRACE, 16), int(SPAN, 16), False)
 
 
+def test_a_context_is_found_behind_some_mentions_of_its_name_and_not_behind_thousands() -> None:
+    header = f'{{"traceparent":"00-{TRACE}-{SPAN}-01"}}'.encode()
+
+    assert trace_context.find(b'"traceparent": none, ' * 20 + header) == (int(TRACE, 16), int(SPAN, 16), True)
+    assert trace_context.find(b'"traceparent": none, ' * 2_000 + header) is None
+
+
 async def test_a_share_of_messages_is_sampled_and_a_context_decides_for_its_own(tmp_path: Path) -> None:
     async with QueueManager.open(tmp_path, HERE) as manager:
         kept, _ = recorded(manager, 0.1)
