@@ -302,6 +302,8 @@ _RARE: Final = UserFlags.MQ.mask | UserFlags.HH.mask
 _DEBUG: Final = BaseFlags.DH.mask
 _WITHOUT_SESSION: Final = ~BaseFlags.SH.mask
 _KINDS_KEPT: Final = 256
+_LARGEST_EXAMPLE: Final = 16 * 1024
+"""Bytes of headers above which a packet is no example: a session keeps those of its example, and may have megabytes."""
 
 
 class MessageReader:
@@ -386,7 +388,8 @@ class MessageReader:
         if not headers.base_flags & ~_PRIORITY and not flags & _UNUSUAL:
             exact = headers.message_class != _NORMAL or headers.has_protection
             # A longer TransactionHeader is no example for other packets.
-            self._shape = None if options & _CG else Shape(packet, places, exact=exact)
+            is_example = not options & _CG and places.properties <= _LARGEST_EXAMPLE
+            self._shape = Shape(packet, places, exact=exact) if is_example else None
             self._shared = headers, destination, recoverable, options
         return ReceivedMessage(
             packet,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -273,6 +274,20 @@ def test_no_byte_of_a_secured_packet_is_read_as_the_one_before_it() -> None:
                     warm.read(changed)
                 continue
             assert repr(warm.read(changed).headers) == repr(expected.headers), place
+
+
+def test_a_session_keeps_no_large_headers_of_a_message_that_it_has_read() -> None:
+    provider = ProviderInfo(provider_type=1, provider_name="p" * 1_900_000).write()
+    header = SecurityHeader(provider_info=provider)
+    packets = [UserMessage.parse(message(number)).replace(security_header=header).write() for number in (1, 2)]
+    reader = MessageReader()
+    tracemalloc.start()
+    try:
+        for ordinal, packet in enumerate(packets, 1):
+            assert reader.read(packet).ordinal == ordinal
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_destination_of_a_stored_packet_is_found_whatever_rule_it_breaks() -> None:
