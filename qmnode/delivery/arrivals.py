@@ -59,6 +59,8 @@ _JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL)
 _TIGHT: Final = 16 * 1024 * 1024
 """Bytes that arrive at once at most: with fewer left for strangers, a new peer is looked up before it is refused."""
 _NAMES_KEPT: Final = 4096
+_LONGEST_KEPT: Final = 2048
+"""Bytes of a name, more than any queue's: a stranger may send 64 KB of them with each message."""
 _HOPS: Final = UserFlags.RC.mask
 _NOT_JUDGED: Final = Refused(
     MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the node failed when it looked at the security header", silent=True
@@ -558,7 +560,9 @@ class Arrivals:
                 queue = names.local(parsed)
             if isinstance(queue, OutgoingQueue):
                 queue = None
-            known = self._names[name] = _Named(parsed, name.is_order_queue(self._manager.identifier), queue)
+            known = _Named(parsed, name.is_order_queue(self._manager.identifier), queue)
+            if len(name.name) <= _LONGEST_KEPT:
+                self._names[name] = known
         return known
 
 

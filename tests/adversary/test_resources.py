@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+import tracemalloc
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -84,6 +85,24 @@ async def test_refusals_to_many_queues_do_not_fill_the_quota(tmp_path: Path, own
         assert len(waiting) == 16
         assert bob.quotas.used < MIB
         await (await bob.open_queue(f"DIRECT=OS:{PLAIN}", Access.SEND)).send(Message(bytes(2 * MIB)))
+
+
+@attack(
+    Area.RESOURCES,
+    can="send each message to another queue, of a name with tens of thousands of characters",
+    promised="a name that no queue can have is not remembered",
+)
+async def test_long_names_of_queues_do_not_stay_in_memory(tmp_path: Path, own: str) -> None:
+    async with node_with(tmp_path) as bob, session(own, address_of(bob), source := wire.identifier()) as peer:
+        tracemalloc.start()
+        try:
+            for number in range(1, 101):
+                name = rf"TCP:{address_of(bob)}\private$\{number}{'x' * 30_000}"
+                queue = DirectQueueFormatName(direct_format_name=name)
+                await peer.say(message(number, source=Guid(source), queue=queue))
+            assert tracemalloc.get_traced_memory()[0] < 3 * MIB
+        finally:
+            tracemalloc.stop()
 
 
 @attack(
