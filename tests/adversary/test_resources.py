@@ -87,11 +87,6 @@ async def test_refusals_to_many_queues_do_not_fill_the_quota(tmp_path: Path, own
         await (await bob.open_queue(f"DIRECT=OS:{PLAIN}", Access.SEND)).send(Message(bytes(2 * MIB)))
 
 
-@attack(
-    Area.RESOURCES,
-    can="send each message to another queue, of a name with tens of thousands of characters",
-    promised="a name that no queue can have is not remembered",
-)
 async def test_long_names_of_queues_do_not_stay_in_memory(tmp_path: Path, own: str) -> None:
     async with node_with(tmp_path) as bob, session(own, address_of(bob), source := wire.identifier()) as peer:
         tracemalloc.start()
