@@ -28,7 +28,7 @@ from qmnode.model.stored_message import (
 )
 from qmnode.model.traffic import RefusedSender
 from qmnode.protocol.admission import Admission, Destination, DestinationKind, Taken, Verdict
-from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
+from qmnode.protocol.received import DIRECT, LONGEST_NAME, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.outcomes import Admitted, Deferred, Refused
 from qmnode.security.outcomes import Verdict as SecurityVerdict
@@ -59,8 +59,6 @@ _JOURNALING: Final = (RecordFlag.NEGATIVE_JOURNAL | RecordFlag.POSITIVE_JOURNAL)
 _TIGHT: Final = 16 * 1024 * 1024
 """Bytes that arrive at once at most: with fewer left for strangers, a new peer is looked up before it is refused."""
 _NAMES_KEPT: Final = 4096
-_LONGEST_KEPT: Final = 2048
-"""Bytes of a name, more than any queue's: a stranger may send 64 KB of them with each message."""
 _HOPS: Final = UserFlags.RC.mask
 _NOT_JUDGED: Final = Refused(
     MessageClass.MQMSG_CLASS_NACK_BAD_SIGNATURE, "the node failed when it looked at the security header", silent=True
@@ -561,7 +559,7 @@ class Arrivals:
             if isinstance(queue, OutgoingQueue):
                 queue = None
             known = _Named(parsed, name.is_order_queue(self._manager.identifier), queue)
-            if len(name.name) <= _LONGEST_KEPT:
+            if len(name.name) <= LONGEST_NAME:
                 self._names[name] = known
         return known
 

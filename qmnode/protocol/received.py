@@ -2,6 +2,7 @@
 completely and parsed as far as the protocol acts on them.
 """
 
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from qmnode.allocator import LENT_FROM, filled, lend
@@ -166,6 +167,10 @@ _PRIVATE: Final = 3
 _PUBLIC: Final = 5
 DIRECT: Final = 7
 """UserHeader.Flags.DQ of private, public and direct format names."""
+_DIGEST: Final = 0x80 | DIRECT
+"""In its place, where a digest stands for a direct format name."""
+LONGEST_NAME: Final = 2048
+"""Bytes of a name, more than any queue's: a stranger may send 64 KB of them with each message."""
 
 
 class ReceivedHeaders(NamedTuple):
@@ -225,10 +230,14 @@ class DestinationName(NamedTuple):
     """Private: the number, little-endian. Public: the GUID. Direct: UTF-16-LE with its null, without ``DIRECT=``."""
 
     def key(self) -> bytes:
-        """The bytes that identify it in records: the same for all spellings that are one outgoing queue at a sender."""
+        """The bytes that identify it in records: the same for all spellings that are one outgoing queue at a sender.
+        Of a name that is longer than any queue's, a digest.
+        """
         name = self.name
         if self.kind == DIRECT:
             name = fold(name.decode("utf-16-le", "surrogatepass")).encode("utf-16-le", "surrogatepass")
+            if len(name) > LONGEST_NAME:
+                return bytes((_DIGEST,)) + sha256(name).digest()
         return bytes((self.kind,)) + name
 
     def format_name(self) -> FormatName | None:

@@ -33,7 +33,7 @@ from tests.adversary.nodes import address_of, letter, node_with
 from tests.adversary.peer import acceptor, session
 from tests.certificates.enterprise import HOUR, two_nodes
 from tests.lab.waiting import eventually
-from tests.protocol.machines import message
+from tests.protocol.machines import message, transactional
 from tests.transport.conftest import PLAIN, loopback_address
 
 MIB = 1 << 20
@@ -94,7 +94,9 @@ async def test_long_names_of_queues_do_not_stay_in_memory(tmp_path: Path, own: s
             for number in range(1, 101):
                 name = rf"TCP:{address_of(bob)}\private$\{number}{'x' * 30_000}"
                 queue = DirectQueueFormatName(direct_format_name=name)
-                await peer.say(message(number, source=Guid(source), queue=queue))
+                await peer.say(message(2 * number, source=Guid(source), queue=queue))
+                sequence = (int(time.time()) << 32) + number
+                await peer.say(transactional(2 * number + 1, sequence, 1, 0, source=Guid(source), queue=queue))
             assert tracemalloc.get_traced_memory()[0] < 3 * MIB
         finally:
             tracemalloc.stop()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.protocol.received import MessageReader, ReceivedMessage, destination_of
+from qmnode.protocol.received import DestinationName, MessageReader, ReceivedMessage, destination_of
 from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.conformance import violation
 from qmnode.structures.message_classes import MessageClass
@@ -274,6 +274,17 @@ def test_no_byte_of_a_secured_packet_is_read_as_the_one_before_it() -> None:
                     warm.read(changed)
                 continue
             assert repr(warm.read(changed).headers) == repr(expected.headers), place
+
+
+def test_a_name_longer_than_any_is_told_apart_by_a_short_key() -> None:
+    def key(name: str) -> bytes:
+        return DestinationName(ALICE, 7, f"{name}\0".encode("utf-16-le")).key()
+
+    long = "OS:host\\private$\\" + "q" * 20_000
+    assert key(long) == key(long.upper()) != key(long + "q")
+    assert len(key(long)) == 33
+    kept = DestinationName(ALICE, key(long)[0], key(long)[1:])  # as it is read from a record
+    assert (kept.key(), kept.format_name(), kept.is_order_queue(ALICE)) == (key(long), None, False)
 
 
 def test_a_session_keeps_no_large_headers_of_a_message_that_it_has_read() -> None:
