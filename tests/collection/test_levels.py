@@ -262,7 +262,7 @@ def test_the_end_of_a_mode_of_tls_that_only_a_run_had_set_is_reported(tmp_path: 
     show = {"ansible.builtin.debug": {"msg": "{{ queue_manager_notes }}"}, "when": "queue_manager_notes | length > 0"}
     role = {"vars_files": [str(COLLECTION / "roles/queue_manager/vars/main.yml")], "tasks": [show]}
     playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, **role}]))
-    wanted = {"queue_manager_node_settings": {"security": {"tls": {"mode": "prefer"}}}, "queue_manager_waited": {}}
+    wanted = {"queue_manager_checked": {"tls_mode": "prefer"}, "queue_manager_waited": {}}
 
     said = run("ansible-playbook", "-i", inventory, playbook, "-e", json.dumps(wanted)).stdout
 
