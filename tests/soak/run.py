@@ -282,6 +282,8 @@ class Soak:
             with contextlib.suppress(qmnode.MessageQueuingError, OSError):
                 async with await node.connect() as qm:
                     for one in await qm.queues([qmnode.QueueType.OUTGOING]):
+                        if any(stranger in one.format_name for stranger in self._strangers):
+                            continue  # it has answers to besiegers
                         with contextlib.suppress(qmnode.MessageQueuingError):
                             async with await qm.open_queue(one.format_name, qmnode.Access.PEEK_ADMIN) as queue:
                                 packet = (await queue.peek(timeout=0)).packet
