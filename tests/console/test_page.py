@@ -765,3 +765,32 @@ def test_a_node_that_hangs_is_seen_and_blocks_no_screen(filled: ConsoleLab, wind
             filled.nodes["BETA"].send_signal(signal.SIGCONT)
         someone.go()
         expect(someone.page.get_by_role("alert")).not_to_contain_text("BETA")
+
+
+def test_a_dead_letter_of_a_machine_that_nobody_knows_is_doubted_before_it_returns(
+    filled: ConsoleLab, window: Browser
+) -> None:
+    async def expire() -> None:
+        late = qmnode.Message(b"x", label="late", time_to_reach_queue=1, negative_journaling_requested=True)
+        async with (
+            await filled.nodes["ALPHA"].connect() as qm,
+            await qm.open_queue(r"DIRECT=OS:NOBODY\private$\orders", qmnode.Access.SEND) as queue,
+        ):
+            await queue.send(late)
+
+    async def purge() -> None:
+        async with (
+            await filled.nodes["ALPHA"].connect() as qm,
+            await qm.open_queue(r"DIRECT=OS:.\SYSTEM$;DEADLETTER", qmnode.Access.RECEIVE) as queue,
+        ):
+            await queue.purge()
+
+    awaited(expire)
+    with person(filled, window, "operate") as someone:
+        someone.go("queues/ALPHA/system%24%3Bdeadletter")
+        someone.page.get_by_role("link", name="late").wait_for()
+        someone.click("Return all…")
+        expect(someone.dialog()).to_contain_text("NOBODY")
+        expect(someone.dialog().get_by_role("status").filter(has_text="NOBODY")).to_be_visible()
+        assert someone.serious() == []
+    awaited(purge)
