@@ -9,6 +9,7 @@ from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.security_descriptor import SecurityDescriptor
 from qmnode.structures.sid import EVERYONE, Sid
+from tests.lab.cases import cases
 from tests.lab.sddl import parse_sddl
 
 ALICE = Sid.from_text("S-1-5-21-1-2-3-1104")
@@ -70,7 +71,7 @@ def test_no_list_is_said_to_be_none() -> None:
     assert not describe(parse_sddl("D:").write()).unrestricted
 
 
-@pytest.mark.parametrize("name", RIGHTS)
+@cases("name", RIGHTS)
 def test_a_right_reads_as_it_was_named(name: str) -> None:
     assert names_of(mask_of([name])) == (name,)
 

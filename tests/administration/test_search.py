@@ -14,6 +14,7 @@ from qmnode.administration.criteria import Criteria
 from qmnode.administration.search import chosen_queues, search_page
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.guid import guid_to_text
+from tests.lab.cases import cases
 
 ORDERS, INVOICES = r".\private$\orders", r".\private$\invoices"
 ANYBODY = Asker("uid:1000")
@@ -182,7 +183,7 @@ async def test_a_cursor_to_nowhere_finds_what_is_behind_it(qm: qmnode.QueueManag
     assert page.found == [] and page.next == ""
 
 
-@pytest.mark.parametrize(
+@cases(
     "criteria",
     [
         {"colour": "red"},

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from proton import Timeout
 
 from qmnode import Access
 from qmnode.amqp.links import credit_to_give
 from tests.amqp.conftest import amqp_message, connected, in_thread
+from tests.lab.cases import cases
 from tests.lab.waiting import holds
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ROOM = 2048
 """Bytes of a message for which the door gives credit, at most, before it has seen any."""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "under_way", "room", "more"),
     [
         (0, 0, None, 100),

@@ -18,6 +18,7 @@ from qmnode.bodies.activex import Vt
 from tests.amqp.conftest import amqp_message, connected, in_thread
 from tests.amqp.raw import BEGIN, frame, opened, performative, read_frames, read_until, values
 from tests.amqp.test_mapping import PLACE, kept
+from tests.lab.cases import cases
 
 if TYPE_CHECKING:
     from tests.amqp.conftest import Door
@@ -73,19 +74,19 @@ def through_a_queue(data: bytes) -> bytes:
 
 
 @pytest.mark.public_report("amqp/rhea#24")
-@pytest.mark.parametrize("name", VALUES)
+@cases("name", VALUES)
 def test_each_type_of_a_body_comes_back(name: str) -> None:
     sent = b"\x00\x53\x77" + bytes.fromhex(VALUES[name])
     assert through_a_queue(sent).endswith(sent)
 
 
-@pytest.mark.parametrize("name", READ)
+@cases("name", READ)
 def test_each_type_of_a_body_is_read_by_msmq(name: str) -> None:
     message = kept(from_amqp(parse(b"\x00\x53\x77" + bytes.fromhex(VALUES[name])), PLACE))
     assert (message.body_type, message.decoded().value) == READ[name]
 
 
-@pytest.mark.parametrize("name", VALUES)
+@cases("name", VALUES)
 def test_each_type_of_a_property_comes_back(name: str) -> None:
     entry = bytes.fromhex("a1 01 61" + VALUES[name])
     sent = b"\x00\x53\x74\xc1" + bytes((len(entry) + 1, 2)) + entry

@@ -23,6 +23,7 @@ from qmnode.model.serialization import Destination, serialize
 from qmnode.model.stored_message import received_message
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.names import parse_single_format_name
+from tests.lab.cases import cases
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "amqp-messages.md"
 NOW = 1_000_000.0
@@ -48,7 +49,7 @@ def test_the_page_has_the_table() -> None:
     assert len(lines()) > 40
 
 
-@pytest.mark.parametrize("line", [one for one in lines() if one[1] != "-"], ids=str)
+@cases("line", [one for one in lines() if one[1] != "-"], ids=str)
 def test_sent(line: tuple[str, str, str, str]) -> None:
     field, sent, prop, _ = line
     message = AmqpMessage()
@@ -64,7 +65,7 @@ def test_a_field_that_is_not_set_has_the_default() -> None:
     assert (message.recoverable, message.priority, message.time_to_be_received) == (False, 3, 0xFFFFFFFF)
 
 
-@pytest.mark.parametrize("line", lines(), ids=str)
+@cases("line", lines(), ids=str)
 def test_received(line: tuple[str, str, str, str]) -> None:
     field, sent, prop, received = line
     name, _, text = prop.partition(" = ")
@@ -152,7 +153,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         from_amqp(parse(data), PLACE)
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         b"\x00\x53\x77" + b"\xc0\x03\x01" * 40,  # lists within lists
@@ -214,8 +215,8 @@ def test_damaged_headers_travel_whole_as_the_extension() -> None:
 OPAQUE = [b"\1\2", b'{"rbs2-msg-id":"1","rbs2-retries":5}', "héader".encode("utf-16-le")]
 
 
-@pytest.mark.parametrize("extension", OPAQUE)
-@pytest.mark.parametrize(
+@cases("extension", OPAQUE)
+@cases(
     "properties",
     [{}, {"message_id": "m"}, {"message_id": UUID(int=7), "content_type": "text/plain"}, {"group_id": "g"}],
 )

@@ -16,6 +16,7 @@ from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.sections import AmqpMessage
 from qmnode.amqp.selectors import Selector
 from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take
+from tests.lab.cases import cases
 
 if TYPE_CHECKING:
     from tests.amqp.conftest import Door
@@ -32,7 +33,7 @@ MESSAGE = AmqpMessage(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@cases(
     ("condition", "outcome"),
     [
         ("tenant = 'blue'", True),
@@ -102,7 +103,7 @@ def test_a_condition_is_true_of_a_message_or_not(condition: str, outcome: bool) 
     assert Selector(condition).selects(MESSAGE) is outcome
 
 
-@pytest.mark.parametrize(
+@cases(
     "condition",
     [
         "count =", "= 7", "count == 7", "tenant = 'blue", "count = 7 AND", "(count = 7", "tenant IN ()",

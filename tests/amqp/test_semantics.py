@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-import pytest
+from tests.lab.cases import cases
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = [ROOT / "docs" / name for name in ("amqp.md", "bridges.md", "reference/amqp-messages.md")]
@@ -189,7 +189,7 @@ def lines() -> list[str]:
     return [row[2:] for table in tables if not table.startswith(RUN) for row in table.splitlines()[2:]]
 
 
-@pytest.mark.parametrize("line", lines())
+@cases("line", lines())
 def test_a_line_has_tests(line: str) -> None:
     named = [tests for beginning, tests in LINES.items() if line.startswith(beginning)]
     assert named, "no test shows this line: write one, and name it in LINES"

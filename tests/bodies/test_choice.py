@@ -13,6 +13,7 @@ from qmnode.bodies.choice import decode, encode, read_headers, write_headers
 from qmnode.bodies.limits import BodyError
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.message import Message
+from tests.lab.cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ def test_xml_that_declares_utf16_is_read_whatever_it_is_in(body: bytes) -> None:
     assert decode(body).value == {"Order": {"Id": "7"}}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "body_type", "format", "value"),
     [
         (b"", 0, "text", ""),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qmnode import Message
 from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
 from qmnode.management.message_documents import BodyForm, MessageDocument, exported
+from tests.lab.cases import cases
 
 _XML = write_headers({"a": "1", "b": "2"}, "nservicebus")
 _CUT = _XML[: _XML.index(b"<Value>2")]
@@ -53,7 +54,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@cases("name", DAMAGED)
 def test_what_is_damaged_is_reported_and_the_rest_is_read(name: str) -> None:
     extension, values, parts = DAMAGED[name]
     found = read_headers(extension)
@@ -64,7 +65,7 @@ def test_what_is_damaged_is_reported_and_the_rest_is_read(name: str) -> None:
     assert (message.headers, message.undecoded_headers) == (values, found.reason)
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@cases("name", DAMAGED)
 def test_documents_have_the_reason_and_the_rest(name: str) -> None:
     extension, values, _ = DAMAGED[name]
     message = Message(b'{"Id": 7}', extension=extension)

@@ -10,6 +10,7 @@ import pytest
 from qmnode import Message
 from qmnode.bodies.choice import decode, encode, read_headers
 from qmnode.bodies.limits import Limits
+from tests.lab.cases import cases
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_many_references_cost_no_more_than_their_length() -> None:
     assert decode(f"<A>{many}</A>".encode(), format="xml", limits=Limits(octets=1 << 24, nodes=1_000_000)).value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("declared", "codec", "text"),
     [
         ("shift_jis", "cp932", "日本①"),

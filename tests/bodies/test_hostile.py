@@ -12,6 +12,7 @@ from qmnode.bodies.choice import FORMATS, decode, read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.bodies.plain import plain
 from tests.bodies.attacks import attacks
+from tests.lab.cases import cases
 
 LARGEST = 4 << 20
 MILLISECONDS = 50
@@ -34,8 +35,8 @@ def _audit() -> None:
     sys.addaudithook(_watch)
 
 
-@pytest.mark.parametrize("size", [LARGEST, DEFAULT_LIMITS.octets - 100, 2000], ids=["4 MiB", "1 MiB", "2 KB"])
-@pytest.mark.parametrize("name", attacks(2000))
+@cases("size", [LARGEST, DEFAULT_LIMITS.octets - 100, 2000], ids=["4 MiB", "1 MiB", "2 KB"])
+@cases("name", attacks(2000))
 def test_an_attack_ends_with_a_value_within_the_budget_or_with_the_reason(name: str, size: int) -> None:
     global outside
     body, body_type = attacks(size)[name]

@@ -11,6 +11,7 @@ import pytest
 from qmnode.bodies.choice import decode, encode, write_headers
 from qmnode.bodies.limits import BodyError
 from qmnode.bodies.typed_text import value_of_json, value_of_text
+from tests.lab.cases import cases
 
 WCF = {"action": "urn:do", "to": "net.msmq://host/private/orders", "body": {"Do": {"n": 1}}}
 
@@ -22,7 +23,7 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "format", "sentence"),
     [
         ({"a": {"@xmlns": None}}, "xml", "NoneType cannot be written"),

@@ -17,6 +17,7 @@ import pytest
 
 from qmnode.bodies.choice import decode, encode, read_headers, write_headers
 from qmnode.bodies.plain import plain
+from tests.lab.cases import cases
 
 VECTORS = Path(__file__).parent / "vectors"
 NEWTONSOFT = "/usr/lib/cli/Newtonsoft.Json-5.0/Newtonsoft.Json.dll"
@@ -46,7 +47,7 @@ def test_each_format_and_body_type_has_enough_vectors() -> None:
     )
 
 
-@pytest.mark.parametrize("name", sorted({vector["format"] for vector in BODIES}))
+@cases("name", sorted({vector["format"] for vector in BODIES}))
 def test_recorded_bodies_decode_to_what_went_in(name: str) -> None:
     for vector in BODIES:
         if vector["format"] == name:
@@ -63,7 +64,7 @@ def test_recorded_headers_decode_to_what_went_in(name: str) -> None:
             assert read_headers(vector["extension"]) == (name, vector["value"], "")
 
 
-@pytest.mark.parametrize("name", sorted({vector["format"] for vector in BODIES if vector["format"].startswith("VT_")}))
+@cases("name", sorted({vector["format"] for vector in BODIES if vector["format"].startswith("VT_")}))
 def test_values_of_body_types_are_written_as_the_formatter_writes_them(name: str) -> None:
     for vector in BODIES:
         if vector["format"] == name and vector["written"]:

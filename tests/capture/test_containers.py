@@ -11,6 +11,7 @@ import pytest
 from qmnode.capture.containers import LARGEST_RECORD, Frame, frames
 from qmnode.capture.errors import CaptureError
 from tests.capture.builders import TIME, block, enhanced, interface, pcap, section
+from tests.lab.cases import cases
 
 
 def read(data: bytes) -> list[Frame]:
@@ -101,7 +102,7 @@ def test_a_cut_file_gives_the_frames_before_the_cut_and_says_where_it_ends() -> 
     assert error.offset == len(whole) - 6
 
 
-@pytest.mark.parametrize("cut", range(5, 24))
+@cases("cut", range(5, 24))
 def test_a_file_cut_inside_its_header(cut: int) -> None:
     count, error = reads_before_failing(pcap([])[:cut])
     assert count == 0
@@ -119,7 +120,7 @@ def test_every_cut_of_a_pcapng_file_is_an_error_or_an_end_between_blocks() -> No
             reads_before_failing(data[:cut])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "sentence"),
     [
         (b"", "the file ends before the file's signature"),

@@ -26,6 +26,7 @@ from qmnode.structures.user_message import UserMessage
 from tests.capture.builders import pcap, tcp_segment
 from tests.conformance import session
 from tests.conformance.frames import FRAMES
+from tests.lab.cases import cases
 
 GOOD = ConnectionParameters(
     connection_parameters_header=ConnectionParametersHeader(
@@ -366,7 +367,7 @@ def test_help_imports_no_command() -> None:
     assert set(ast.literal_eval(answer.stdout)) == shared
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@cases("name", COMMANDS)
 def test_every_command_of_the_table_can_be_loaded(name: str) -> None:
     assert COMMANDS[name].load(name).name == name
     result = CliRunner().invoke(app, [name, "--help"])

@@ -18,6 +18,7 @@ from tests.capture.builders import (
     tcp_segment,
     udp_datagram,
 )
+from tests.lab.cases import cases
 
 SEGMENT = Segment(Endpoint(CLIENT, CLIENT_PORT), Endpoint(SERVER, SERVER_PORT), 7, ACK, b"payload")
 IPV4 = tcp_segment(b"payload", 7)
@@ -26,7 +27,7 @@ NULL = bytes(16)
 SEGMENT_6 = Segment(Endpoint(NULL, CLIENT_PORT), Endpoint(NULL, SERVER_PORT), 7, ACK, b"payload")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("link", "frame"),
     [
         (1, on_ethernet(IPV4)),

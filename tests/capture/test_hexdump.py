@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from qmnode.capture.hexdump import DumpError, looks_like_dump, parse_hex_dump, text_of
+from tests.lab.cases import cases
 
 BYTES = bytes.fromhex("10c00b004c494f5220000000ffffffff00000300d8050000c0d4010000004000")
 SAME = BYTES + bytes(64) + b"aa bb cc dd ab|cd  ef"
@@ -92,7 +93,7 @@ STYLES = {
 }
 
 
-@pytest.mark.parametrize("style", STYLES)
+@cases("style", STYLES)
 def test_styles(style: str) -> None:
     assert looks_like_dump(STYLES[style].encode())
     assert [dump.data for dump in parse_hex_dump(STYLES[style])] == [BYTES]

@@ -36,6 +36,7 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 
 ONE, TWO = Guid(b"\x11" * 16), Guid(b"\x22" * 16)
 DIRECT = DirectQueueFormatName(direct_format_name=r"OS:host\private$\orders")
@@ -310,7 +311,7 @@ BAD: list[tuple[str, str, Any, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("name", GOOD)
+@cases("name", GOOD)
 def test_packets_without_fault(name: str) -> None:
     packet, options = GOOD[name]
     explained = explain(packet, **options)
@@ -318,7 +319,7 @@ def test_packets_without_fault(name: str) -> None:
     assert explained.findings == []
 
 
-@pytest.mark.parametrize(("where", "sentence", "packet", "options"), BAD, ids=[f"{row[0]}: {row[1]}" for row in BAD])
+@cases(("where", "sentence", "packet", "options"), BAD, ids=[f"{row[0]}: {row[1]}" for row in BAD])
 def test_a_packet_that_breaks_exactly_one_rule(where: str, sentence: str, packet: Any, options: dict[str, Any]) -> None:
     (finding,) = explain(packet, **options).findings
     assert f"{finding.structure}.{finding.field}" == where

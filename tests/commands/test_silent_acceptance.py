@@ -14,6 +14,7 @@ from qmnode.structures.names import parse_format_name
 from qmnode.structures.names.direct import QueueNameError
 from qmnode.unix_sockets import bind_unix_socket
 from tests.commands.conftest import Command
+from tests.lab.cases import cases
 from tests.lab.nodes import START, NodeProcess, launch, running_node
 
 
@@ -113,7 +114,7 @@ def test_a_denial_for_authenticated_users_says_whom_it_does_not_reach(queue: str
     assert command("send", queue, "x").code == 1, "a local application is an authenticated user"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("address", "name"),
     [
         (r"FormatName:DIRECT=OS:host\private$\orders", r"DIRECT=OS:host\private$\orders"),

@@ -12,6 +12,7 @@ from tests.conformance import attributes
 from tests.conformance.honesty import is_unreached, used_by
 from tests.conformance.matrix import Entry, Specification, exists, load
 from tests.conformance.test_sections import DECLARED, structures
+from tests.lab.cases import cases
 
 MATRIX = load()
 
@@ -122,7 +123,7 @@ def test_every_specification_is_listed() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("attribute", attributes.load(), ids=lambda attribute: attribute.name)
+@cases("attribute", attributes.load(), ids=lambda attribute: attribute.name)
 def test_every_attribute_of_a_message_has_its_doors_and_an_effect_that_is_observed(
     attribute: attributes.Attribute,
 ) -> None:

@@ -12,8 +12,6 @@ import pkgutil
 import re
 from pathlib import Path
 
-import pytest
-
 import qmnode.structures
 from qmnode.remote_management import variants
 from qmnode.structures import (
@@ -29,6 +27,7 @@ from qmnode.structures import (
     variant_types,
 )
 from qmnode.structures.layout import Structure
+from tests.lab.cases import cases
 
 ALL = dict(
     line.split(" ", 1) for line in (Path(__file__).parent / "ms-mqmq-sections.txt").read_text("utf-8").splitlines()
@@ -120,7 +119,7 @@ def test_the_list_of_sections_is_the_specifications():
     assert len([number for number in SECTIONS if number.startswith("2.2.")]) == 67
 
 
-@pytest.mark.parametrize("number", SECTIONS)
+@cases("number", SECTIONS)
 def test_each_section_is_declared_or_has_a_reason(number):
     declared = number in structure_sections() or number in DECLARED
 
@@ -132,7 +131,7 @@ def test_no_section_is_named_that_the_specification_does_not_have():
     assert structure_sections() | DECLARED.keys() | NOT_DECLARED.keys() <= SECTIONS.keys()
 
 
-@pytest.mark.parametrize(("number", "declaration"), list(DECLARED.items()))
+@cases(("number", "declaration"), list(DECLARED.items()))
 def test_what_declares_a_section_names_it(number, declaration):
     for one in declaration if isinstance(declaration, tuple) else (declaration,):
         name = one if isinstance(one, str) else one.__name__ if inspect.ismodule(one) else one.__module__

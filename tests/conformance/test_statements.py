@@ -12,6 +12,7 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.message_classes import MessageClass
 from tests.conformance.statements import COUNT, Statement, load
+from tests.lab.cases import cases
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 
@@ -336,6 +337,6 @@ class TestList:
         assert len({(one.specification, one.section, one.must) for one in statements}) == len(statements)
         assert {one.specification for one in statements} >= {"MS-MQQB", "MS-MQQP", "MS-MQMQ", "MS-MQDMPR"}
 
-    @pytest.mark.parametrize("statement", load(), ids=lambda one: f"{one.specification} {one.section}")
+    @cases("statement", load(), ids=lambda one: f"{one.specification} {one.section}")
     def test_each_is_of_a_section_that_is_shown_and_has_tests_that_exist(self, statement: Statement) -> None:
         assert statement.problems() == []

@@ -17,6 +17,7 @@ from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.property_ids import PROPERTY_FAMILIES
 from qmnode.structures.queue_format_types import QueueFormatType, QueueSuffixType
 from qmnode.structures.variant_types import VT_VECTOR, VariantType
+from tests.lab.cases import cases
 
 LINES = [line.split() for line in (Path(__file__).parent / "ms-mqmq-values.txt").read_text("utf-8").splitlines()]
 PROPERTIES = [line for line in LINES if line[0].startswith("2.3.")]
@@ -56,9 +57,7 @@ def test_each_variant_type_has_the_number_of_the_specification() -> None:
     assert simple | {"VT_VECTOR": VT_VECTOR} == values_of("2.2.12")
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "number", "variant_type"), PROPERTIES, ids=[line[1] for line in PROPERTIES]
-)
+@cases(("section", "name", "number", "variant_type"), PROPERTIES, ids=[line[1] for line in PROPERTIES])
 def test_each_property_has_its_number_and_its_type(section: str, name: str, number: str, variant_type: str) -> None:
     (found,) = [prop for family in PROPERTY_FAMILIES for prop in family if prop.section == section]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.adversary.listing import PAGE as ATTACKS
 from tests.docs.operations_table import PAGE as PROMISES
 from tests.docs.shares_table import PAGE as SHARES
 from tests.docs.site import FROM_ROOT, GENERATED, ROOT
+from tests.lab.cases import cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +48,7 @@ def _problem(target: Path, anchor: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("page", [*FIRST, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+@cases("page", [*FIRST, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     wrong = []
     for link in LINK.findall(_prose(page)) + SOURCE.findall(_prose(page)):

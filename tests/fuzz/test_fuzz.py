@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz import properties
 from tests.fuzz.seeds import packets, seeds
+from tests.lab.cases import cases
 
 SEEDS = list(seeds())
 
@@ -17,7 +18,7 @@ def test_there_is_a_seed_for_every_target() -> None:
     assert len(properties.NAMES) <= 256
 
 
-@pytest.mark.parametrize("target", properties.NAMES)
+@cases("target", properties.NAMES)
 def test_properties_hold_on_seeds(target: str) -> None:
     for name, data in SEEDS:
         if name == target:

@@ -34,6 +34,7 @@ from qmnode.local.frames import (
 )
 from qmnode.local.remote import RemoteQueue, to_travel
 from qmnode.structures.error_codes import ErrorCode
+from tests.lab.cases import cases
 from tests.local.conftest import FORMAT, NAME, Service
 
 
@@ -61,7 +62,7 @@ def read(reader: FrameReader, stream: bytes, pieces: Iterator[int]) -> list[Fram
 SIZES = [0, 1, 100, 16_000, 16_400, 70_000, 256 * 1024, 300_000, 700_000]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_large_frames_are_the_same_read_to_buffers_and_fed(seed: int) -> None:
     dice = random.Random(seed)
     frames = [(FrameKind.SEND, number, dice.randbytes(dice.choice(SIZES) + dice.randrange(9))) for number in range(8)]

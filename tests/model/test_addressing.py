@@ -17,6 +17,7 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.sid import Sid
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 
 APPLICATION, NODE, OTHER = (Guid(bytes([number]) * 16) for number in (1, 2, 3))
 NOW = 1_700_000_000.25
@@ -53,10 +54,10 @@ def destination_to(name: str, transit: bool, sender: bytes | None) -> Destinatio
     return destination
 
 
-@pytest.mark.parametrize("sender", [None, b"", Sid.from_text("S-1-5-21-1-2-3-4").write()], ids=["any", "none", "named"])
-@pytest.mark.parametrize("transit", [False, True])
-@pytest.mark.parametrize("name", NAMES, ids=["direct", "public", "private"])
-@pytest.mark.parametrize("properties", MESSAGES, ids=range(len(MESSAGES)))
+@cases("sender", [None, b"", Sid.from_text("S-1-5-21-1-2-3-4").write()], ids=["any", "none", "named"])
+@cases("transit", [False, True])
+@cases("name", NAMES, ids=["direct", "public", "private"])
+@cases("properties", MESSAGES, ids=range(len(MESSAGES)))
 def test_a_packet_in_place_is_the_message_built_of_its_parts(
     properties: dict[str, Any], name: str, transit: bool, sender: bytes | None
 ) -> None:

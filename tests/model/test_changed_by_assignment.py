@@ -1,20 +1,19 @@
 """What an application assigns to a received message stays, and is what is sent on."""
 
-import pytest
-
 from qmnode.model.message import Message
 from qmnode.model.serialization import Destination, serialize
 from qmnode.model.stored_message import received_message
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
+from tests.lab.cases import cases
 
 HERE = Guid(bytes(range(16)))
 OLD = {"body": b"old", "label": "old", "app_specific": 1, "body_type": 8, "priority": 2, "extension": b"e"}
 NEW = {"body": b"the new one", "label": "new", "app_specific": 7, "body_type": 30, "priority": 6, "extension": b"more"}
 
 
-@pytest.mark.parametrize("read_first", [None, *OLD])
-@pytest.mark.parametrize("name", NEW)
+@cases("read_first", [None, *OLD])
+@cases("name", NEW)
 def test_an_assigned_property_is_sent_on_with_the_others(name: str, read_first: str | None) -> None:
     destination = Destination(HERE, parse_single_format_name(r"DIRECT=OS:x\private$\q"))
     received = received_message(5, serialize(Message(**OLD), destination, 1, 1e9))

@@ -29,6 +29,7 @@ from qmnode.structures.packet_view import with_sequence_fields
 from qmnode.structures.security_header import SecurityFlags
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 
 SID = bytes.fromhex("010500000000000515000000ad4a9ebd36d9fa3d63a656dae8030000")
 
@@ -282,9 +283,9 @@ def test_an_unknown_property_is_an_attribute_error():
         received_message(1, stored(Message())).colour  # noqa: B018
 
 
-@pytest.mark.parametrize("name", [name for name in MESSAGES if name != "secured"])
-@pytest.mark.parametrize("transaction", [None, TransactionFields(3)], ids=["plain", "transactional"])
-@pytest.mark.parametrize("looked", [False, True])
+@cases("name", [name for name in MESSAGES if name != "secured"])
+@cases("transaction", [None, TransactionFields(3)], ids=["plain", "transactional"])
+@cases("looked", [False, True])
 def test_a_message_is_sent_on_as_one_made_of_its_properties(name, transaction, looked):
     message = MESSAGES[name]
     source = Destination(HERE, parse_single_format_name(r"DIRECT=TCP:10.1.2.3\a"))

@@ -9,6 +9,7 @@ import pytest
 
 import qmnode
 from qmnode.model.message import DEFAULTS, MessageProperties
+from tests.lab.cases import cases
 
 SETTABLE = {*MessageProperties.__annotations__, "body"}
 ASSIGNED = sorted(DEFAULTS.keys() - SETTABLE)
@@ -59,7 +60,7 @@ def test_a_name_like_no_other_is_refused_without_a_guess() -> None:
         qmnode.Message(b"x", zzz=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", ASSIGNED)
+@cases("name", ASSIGNED)
 def test_what_the_queue_manager_assigns_cannot_be_set(name: str) -> None:
     properties: Any = {name: DEFAULTS[name]}
     with pytest.raises(TypeError, match="the queue manager assigns"):
@@ -68,7 +69,7 @@ def test_what_the_queue_manager_assigns_cannot_be_set(name: str) -> None:
         setattr(qmnode.Message(b"x"), name, DEFAULTS[name])
 
 
-@pytest.mark.parametrize("name", sorted(SETTABLE))
+@cases("name", sorted(SETTABLE))
 def test_every_property_of_a_sender_can_be_given_set_copied_and_pickled(name: str) -> None:
     properties: Any = {name: DEFAULTS[name]}
     given, later = qmnode.Message(**properties), qmnode.Message()

@@ -4,16 +4,16 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
-import pytest
-
 from qmnode.model.message import Message, MessageProperties
 from qmnode.objects.message_table import MESSAGE
 from qmnode.objects.rows import Changes, Door, Kind, Property
 from qmnode.objects.table import QUEUE, ROWS
+from tests.lab.cases import cases
 
 SCHEMA = Path(__file__).parents[2] / "schemas"
 EVERY = [(kind, row) for kind, rows in ROWS.items() for row in rows.values()]
-each = pytest.mark.parametrize("row", [row for _, row in EVERY], ids=[f"{kind}.{row.name}" for kind, row in EVERY])
+each = cases("row", [row for _, row in EVERY], ids=[f"{kind}.{row.name}" for kind, row in EVERY])
+TEXT = "".join(path.read_text() for path in sorted(SCHEMA.rglob("*")) if path.suffix in (".schema", ".ldif")).lower()
 
 
 @each
@@ -37,10 +37,9 @@ def test_a_default_is_permitted_and_survives_being_written(row: Property) -> Non
 
 @each
 def test_an_attribute_is_in_the_schema(row: Property) -> None:
-    text = "".join(path.read_text() for path in sorted(SCHEMA.rglob("*")) if path.suffix in (".schema", ".ldif"))
     assert bool(row.attribute) == (Door.DIRECTORY in row.doors)
     if row.attribute not in ("", "description", "nTSecurityDescriptor", "dNSHostName"):
-        assert row.attribute.lower() in text.lower()
+        assert row.attribute.lower() in TEXT
 
 
 def test_names_and_aliases_of_a_kind_differ() -> None:

@@ -17,6 +17,7 @@ from qmnode.protocol.states import CONNECTION, ConnectionInput, ConnectionState
 from qmnode.protocol.timers import Timer
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
+from tests.lab.cases import cases
 from tests.protocol.machines import TIME
 
 NAME = "PRIVATE=42424242-4242-4242-4242-424242424242\\00000009"
@@ -221,8 +222,8 @@ def test_every_state_that_waits_for_something_can_be_left() -> None:
         assert CONNECTION[state][way_out][1] is not state
 
 
-@pytest.mark.parametrize("state", list(ConnectionState))
-@pytest.mark.parametrize("late", list(ConnectionInput))
+@cases("state", list(ConnectionState))
+@cases("late", list(ConnectionInput))
 def test_late_inputs_change_nothing(state: ConnectionState, late: ConnectionInput) -> None:
     if late in CONNECTION[state]:
         return

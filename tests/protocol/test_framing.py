@@ -18,6 +18,7 @@ from qmnode.structures.security_header import SecurityFlags, SecurityHeader
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 from tests.conformance.frames import FRAMES
+from tests.lab.cases import cases
 from tests.protocol.machines import message
 
 _HEADER = SessionHeader(ack_sequence_number=1, user_msg_sequence_number=1).write()
@@ -43,7 +44,7 @@ def test_cut_anywhere_the_packets_are_the_same(sizes: list[int]) -> None:
     assert framer.pending() == 0
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_large_packets_are_the_same_cut_anywhere_in_a_buffer_that_is_used_again(seed: int) -> None:
     dice = random.Random(seed)
     sizes = [dice.choice([0, 10, 16_000, 16_400, 70_000, 300_000]) + dice.randrange(9) for _ in range(8)]
@@ -60,8 +61,8 @@ def test_large_packets_are_the_same_cut_anywhere_in_a_buffer_that_is_used_again(
     assert packets == expected
 
 
-@pytest.mark.parametrize("lent", [0, allocator._LENDERS])
-@pytest.mark.parametrize("seed", range(8))
+@cases("lent", [0, allocator._LENDERS])
+@cases("seed", range(8))
 def test_large_packets_that_are_read_to_buffers_are_the_same(seed: int, lent: int) -> None:
     elsewhere = [lend(1) for _ in range(lent)]
     dice = random.Random(seed)

@@ -33,6 +33,7 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.transaction_header import TransactionHeader
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 from tests.protocol.machines import ALICE, BOB, message, transactional
 
 QUEUES: list[Any] = [
@@ -64,7 +65,7 @@ def test_transactional_messages_bring_their_place_in_the_sequence() -> None:
     assert place == (0x1_0000_0007, 3, 2)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.integers(0, len(QUEUES) - 1),
     st.booleans(),
@@ -115,8 +116,8 @@ def test_an_express_message_with_a_transaction_header_is_refused() -> None:
         MessageReader().read(bytes(packet))
 
 
-@pytest.mark.parametrize("queue", QUEUES)
-@pytest.mark.parametrize("admin", OTHERS)
+@cases("queue", QUEUES)
+@cases("admin", OTHERS)
 def test_the_transaction_header_is_found_behind_any_names(queue: Any, admin: Any) -> None:
     header = TransactionHeader(tx_sequence_id=77, tx_sequence_number=8, previous_tx_sequence_number=7)
     flags = UserFlags.of(AQ=2) if isinstance(admin, PrivateQueueFormatNameId) else 0
@@ -158,7 +159,7 @@ def fresh(packet: bytes) -> ReceivedMessage | None:
         return None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     st.integers(0, len(QUEUES) - 1),
     st.sampled_from(["express", "recoverable", "transactional"]),
@@ -232,8 +233,8 @@ def test_messages_share_their_headers_whatever_the_sizes_of_their_labels_and_bod
 SMALL, LARGE = message(1, label="label"), message(1, label="a longer label", body=b"y" * 50)
 
 
-@pytest.mark.parametrize("place", range(300))
-@pytest.mark.parametrize("before", [[SMALL], [LARGE], [SMALL, LARGE, LARGE]], ids=["other", "alike", "lately alike"])
+@cases("place", range(300))
+@cases("before", [[SMALL], [LARGE], [SMALL, LARGE, LARGE]], ids=["other", "alike", "lately alike"])
 def test_no_byte_of_a_packet_is_read_as_that_of_those_before_it(before: list[bytes], place: int) -> None:
     packet = message(2, label="a longer label", body=b"x" * 50)
     for bit in (1 << n for n in range(8)):

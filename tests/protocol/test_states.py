@@ -20,6 +20,7 @@ from qmnode.structures.internal_packets import (
     EstablishConnectionHeader,
 )
 from qmnode.structures.packet_view import session_ack, session_header
+from tests.lab.cases import cases
 from tests.protocol.machines import ALICE, BOB, TIME, message
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ PACKETS = {Input.ESTABLISH_CONNECTION, Input.CONNECTION_PARAMETERS, Input.SESSIO
 CELLS = [(role, state, what) for role in Role for state in SESSION[role] for what in Input]
 
 
-@pytest.mark.parametrize(("role", "state", "what"), CELLS, ids=lambda part: part.name)
+@cases(("role", "state", "what"), CELLS, ids=lambda part: part.name)
 def test_every_cell(role: Role, state: SessionState, what: Input) -> None:
     session = in_state(role, state)
     transition = SESSION[role][state].get(what)

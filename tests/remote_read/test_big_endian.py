@@ -17,6 +17,7 @@ from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
 from qmnode.structures.names import parse_single_format_name
+from tests.lab.cases import cases
 from tests.remote_read.conftest import THERE
 from tests.remote_read.raw_client import RawClient, bind_pdu, request_pdu
 from tests.remote_read.stubs import STUBS
@@ -50,8 +51,8 @@ def big_request(method: Method, request: Parameters, context: int, call_id: int,
     return big_pdu(PduType.REQUEST, call_id, head + request.encode(BIG), flags)
 
 
-@pytest.mark.parametrize("representation", [NDR, NDR64], ids=lambda one: one.name)
-@pytest.mark.parametrize("stub", STUBS, ids=lambda one: one.name)
+@cases("representation", [NDR, NDR64], ids=lambda one: one.name)
+@cases("stub", STUBS, ids=lambda one: one.name)
 def test_stubs_say_the_same_either_way(stub: Stub, representation: Representation) -> None:
     big = big_endian_of(representation)
     turned = stub.ours.encode(big)
@@ -119,7 +120,7 @@ async def test_fragments_of_a_call_are_written_one_way(remote: Remote) -> None:
         assert await client.closes()
 
 
-@pytest.mark.parametrize("size", range(0, 72, 5))
+@cases("size", range(0, 72, 5))
 def test_a_body_that_ends_early_is_refused(size: int) -> None:
     body = big_bind(QM2QM)[16:]
     assert len(body) == 72 - 16

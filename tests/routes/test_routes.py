@@ -24,6 +24,7 @@ from mqenterprise.routes.simulation import simulate
 from qmnode.directory import port as directory_port
 from qmnode.directory.port import QueueManager, Site
 from qmnode.routing import NoRouteError, Router, TopologySnapshot, follow
+from tests.lab.cases import cases
 from tests.lab.directory_objects import create
 from tests.operations.managed import managed_node
 from tests.routing.test_foreign_reference import enterprise as foreign_enterprise
@@ -51,8 +52,8 @@ def run(*arguments: object, code: int = 0) -> str:
 
 
 class TestExplain:
-    @pytest.mark.parametrize("drawn", [random_enterprise, foreign_enterprise])
-    @pytest.mark.parametrize("seed", range(0, 400, 8))
+    @cases("drawn", [random_enterprise, foreign_enterprise])
+    @cases("seed", range(0, 400, 8))
     def test_the_rule_that_is_told_is_the_one_that_decides(
         self, seed: int, drawn: Callable[[int], TopologySnapshot]
     ) -> None:
@@ -194,7 +195,7 @@ class TestSimulate:
                 with pytest.raises(NoRouteError):
                     follow(without, each.source, each.destination)
 
-    @pytest.mark.parametrize("seed", range(40))
+    @cases("seed", range(40))
     def test_it_is_what_following_each_journey_by_itself_gives(self, seed: int) -> None:
         dice, drawn = random.Random(seed), random_enterprise(seed)
         sites = [replace(site, foreign=dice.random() < 0.15) for site in drawn.sites.values()]

@@ -40,6 +40,7 @@ from qmnode.structures.key_blobs import CALG_RSA_KEYX, PublicKeyBlob, SimpleBlob
 from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
 from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
+from tests.lab.cases import cases
 from tests.security.keys import EVERYTHING_ALLOWED, ciphertexts, private_key, same_key
 
 REMOTE = Guid(bytes(range(16)))
@@ -182,8 +183,8 @@ def test_the_blob_is_the_specifications() -> None:
     assert private_key(1024).decrypt(blob[12:], 32) == made.symmetric_key
 
 
-@pytest.mark.parametrize(("provider", "algorithm"), CASES)
-@pytest.mark.parametrize("modulus_length", [512, 1024, 2048])
+@cases(("provider", "algorithm"), CASES)
+@cases("modulus_length", [512, 1024, 2048])
 def test_every_session_key_comes_back(provider: Provider, algorithm: EncryptionAlgorithm, modulus_length: int) -> None:
     pairs = [pair(provider, modulus_length=modulus_length)]
     keys = PublishedKeys.parse(REMOTE, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW, 8192)

@@ -47,6 +47,7 @@ from qmnode.structures.security_header import ProviderInfo, SecurityFlags, Secur
 from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.user_header import UserFlags
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 from tests.security.keys import EVERYTHING_ALLOWED
 from tests.security.messages import (
     DAY,
@@ -103,9 +104,9 @@ def with_flags(packet: UserMessage, **flags: int) -> UserMessage:
 
 
 # --- signatures -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("level", SIGNATURES)
-@pytest.mark.parametrize("algorithm", list(HashAlgorithm))
-@pytest.mark.parametrize("modulus_length", [1024, 2048])
+@cases("level", SIGNATURES)
+@cases("algorithm", list(HashAlgorithm))
+@cases("modulus_length", [1024, 2048])
 def test_a_signed_message_is_authenticated(
     level: AuthenticationLevel, algorithm: HashAlgorithm, modulus_length: int
 ) -> None:

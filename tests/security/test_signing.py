@@ -10,6 +10,7 @@ from qmnode.security.algorithms import HASHES, PKCS1_OVERHEAD
 from qmnode.security.protector import level_that_verifies
 from qmnode.security.rsa_keys import sign, verify
 from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
+from tests.lab.cases import cases
 from tests.security.keys import private_key
 
 DIGEST_INFO = 19
@@ -21,7 +22,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "modulus_length"), CASES)
+@cases(("algorithm", "modulus_length"), CASES)
 def test_what_was_signed_verifies_and_nothing_else(algorithm: HashAlgorithm, modulus_length: int) -> None:
     key, other = private_key(modulus_length), private_key(modulus_length, 1)
     signature = sign(key, algorithm, b"properties")

@@ -9,6 +9,7 @@ import pytest
 from qmnode.structures.change_notification import ChangeEvent, Notification, parse_notification
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text
+from tests.lab.cases import cases
 
 GUID = "3F2504E0-4F89-11D3-9A0C-0305E82C3301"
 TEXT = (
@@ -50,7 +51,7 @@ def test_a_notification_of_an_old_directory_service_is_told_apart() -> None:
     assert parse_notification(b"\x01\x07" + bytes(range(200))) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "junk",
     [
         b"",

@@ -25,6 +25,7 @@ from qmnode.structures.security_header import SecurityHeader
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.user_header import UserHeader
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 
 NAME = MQFFormatNameElement(format_name=MQFDirectQueueFormatName(direct_format_name="OS:b\\q"))
 MESSAGE = UserMessage(
@@ -60,8 +61,8 @@ def test_the_example_has_every_kind_of_length() -> None:
             "SecurityHeader.SenderCertSize", "DirectQueueFormatName.Count"} <= set(LENGTHS)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LENGTHS)
-@pytest.mark.parametrize("number", [1 << 30, 0x80000001, 0xFFFFFFFF, 0x7FFFFFFF, 0xFFFFFFFE])
+@cases("name", LENGTHS)
+@cases("number", [1 << 30, 0x80000001, 0xFFFFFFFF, 0x7FFFFFFF, 0xFFFFFFFE])
 def test_a_length_beyond_the_packet_is_refused_without_taking_memory(name: str, number: int) -> None:
     offset, width = LENGTHS[name]
     number &= (1 << 8 * width) - 1
@@ -139,8 +140,8 @@ def test_texts_of_a_view_are_found_without_copying_what_follows_them() -> None:
     assert peak < 4096
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 62, 63, 64, 65, 66, 300, 5000])
-@pytest.mark.parametrize("offset", [0, 1, 2])
+@cases("size", [0, 1, 2, 62, 63, 64, 65, 66, 300, 5000])
+@cases("offset", [0, 1, 2])
 def test_the_end_of_a_text_is_the_same_in_bytes_and_in_a_view(size: int, offset: int) -> None:
     text = "\u0100" * size  # the zero bytes of two neighbours touch, and end no text
     data = bytes([1] * offset) + text.encode("utf-16-le") + b"\0\0" + b"\1\0\0\0"

@@ -8,6 +8,7 @@ from qmnode.structures.guid import guid_from_text
 from qmnode.structures.names import FormatNameError, parse_single_format_name
 from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
 from qmnode.structures.queue_format_union import QueueFormat, format_name_of, queue_format_of
+from tests.lab.cases import cases
 
 G = "1f2d3c4b-0001-0203-0405-060708090a0b"
 GUID = guid_from_text(G)
@@ -33,7 +34,7 @@ EQUIVALENT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "format_type", "suffix_and_flags", "identifier"), EQUIVALENT)
+@cases(("text", "format_type", "suffix_and_flags", "identifier"), EQUIVALENT)
 def test_a_format_name_and_a_queue_format_mean_the_same(text, format_type, suffix_and_flags, identifier):
     name = parse_single_format_name(text)
     value = queue_format_of(name)
@@ -57,7 +58,7 @@ def test_a_machine_has_no_queue_format_without_a_suffix():
         queue_format_of(parse_single_format_name(f"MACHINE={G}"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("format_type", "suffix_and_flags", "identifier"),
     [
         (0, 0x00, None),

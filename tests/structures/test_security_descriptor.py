@@ -19,6 +19,7 @@ from qmnode.structures.security_descriptor import (
     deny,
 )
 from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL_SYSTEM, Sid
+from tests.lab.cases import cases
 from tests.lab.sddl import SddlError, format_sddl, parse_sddl
 
 # MS-DTYP 2.5.1.4: the text, and the bytes that it yields.
@@ -296,7 +297,7 @@ def test_rights_may_be_numbers(number, mask):
     assert parse_sddl(f"D:(A;;{number};;;WD)").dacl.aces[0].entry.mask == mask
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "position"),
     [
         ("X", 0),

@@ -17,6 +17,7 @@ from qmnode.structures.queue_formats import DirectQueueFormatName, PublicQueueFo
 from qmnode.structures.signature_properties import SIGNED_PROPERTIES, signed_bytes
 from qmnode.structures.user_header import UserFlags, UserHeader
 from qmnode.structures.user_message import UserMessage
+from tests.lab.cases import cases
 
 SIG10, SIG20, SIG30 = AuthenticationLevel.SIG10, AuthenticationLevel.SIG20, AuthenticationLevel.SIG30
 MANAGER, CONNECTOR, QUEUE = (Guid(bytes([number]) * 16) for number in (1, 2, 3))
@@ -83,8 +84,8 @@ def test_nothing_stands_for_what_is_not_there():
     assert signed_bytes(bare, SIG30) == bytes(24) + MANAGER + b"\0\3\0\0" + bytes(6)
 
 
-@pytest.mark.parametrize("level", list(SIGNED_PROPERTIES))
-@pytest.mark.parametrize(
+@cases("level", list(SIGNED_PROPERTIES))
+@cases(
     ("field", "value"),
     [("message_body", b"bodY"), ("label", "laB"), ("application_tag", 1), ("correlation_id", bytes(20))],
 )

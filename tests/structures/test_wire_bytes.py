@@ -6,8 +6,6 @@ dumps is in ``tests/conformance/test_frames.py``.
 
 from __future__ import annotations
 
-import pytest
-
 from qmnode.structures.acks import FinalAckBody, OrderAckBody
 from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.guid import guid_from_text
@@ -37,6 +35,7 @@ from qmnode.structures.session_header import SessionHeader
 from qmnode.structures.soap_header import SoapHeader
 from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
 from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from tests.lab.cases import cases
 
 GUID = guid_from_text("{01234567-89ab-cdef-0011-223344556677}")
 G = "67452301 ab89 efcd 0011 223344556677"
@@ -143,7 +142,7 @@ WIRE = [
 ]
 
 
-@pytest.mark.parametrize(("value", "wire"), WIRE, ids=[type(value).__name__ for value, _ in WIRE])
+@cases(("value", "wire"), WIRE, ids=[type(value).__name__ for value, _ in WIRE])
 def test_a_value_is_these_bytes(value: Structure, wire: str) -> None:
     assert value.write().hex() == wire.replace(" ", "")
     assert type(value).parse(bytes.fromhex(wire)) == value

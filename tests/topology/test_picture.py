@@ -12,6 +12,7 @@ import pytest
 
 from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, svg
 from mqenterprise.topology.shapes import Box, text_width
+from tests.lab.cases import cases
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = (
@@ -119,8 +120,8 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(("count", "links"), SIZES)
-@pytest.mark.parametrize("seed", range(2))
+@cases(("count", "links"), SIZES)
+@cases("seed", range(2))
 def test_no_text_lies_on_a_line_or_a_text_and_no_card_on_a_card(count: int, links: int, seed: int) -> None:
     picture = picture_of(enterprise(count, links if count > 1 else 0, seed))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab.cases import cases
 from tests.words.check import Finding, counts, exceptions, findings, judge
 from tests.words.texts import ROOT, Text, texts_of_code, texts_of_yaml
 
@@ -43,14 +44,14 @@ def found() -> list[Finding]:
     return findings()
 
 
-@pytest.mark.parametrize(("bad", "good"), _EXAMPLES)
+@cases(("bad", "good"), _EXAMPLES)
 def test_a_riddle_is_found_and_its_plain_form_is_not(bad: str, good: str) -> None:
     assert list(judge(Text("docstring", _HERE, 1, bad.strip())))
     assert not list(judge(Text("docstring", _HERE, 1, good.strip())))
 
 
-@pytest.mark.parametrize("bad", [bad for bad, _ in _EXAMPLES[:6]])
-@pytest.mark.parametrize(
+@cases("bad", [bad for bad, _ in _EXAMPLES[:6]])
+@cases(
     "source",
     [
         '"""Frame a message.\n\n    {}\n    """',
@@ -67,10 +68,8 @@ def test_a_riddle_is_found_wherever_it_stands(bad: str, source: str) -> None:
     assert [finding for text in texts for finding in judge(text)]
 
 
-@pytest.mark.parametrize("bad", [bad for bad, _ in _EXAMPLES[:6]])
-@pytest.mark.parametrize(
-    "source", ["# First.\n# {}\n- hosts: all", "- name: {}", "    fail_msg: '{}'", "  description: {}"]
-)
+@cases("bad", [bad for bad, _ in _EXAMPLES[:6]])
+@cases("source", ["# First.\n# {}\n- hosts: all", "- name: {}", "    fail_msg: '{}'", "  description: {}"])
 def test_a_riddle_is_found_in_the_files_of_ansible(bad: str, source: str) -> None:
     texts = list(texts_of_yaml(_HERE, source.format(bad[0].upper() + bad[1:])))
     assert [finding for text in texts for finding in judge(text)]

@@ -24,6 +24,7 @@ from qmnode.structures.names import (
     parse_format_name,
     parse_single_format_name,
 )
+from tests.lab.cases import cases
 
 G = "1f2d3c4b-0001-0203-0405-060708090a0b"
 GUID = guid_from_text(G)
@@ -52,7 +53,7 @@ def direct(protocol, computer, queue, kind=PUBLIC, port=None, **suffix):
     return DirectFormatName(DirectProtocol(protocol), PathName(computer, queue, kind, **suffix), port)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "name", "printed"),
     [
         (r"DIRECT=OS:a04bm02\q", direct("OS", "a04bm02", "q"), None),
@@ -139,7 +140,7 @@ def test_other_letters_are_not_folded_into_ascii():
         parse_format_name("DIRECT=Oſ:a\\q")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "position", "expected"),
     [
         ("", 0, "a computer name, which must not be empty"),
@@ -167,7 +168,7 @@ def test_a_wrong_path_name_says_where_and_what_would_be_right(text, position, ex
     assert "MQ_ERROR_ILLEGAL_QUEUE_PATHNAME" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "position", "expected"),
     [
         ("", 0, "DIRECT=, PUBLIC="),
@@ -220,7 +221,7 @@ def test_the_number_of_elements_is_bounded():
         MultipleElementFormatName.parse("," * 1000)
 
 
-@pytest.mark.parametrize(
+@cases(
     "make",
     [
         lambda: PathName("", "q"),
