@@ -52,6 +52,7 @@ settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
 
+TESTS = Path(__file__).parent
 TOGETHER = {
     "playbooks": ("playbooks",),
     "demo": ("playbooks/test_demo.py",),
@@ -71,6 +72,20 @@ LONGEST = ("demo", "pipeline", "playbooks", "directories", "operations")
 FIRST = (*LONGEST, "tests/soak/test_soak.py", "tests/crash/test_crash.py")
 """What takes longest, so that no process is left alone with it at the end. Operations have the release of the demo."""
 SCOPES = {place: name for name, places in TOGETHER.items() for place in places}
+
+
+OF_WHOLE_NODES = {
+    "adversary", "bench", "certificates", "collection", "console", "copies", "crash", "doors", "export", "failover",
+    "faults", "forwarding", "keys", "mqrt", "operations", "pipeline", "playbooks", "scale", "service", "soak", "survey",
+}  # fmt: skip
+"""Rooms whose tests run whole nodes, Ansible or Spark. ``make check`` leaves them to ``make test``, and does not even
+read them: that takes each of its processes as long as a thousand tests."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a room is left out, as it is where nothing slow is asked for."""
+    of_nodes = collection_path.parent == TESTS and collection_path.name in OF_WHOLE_NODES
+    return True if of_nodes and "not slow" in config.option.markexpr else None
 
 
 class Scheduler(LoadScopeScheduling):
