@@ -16,6 +16,8 @@ import yaml
 from ansible.module_utils import _internal
 from ansible.module_utils.testing import patch_module_args
 
+from tests.lab.servers import leave_to_soak
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -25,6 +27,19 @@ REPOSITORY = Path(__file__).parents[2]
 COLLECTIONS = REPOSITORY / "playbooks/collections"
 COLLECTION = COLLECTIONS / "ansible_collections/mqenterprise/fleet"
 MODULES = "ansible_collections.mqenterprise.fleet.plugins.modules"
+OVER_ACTIVE_DIRECTORY = {
+    "test_a_given_one_is_registered_and_revoked",
+    "test_access_rights",
+    "test_it_comes_changes_and_goes",
+    "test_it_is_made_as_declared_and_pruned",
+    "test_keys_are_made_replaced_rolled_back_and_put_away",
+    "test_they_come_change_and_go",
+}
+"""Each kind of object once. How modules are given what they do does not depend on the product of the directory."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_to_soak(items, Path(__file__).parent, OVER_ACTIVE_DIRECTORY)
 
 
 class ModuleFailed(Exception):

@@ -20,7 +20,7 @@ from tests.lab.addresses import free_alias
 from tests.lab.samba import DomainController
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 SLAPD_PORT = 6360
 SWEPT_CLASSES = (
@@ -164,6 +164,20 @@ def directory_server(request: pytest.FixtureRequest) -> DirectoryServer:
     if request.param is ServerKind.OPENLDAP:
         return DirectoryServer(request.param, request.getfixturevalue("slapd").client_settings())
     return DirectoryServer(request.param, request.getfixturevalue("domain_controller").settings())
+
+
+def leave_to_soak(items: Iterable[pytest.Item], folder: Path, kept: Collection[str]) -> None:
+    """Of the tests in a folder over Active Directory, leave all but those of these names to ``make soak``.
+
+    Over OpenLDAP all of them are in ``make test``, and tests/directory shows there that both servers are alike.
+    """
+    for item in items:
+        if not isinstance(item, pytest.Function) or not item.path.is_relative_to(folder):
+            continue
+        callspec = getattr(item, "callspec", None)
+        over = callspec.params.get("directory_server") if callspec else None
+        if over is ServerKind.ACTIVE_DIRECTORY and item.originalname not in kept:
+            item.add_marker("soak")
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -9,6 +11,32 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.session import apply_declared, plan_declared
+from tests.lab.servers import leave_to_soak
+
+OVER_ACTIVE_DIRECTORY = {
+    "test_a_declaration_is_brought_about_and_the_second_apply_changes_nothing",
+    "test_a_deletion_is_conditional_where_the_server_can",
+    "test_a_machine_of_others_goes_without_the_computer_of_an_apply",
+    "test_a_new_site_has_the_objects_that_its_directory_expects",
+    "test_a_plan_is_rolled_back",
+    "test_a_queue_is_the_same",
+    "test_a_queue_manager_and_its_computer_are_the_same",
+    "test_access_rights_are_written_and_read_back",
+    "test_an_apply_deletes_a_machine_whose_computer_somebody_has_deleted",
+    "test_an_export_has_an_empty_plan",
+    "test_any_enterprise_is_brought_about_and_exported",
+    "test_everything_is_marked_as_ours_and_nothing_else_is_touched",
+    "test_half_an_object_that_someone_else_made_is_completed_and_stays_theirs",
+    "test_names_of_every_kind_are_escaped",
+    "test_names_that_fold_into_others_are_applied_and_found_again",
+    "test_the_settings_objects_follow_the_roles",
+    "test_users_are_found_by_the_digest_of_their_certificates",
+}
+"""What the product of the directory makes a difference to."""
+
+
+def pytest_collection_modifyitems(items):
+    leave_to_soak(items, Path(__file__).parent, OVER_ACTIVE_DIRECTORY)
 
 
 class Silent:
