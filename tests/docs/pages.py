@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.docs.reference.commands import PROGRAMS as PROGRAMS_OF_OURS
+from tests.docs.reference.commands import program
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("ansible-playbook", "export", "make", "mqenterprise", "pip", "qmnode")
@@ -37,13 +40,9 @@ NOT_RUN = {
     "message.decoded()": "a part of a program that has a message; tests/bodies decodes messages of every format",
 }
 """What begins or is in a command that is not run, and why."""
-SLOW = {
-    "mqenterprise analyze": "minutes of Spark, which tests/pipeline has run",
-    'DeltaTable("analysed': "it reads what analyze wrote",
-    "ansible-playbook playbooks/rollout.yml": "the demo has rolled out; another test checks that nothing is left to do",
-    "ansible-playbook playbooks/publish_queues.yml": "the demo publishes with it, and test_operations does so as here",
-}
-"""What begins or is in a command that is run in long runs only, and why."""
+QUICK = ("README.md", "docs/node.md")
+"""The pages that every run of the tests follows; long runs follow all. That all their commands and options exist is in
+tests/docs/test_pages.py."""
 PAGES_OF_THEIR_OWN = {
     "docs/packages.md": "it is about other machines: tests/packaging installs the packages in clean roots",
     "docs/workgroup.md": "its enterprise has no directory: tests/playbooks/test_workgroup.py rolls it out",
@@ -133,16 +132,16 @@ class Session:
     unexplained: list[str] = field(default_factory=list)
     """Blocks that are not run, without a reason."""
     whole: bool = True
-    """Whether what is slow is run too."""
+    """Whether all pages are followed."""
 
     def add(self, block: Block) -> None:
-        if block.page in PAGES_OF_THEIR_OWN or block.language in LANGUAGES:
+        if block.page in PAGES_OF_THEIR_OWN or block.language in LANGUAGES or not (self.whole or block.page in QUICK):
             return
         commands = block.commands()
         if not commands and not any(part in "\n".join(block.lines) for part in NOT_RUN):
             self.unexplained.append(f"{block.place}: {block.lines[0]}")
         for command in commands:
-            if not any(part in command for part in (NOT_RUN if self.whole else NOT_RUN | SLOW)):
+            if not any(part in command for part in NOT_RUN):
                 self._run(block.place, command)
 
     def _run(self, place: str, command: str) -> None:
@@ -204,6 +203,25 @@ def outcomes(said: str, made: Session) -> Iterator[tuple[str, str, int | None, s
         _, _, rest = said.partition(f"{MARK} {number} ")
         printed, ended, after = rest.partition(f"{MARK} {number} ")
         yield place, command, int(after.split("\n", 1)[0]) if ended else None, printed
+
+
+def unknown_options(lines: Iterable[str]) -> list[str]:
+    """Of commands of the two programs in these lines, those with an option that they have not."""
+    known = {name: {one.path: one for one in program(name).walk()} for name in PROGRAMS_OF_OURS}
+    found = []
+    for line in lines:
+        for part in re.split(r"&&|[|;&]", re.sub(r"\s#.*|'[^']*'|\"[^\"]*\"", " ", line)):
+            words = part.split()
+            if not words or words[0] not in known:
+                continue
+            path = words[0]
+            for word in words[1:]:
+                path = f"{path} {word}" if f"{path} {word}" in known[words[0]] else path
+            options = {spelling for one in known[words[0]][path].options for spelling in one.spellings}
+            used = {word.partition("=")[0] for word in words if word.startswith("--")}
+            if not used <= options | {"--help", "--install-completion"}:
+                found.append(part.strip())
+    return found
 
 
 def expected(command: str) -> set[int]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.pages import PROJECT, blocks
-from tests.docs.reference.commands import PROGRAMS, program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,19 +51,6 @@ def shown() -> list[str]:
     pipe does not get; it gets a tab where a terminal gets blanks."""
     lines = [" ".join(line.split()) for block in blocks(PAGE) if block.language == "text" for line in block.lines]
     return [line for line in lines if not re.search(r"\d\d:\d\d:\d\d|^[─ ]+$", line)]
-
-
-def test_every_command_and_option_of_the_tutorial_exists() -> None:
-    known = {name: {one.path: one for one in program(name).walk()} for name in PROGRAMS}
-    lines = [line for block in blocks(PAGE) if block.language == "sh" for line in block.lines]
-    used = [words for line in lines if (words := line.split()) and words[0] in PROGRAMS]
-    assert len(used) > 15
-    for words in used:
-        path = words[0]
-        for word in words[1:]:
-            path = f"{path} {word}" if f"{path} {word}" in known[words[0]] else path
-        options = {spelling for one in known[words[0]][path].options for spelling in one.spellings}
-        assert {word for word in words if word.startswith("--")} <= options, " ".join(words)
 
 
 @pytest.mark.soak
