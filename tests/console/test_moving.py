@@ -72,7 +72,7 @@ def window(moving: ConsoleLab) -> Iterator[Browser]:
         yield started
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), pytest.param(1280, "light", marks=pytest.mark.soak)])
 def test_the_estate_is_shown_in_three_colours_and_in_words(
     moving: ConsoleLab, window: Browser, width: int, scheme: str
 ) -> None:

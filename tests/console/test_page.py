@@ -80,7 +80,9 @@ HEIGHTS = 'new Set([...document.querySelectorAll(".side .nav-link")].map((one) =
 """How many heights the entries of the navigation have; none on a phone."""
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1180, "light"), (2560, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(400, "dark"), (1180, "light"), pytest.param(2560, "dark", marks=pytest.mark.soak)]
+)
 def test_each_screen_opens_by_its_address_and_axe_finds_nothing_serious(
     filled: ConsoleLab, window: Browser, width: int, scheme: str
 ) -> None:
@@ -682,7 +684,10 @@ def test_the_map_shows_bridges_and_says_where_no_node_is(filled: ConsoleLab, win
         someone.page.unroute_all(behavior="ignoreErrors")  # one may be under way
 
 
-@pytest.mark.parametrize(("sites", "width"), [(60, 1280), (300, 1280), (300, 400)])
+@pytest.mark.parametrize(
+    ("sites", "width"),
+    [pytest.param(60, 1280, marks=pytest.mark.soak), (300, 1280), pytest.param(300, 400, marks=pytest.mark.soak)],
+)
 def test_the_drawing_of_many_sites_fills_its_place(filled: ConsoleLab, window: Browser, sites: int, width: int) -> None:
     with person(filled, window, width=width) as someone:
         someone.page.route("**/api/overview", lambda route: route.fulfill(json=overview(sites)))

@@ -44,7 +44,7 @@ def the_peer_sends(data: bytes) -> SessionPair:
     return pair
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_broken_packets_never_raise_and_never_leave_a_session_half_closed(data: st.DataObject) -> None:
     pair = SessionPair().establish()

@@ -28,7 +28,7 @@ def protector() -> Protector:
 HERE = protector()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(places=st.lists(st.tuples(st.integers(0, len(WIRE) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_altered_bytes_end_in_an_outcome_and_never_in_another_authenticated_body(
     places: list[tuple[int, int]],
@@ -57,7 +57,7 @@ headers = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     header=headers,
     privacy_level=st.sampled_from([0, 1, 2, 3, 5, 0xFFFFFFFF]),

@@ -113,7 +113,7 @@ def test_messages_that_differ_in_sizes_have_one_shape(contents: list[tuple[str, 
 CHANGES = st.lists(st.tuples(st.integers(0, 399), st.integers(0, 255)), max_size=4)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     CHANGES,
     st.one_of(st.just("order"), LABELS),

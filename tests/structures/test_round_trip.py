@@ -15,7 +15,7 @@ from tests.structures.strategies import all_structures, values_of
 
 STRUCTURES = all_structures()
 each_structure = pytest.mark.parametrize("kind", STRUCTURES, ids=lambda kind: kind.__name__)
-quickly = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+quickly = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def parse_or_refuse(kind: type[Structure], content: bytes) -> None:
@@ -62,7 +62,7 @@ def test_bytes_like_those_of_a_value_give_a_value_or_a_packet_error(kind: type[S
     parse_or_refuse(kind, bytes(content))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_packets_with_some_bytes_changed_are_read_or_refused(data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from([frame.data for frame in FRAMES])))

@@ -54,7 +54,7 @@ def brought_about(declared):
     return target
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(enterprises(alike=True), enterprises(alike=True), st.integers(0, 60))
 def test_any_change_can_be_cut_and_gone_on_with(before, after, writes):
     first, second = checked(before), checked(after)
@@ -73,7 +73,7 @@ def test_any_change_can_be_cut_and_gone_on_with(before, after, writes):
     assert values(target) == values(brought_about(second))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(enterprises(alike=True), enterprises(alike=True), st.integers(0, 60))
 def test_any_change_that_was_cut_can_be_rolled_back(before, after, writes):
     target = brought_about(checked(before))
@@ -116,7 +116,7 @@ def test_a_machine_that_became_a_routing_server_refers_to_another_again():
     assert values(target) == start
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(enterprises(alike=True), enterprises(alike=True))
 def test_nothing_that_others_made_is_lost(theirs, ours):
     target = brought_about(checked(theirs))

@@ -64,7 +64,7 @@ def test_the_export_says_only_what_differs_from_the_defaults():
     assert connector["foreign_sites"] == ["Mainframe"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(enterprise=enterprises())
 def test_any_enterprise_declared_applied_and_exported_has_an_empty_plan(enterprise, tmp_path_factory):
     directory = tmp_path_factory.mktemp("round")
