@@ -42,8 +42,16 @@ class FakeModule:
         self.asked: list[str] = []
         self.commands: list[list[str]] = []
         self.warnings: list[str] = []
+        self.compiled: list[str] = []
 
     def run_command(self, command: list[str]) -> tuple[int, str, str]:
+        if command[1] == "-c":
+            return subprocess.run(command, check=False).returncode, "", ""
+        if "--no-deps" in command:
+            self.compiled += command[command.index("--no-deps") + 1 :]
+            self.missing = ""
+            Path(command[command.index("--wheel-dir") + 1], "compiled-1-cp313-cp313-linux_x86_64.whl").touch()
+            return 0, "", ""
         self.asked.append(command[-2])
         self.commands.append(command)
         failed = bool(self.missing) and self.missing in command[-2]
@@ -190,3 +198,27 @@ def test_a_host_is_asked_for_what_its_wheels_have_to_fit(release: ModuleType, tm
     words = [sys.executable, look, *(tmp_path / name for name in ("install", "data", "settings", "pid", "socket"))]
     found = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert f'"target": "{release.own_target()}"' in found
+
+
+def test_what_has_no_wheel_is_compiled_for_another_python_that_the_controller_has(
+    release: ModuleType, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "python2.7").symlink_to("/bin/true")
+    (tmp_path / "python2.6").symlink_to("/bin/false")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    kind = release.own_target().split(" ", 1)[1]
+    for target, compiled in (
+        (f"2.7 {kind}", ["enterprise"]),
+        (f"2.6 {kind}", []),  # a name that does not run
+        (f"2.5 {kind}", []),  # not there
+        ("2.7 armv7l glibc 2.31", []),
+        (f"2.7 {kind.partition(' ')[0]} glibc 2.5", []),  # older than what it would be linked with
+    ):
+        module = FakeModule("enterprise")
+        answer, _ = release.archive_for(module, "qmnode", None, target, own)
+        assert module.compiled == compiled
+        assert bool(answer["problem"]) == (not compiled)
+        assert ("linux_" + kind.split()[0] in release.platforms_of(target)) == target.endswith(kind)
+        if compiled:
+            with tarfile.open(answer["archive"]) as packed:
+                assert "wheels/compiled-1-cp313-cp313-linux_x86_64.whl" in packed.getnames()

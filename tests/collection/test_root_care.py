@@ -40,7 +40,7 @@ pytestmark = [
 SCRIPTS = COLLECTION / "roles/queue_manager/files"
 DAEMON = "nobody"
 PYTHON = "/usr/bin/python3"
-"""One that the daemon may run: that of the tests may be in root's own folder."""
+"""One that the daemon may run: that of the tests may be in root's own folder (then the node gets a copy)."""
 QMNODE = ("-c", "from qmnode.cli import main; main()")
 SECRET = "root:secret\n"
 
@@ -345,27 +345,45 @@ def code(lab: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def python(lab: Path) -> str:
+    """A Python of the version of the tests, for which the node's libraries are made, that the daemon may run."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if subprocess.check_output([PYTHON, "--version"], text=True).startswith(f"Python {version}."):
+        return PYTHON
+    without = shutil.ignore_patterns("__pycache__", "site-packages", "test", "share", "include")
+    shutil.copytree(sys.base_prefix, lab / "python", ignore=without, symlinks=True)
+    script = lab / "python/run"
+    script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={lab}/python/lib exec {lab}/python/bin/python{version} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
 class Node(NodeProcess):
     """A node that runs as the daemon's account."""
 
+    def __init__(self, folder: Path, code: Path, python: str) -> None:
+        super().__init__(folder, environment={"PYTHONPATH": str(code), "HOME": "/"})
+        self._python = python
+
     def launch(self) -> None:
         account: dict[str, Any] = {"user": DAEMON, "group": "nogroup", "extra_groups": []}
-        self._launched = launch(self.config, self.log, self.environment, [PYTHON, *QMNODE], cwd="/", **account)
+        self._launched = launch(self.config, self.log, self.environment, [self._python, *QMNODE], cwd="/", **account)
 
 
 @pytest.fixture
-def node(lab: Path, code: Path) -> Iterator[Node]:
-    found = Node(lab / "daemon", environment={"PYTHONPATH": str(code), "HOME": "/"})
+def node(lab: Path, code: Path, python: str) -> Iterator[Node]:
+    found = Node(lab / "daemon", code, python)
     found.start()
     yield found
     found.kill()
 
 
 @pytest.fixture
-def program(lab: Path, code: Path) -> Path:
+def program(lab: Path, code: Path, python: str) -> Path:
     """The node's ``qmnode``, which notes as whom it runs, and plants links where it may: the attacker waits for it."""
     script = lab / "root/qmnode"
-    qmnode = f"PYTHONPATH={code} {PYTHON} -c '{QMNODE[1]}'"
+    qmnode = f"PYTHONPATH={code} {python} -c '{QMNODE[1]}'"
     planted = f"{lab}/daemon/backups/.first.tar.gz.partial"
     script.write_text(
         f'#!/bin/sh\nid -un >>{lab}/ran\n{qmnode} "$@" || exit 1\n'
@@ -395,7 +413,9 @@ async def send_large(socket: Path) -> None:
             await queue.send(qmnode.Message(bytes(LARGE), recoverable=True))
 
 
-def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, code: Path, node: Node, program: Path) -> None:
+def test_a_store_is_copied_packed_and_restored_as_the_daemon(
+    lab: Path, code: Path, python: str, node: Node, program: Path
+) -> None:
     (lab / "daemon/backups").mkdir()
     give(lab / "daemon/backups")
     for name in ("first.tar.gz", "first"):
@@ -432,7 +452,7 @@ def test_a_store_is_copied_packed_and_restored_as_the_daemon(lab: Path, code: Pa
     assert (data / "keys").is_symlink() and owner(lab / "root/secret") == "root"
     assert set((lab / "ran").read_text().split()) == {DAEMON}
     checked = subprocess.run(
-        [PYTHON, *QMNODE, "verify", "--data", data], env={"PYTHONPATH": str(code)},
+        [python, *QMNODE, "verify", "--data", data], env={"PYTHONPATH": str(code)},
         capture_output=True, text=True, check=False, user=DAEMON, group="nogroup", extra_groups=[], cwd="/",
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout + checked.stderr

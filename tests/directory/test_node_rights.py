@@ -121,7 +121,9 @@ def lab(slapd: EmbeddedDirectory) -> Iterator[Lab]:
         administrator.connection.add(members, ("top", "group"), {"sAMAccountName": (group.encode(),)})
         settings = slapd.client_settings().model_copy(update={"user": computer_of(me), "password_file": None})
         own = type(settings).model_validate(settings.model_dump(exclude={"password"}) | {"password": SECRET})
-        trust = ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=str(slapd.paths.authority))
+        # Since Python 3.12, ldap3 looks for names alone in a certificate, and not for addresses.
+        authority = str(slapd.paths.authority)
+        trust = ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=authority, valid_names=["localhost"])
         server = ldap3.Server(slapd.url(slapd.settings), tls=trust)
         with (
             EnterpriseDirectory(own) as node,

@@ -39,8 +39,9 @@ options:
       - What the hosts have, as the role's inspection finds it, for example C(3.13 x86_64 glibc 2.41).
       - Each has a version of Python, an architecture, and a C library. If the controller's own wheels do not fit it, it
         gets an archive of its own, of wheels that exist.
-      - Packages without wheels are compiled for the controller alone. A target that lacks one is no failure of this
-        module; RV(archives) says what it lacks.
+      - Packages without wheels are compiled by the controller, for its own kind of host and for hosts of that kind with
+        another Python that the controller has too, for example C(python3.11) on its E(PATH). A target that lacks one is
+        no failure of this module; RV(archives) says what it lacks.
     type: list
     elements: str
     default: []
@@ -191,6 +192,11 @@ def fits(own, target):
     return parts_of(target)[:3] == (python, machine, library) and parts_of(target)[3] >= version
 
 
+def fits_but_python(target):
+    """Whether a host can have what the controller compiles for the host's Python."""
+    return fits(" ".join([parts_of(target)[0], *own_target().split()[1:]]), target)
+
+
 def platforms_of(target):
     """The tags of wheels that such a host can have, the newest first: PEP 600 and PEP 656."""
     _python, machine, library, version = parts_of(target)
@@ -198,7 +204,9 @@ def platforms_of(target):
         return [f"musllinux_1_{minor}_{machine}" for minor in (2, 1, 0)]
     newest = version[1] if version[:1] == (2,) and len(version) > 1 else 17
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
-    return [*tags, f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}", f"linux_{machine}"]
+    tags += [f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}"]
+    # What the controller has compiled needs its own C library, or a newer one.
+    return [*tags, f"linux_{machine}"] if fits_but_python(target) else tags
 
 
 def chosen_for(target):
@@ -209,9 +217,19 @@ def chosen_for(target):
     return [*options, *(word for tag in platforms_of(target) for word in ("--platform", tag))]
 
 
-def pip_command(verb, wheels, pool, constraints):
+def python_of(module, target):
+    """A Python of the controller that builds what a target can have, and None if it has none."""
+    python = shutil.which(f"python{parts_of(target)[0]}")
+    if python is None or not fits_but_python(target):
+        return None
+    # A name on PATH may be there and not run, as those of pyenv.
+    return None if module.run_command([python, "-c", "import sys"])[0] else python
+
+
+def pip_command(verb, wheels, pool, constraints, python=None):
     """The command of pip, with versions of the constraints, wheels of the pool before those of an index."""
-    command = [sys.executable, "-m", "pip", verb, "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", *(["--python", python] if python else []), verb]
+    command += ["--disable-pip-version-check"]
     command += ["--wheel-dir" if verb == "wheel" else "--dest", str(wheels), "--find-links", str(pool)]
     if constraints is not None:
         plain = wheels.parent / "constraints.txt"
@@ -269,12 +287,19 @@ def fetch(module, name, constraints, target, own_archive, archive):
                 shutil.copyfileobj(packed.extractfile(member), written)
         wheels.mkdir()
         command = [*pip_command("download", wheels, pool, constraints), *chosen_for(target)]
-        code, said = make_wheels(module, command, project)
-        if code != 0:
+        python, compiled = python_of(module, target), set()
+        while True:
+            code, said = make_wheels(module, command, project)
+            if code == 0:
+                break
             lacks = re.findall(r"\(constraint\) ([\w.-]+)==|No matching distribution found for ([\w.-]+)", said)
             names = sorted({one or other for one, other in lacks})
-            errors = [line for line in said.splitlines() if line.startswith("ERROR: ")]
-            return f"none of {', '.join(names)}" if names else (errors or [said.strip()[-300:]])[-1]
+            own_pip = [*pip_command("wheel", wheels, pool, constraints, python), "--no-deps", *names]
+            if python is None or not names or compiled.issuperset(names) or module.run_command(own_pip)[0]:
+                errors = [line for line in said.splitlines() if line.startswith("ERROR: ")]
+                return f"none of {', '.join(names)}" if names else (errors or [said.strip()[-300:]])[-1]
+            compiled.update(names)
+            keep(wheels, own, pool)
         keep(wheels, own, pool)
         pack(wheels, archive)
     return ""
