@@ -39,6 +39,10 @@ _ALONE: Final = 3 * _MILLISECOND
 """Nanoseconds of a slice while no others are busy, and those for others in a pass of the loop."""
 _BUSY: Final = 0.1
 """Seconds for which others count as busy after something has come from one of them."""
+_HURRY: Final = _MILLISECOND
+"""Nanoseconds between two slices in which urgent input of one network waits for nobody."""
+_HURRIES: Final = 8 * _MILLISECOND
+"""The same for all networks."""
 _PAUSE: Final = 4
 """The pause after a slice while others are busy, as a multiple of the slice."""
 _OF_A_BYTE: Final = 4
@@ -165,6 +169,8 @@ class Turns:
         self._clock = clock
         self._strangers = _Network(0)
         self._others: deque[Turn] = deque()
+        self._hurried: dict[str, int] = {}
+        """Nanoseconds of urgent input that waited for nobody since the last slice, by widest network."""
         self._numbers = count()
         self._left = _ALONE
         """Nanoseconds that are left for turns at once."""
@@ -201,21 +207,33 @@ class Turns:
 
     def take(self, address: str, size: int, turn: Turn, *, is_urgent: bool) -> bool:
         """Take the turn of a stranger, which has sent so many bytes, now or later. Return whether it waits now.
-        Urgent input, such as the beginning of a session, waits only for its own block.
+        A little urgent input, such as the beginning of a session, waits only for its own block, and for nobody while
+        its network has had little of it since the last slice.
         """
         path, strangers = networks_of(address), self._strangers
         is_free = self._left > 0 and not strangers.waits and (not self._is_busy() or (size <= STEP and not self._owed))
-        if not is_free and (not is_urgent or strangers.has_waiting(path)):
+        if not is_free and not (is_urgent and size <= STEP and self._may_hurry(path)):
             self._add(path, turn)
             return True
         began = self._clock()
         has_more = turn()
         cost = self._clock() - began
+        if not is_free:
+            self._hurried[path[0]] = self._hurried.get(path[0], 0) + cost
         strangers.charge(path, cost)
         self._pause(self._left - cost, cost)
         if has_more:
             self._add(path, turn)
         return has_more
+
+    def _may_hurry(self, path: Sequence[str]) -> bool:
+        """Whether urgent input of a block need not wait."""
+        hurried = self._hurried
+        return (
+            hurried.get(path[0], 0) < _HURRY
+            and sum(hurried.values()) < _HURRIES
+            and not self._strangers.has_waiting(path)
+        )
 
     def follow(self, address: str, work: Callable[[], object]) -> None:
         """Do now what follows from the input of a stranger, and charge it."""
@@ -302,6 +320,7 @@ class Turns:
             # for ever.
             left = max(1, _SLICE - self._owed)
         self._pauses_until = 0.0
+        self._hurried.clear()
         self._left = whole = left
         if not strangers.waits and not self._owed:
             return

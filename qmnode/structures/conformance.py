@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from qmnode.structures.acks import ACK_BODY_SIZE, ORDER_ACK_LABEL, FinalAckBody, OrderAckBody, is_order_queue
 from qmnode.structures.errors import PacketError
-from qmnode.structures.fields import Array, Choice, Data, Nested, Scalar
+from qmnode.structures.fields import Array, Choice, Data, Field, Nested, Scalar
 from qmnode.structures.findings import REFUSED, Finding, Handling, Kind, Rule, Seen, Treatment
 from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, SessionAck
 from qmnode.structures.layout import Structure
@@ -88,18 +88,31 @@ def _refused_values(value: Structure) -> Iterator[Finding]:
 def _checks(kind: type[Structure]) -> tuple[tuple[str, Callable[[Any], Iterator[Finding]]], ...]:
     """The checks for a structure of this kind, by attribute."""
     found: list[tuple[str, Callable[[Any], Iterator[Finding]]]] = []
+    choices = {item.on: item.cases.keys() for item in kind.PLAN.fields if isinstance(item, Choice)}
     for item in kind.PLAN.fields:
         match item:
+            case Scalar(attribute=attribute, allowed=allowed) if choices.get(attribute, ()) == allowed:
+                pass  # the reader takes no other number: it has no case for it
             case Scalar():
                 if (check := _check_of_number(kind, item)) is not None:
                     found.append((item.attribute, check))
             case Data(holds=holds) if holds is not None:
                 found.append((item.attribute, _check_of_content(kind, item.name, holds)))
-            case Nested() | Choice():
+            case Nested() | Choice() if _has_checks(item):
                 found.append((item.attribute, _inside))
-            case Array():
+            case Array(item=each) if _has_checks(each):
                 found.append((item.attribute, _inside_each))
     return tuple(found)
+
+
+def _has_checks(item: Field | None) -> bool:
+    """Whether a value of this field is a structure with checks: a list may have thousands of those without."""
+    match item:
+        case Nested(structure=kind):
+            return bool(_checks(kind))
+        case Choice(cases=cases):
+            return any(_has_checks(case) for case in cases.values())
+    return False
 
 
 def _inside(held: Any) -> Iterator[Finding]:

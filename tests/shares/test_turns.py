@@ -131,6 +131,37 @@ async def test_a_new_session_waits_for_its_own_block_only() -> None:
     await work.all_done(4)
 
 
+async def test_urgent_input_of_one_network_waits_once_it_has_had_its_time() -> None:
+    work = Work()
+    work.be_busy()
+    work.take("first", MALLORY)
+    assert not work.take("dear", MALLORY, 3 * MILLISECOND, is_urgent=True)
+    for number in range(3):
+        assert work.take(str(number), MALLORY, 3 * MILLISECOND, is_urgent=True)
+    assert not work.take("new", BYSTANDER, is_urgent=True)
+    assert work.done == ["first", "dear", "new"]
+    assert not work.take("of one provider", "2001:db8:1::1", 3 * MILLISECOND, is_urgent=True)
+    assert work.take("of the same provider", "2001:db8:2::1", is_urgent=True)
+    await work.all_done(8)
+
+
+async def test_urgent_input_of_many_networks_waits_in_the_order_of_their_use() -> None:
+    work = Work()
+    work.take("first", MALLORY, 10 * MILLISECOND)
+    waits = [work.take("many", f"192.0.2.{number}", 3 * MILLISECOND, is_urgent=True) for number in range(100, 110)]
+    assert waits == [False] * 3 + [True] * 7
+    assert work.take("last", BYSTANDER, is_urgent=True)
+    await work.all_done(12)
+
+
+async def test_much_urgent_input_is_not_taken_at_once() -> None:
+    work = Work()
+    work.be_busy()
+    work.take("first", MALLORY)
+    assert work.take("much", BYSTANDER, size=STEP + 1, is_urgent=True)
+    await work.all_done(2)
+
+
 async def test_what_follows_from_input_keeps_later_input_waiting() -> None:
     work = Work()
     work.be_busy()
