@@ -83,23 +83,6 @@ def bring(files: list[Path], place: Path, folder: str = "") -> None:
         target.with_name(f".{file.name}.tmp").rename(target)
 
 
-def test_segments_that_come_late_and_twice_give_the_same_tables(
-    spark: SparkSession, simulated: Simulated, tmp_path: Path
-) -> None:
-    files = random.Random(3).sample(simulated.files, len(simulated.files))
-    half = len(files) // 2
-    analysis = Analysis(spark, [str(tmp_path / "in")], str(tmp_path / "out"), simulated.directory)
-
-    bring(files[:half], tmp_path / "in")
-    analysis.run(JOB)
-    bring(files[half:], tmp_path / "in")
-    bring(files[:3], tmp_path / "in", "again")
-    summed = analysis.run(JOB)
-
-    assert summed.segments == len(files) - half
-    assert contents(tmp_path / "out") == simulated.whole
-
-
 class Cut(BaseException):
     """The run ends here."""
 
@@ -179,14 +162,16 @@ DAY = "2026-01-02"
 def test_a_day_to_begin_with_leaves_out_what_was_sent_before_and_can_be_set_earlier(
     spark: SparkSession, simulated: Simulated, tmp_path: Path
 ) -> None:
-    """Segments that come late are folded in, and going back to the beginning gives the tables of one run."""
+    """Segments that come late and twice are folded in, and going back to the beginning gives the tables of one run."""
     files = random.Random(4).sample(simulated.files, len(simulated.files))
+    half = len(files) // 2
     place, out = tmp_path / "in", tmp_path / "out"
     since = Analysis(spark, [str(place)], str(out), simulated.directory, since=DAY)
 
-    bring(files[: len(files) // 2], place)
+    bring(files[:half], place)
     since.run(JOB)
-    bring(files[len(files) // 2 :], place)
+    bring(files[half:], place)
+    bring(files[:3], place, "again")
     since.run(JOB)
 
     later = {name: [row for row in rows if json.loads(row)["date"] >= DAY] for name, rows in simulated.whole.items()}

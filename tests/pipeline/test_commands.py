@@ -347,7 +347,7 @@ def test_a_day_of_a_moment_is_that_in_utc(tmp_path: Path, spark: SparkSession) -
     assert f"<b>{table.num_rows}</b><span>messages sent" in report
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # the stream that is killed starts a Spark of its own, test_cluster a driver
 @pytest.mark.timeout(600)
 def test_spark_submit_runs_the_command(tmp_path: Path, for_little_data: dict[str, str]) -> None:
     write(simulate(RING, ring_traffic(40)), str(tmp_path / "in"))

@@ -83,8 +83,18 @@ def test_a_direct_name_is_that_of_the_queue_in_the_spelling_that_is_known() -> N
     assert names["direct=os:b\\stock"] == "B\\Stock"
 
 
-@pytest.mark.parametrize("most", [0, pytest.param(1, marks=pytest.mark.soak)], ids=["batch", "stream"])
-def test_tables_of_the_version_before_go_on_and_get_their_names(spark: SparkSession, tmp_path: Path, most: int) -> None:
+@pytest.mark.parametrize(
+    ("job", "most"),
+    [
+        ("service-levels", 0),
+        pytest.param("all", 0, marks=pytest.mark.soak),
+        pytest.param("service-levels", 1, marks=pytest.mark.soak),
+    ],
+    ids=["batch", "all", "stream"],
+)
+def test_tables_of_the_version_before_go_on_and_get_their_names(
+    spark: SparkSession, tmp_path: Path, job: str, most: int
+) -> None:
     source, target = str(tmp_path / "segments"), str(tmp_path / "tables")
     with tarfile.open(TABLES) as packed:
         packed.extractall(tmp_path, filter="data")
@@ -93,7 +103,6 @@ def test_tables_of_the_version_before_go_on_and_get_their_names(spark: SparkSess
     analysis = Analysis(spark, [source], target, known, most=most)
     assert queues(analysis) == {1: "NODE2\\orders", 2: None, 3: None}, "as that version had it"
 
-    job = "service-levels" if most else "all"
     analysis.run(job)
     assert queues(analysis) == {1: "NODE2\\orders", 2: "NODE2\\orders", 3: None}
     put_later(source)
