@@ -76,7 +76,8 @@ SCOPES = {place: name for name, places in TOGETHER.items() for place in places}
 
 OF_WHOLE_NODES = {
     "adversary", "bench", "certificates", "collection", "console", "copies", "crash", "doors", "export", "failover",
-    "faults", "forwarding", "keys", "mqrt", "operations", "pipeline", "playbooks", "scale", "service", "soak", "survey",
+    "faults", "forwarding", "keys", "management", "mqrt", "operations", "pipeline", "playbooks", "scale", "service",
+    "soak", "survey", "transport",
 }  # fmt: skip
 """Rooms whose tests run whole nodes, Ansible or Spark. ``make check`` leaves them to ``make test``, and does not even
 read them: that takes each of its processes as long as a thousand tests."""

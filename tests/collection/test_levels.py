@@ -103,6 +103,9 @@ BRIDGE = {
 }  # fmt: skip
 
 
+COPY = {"to": "/mnt/copies/shop", "key": "/etc/qmnode/copy.key"}
+
+
 class TestEveryLevel:
     """What one roll-out plans for settings that every level gives, and for a bridge that the enterprise declares."""
 
@@ -123,11 +126,13 @@ class TestEveryLevel:
         inventory.give("group_vars/site_bremen", queue_manager_settings=quota(9000))
         host = {"transfer": {"retry_interval": 8}, "bridges": {"out": {"window": 50}}} | shop["settings"]
         host["management"] = {"key_rotation": {"modulus_length": 3072}}
+        host["storage"] = {"remote_copy": {"lag": 5}}
         inventory.give(
             f"host_vars/{SHOP}",
             queue_manager_settings=host,
             queue_manager_more_files=shop["files"],
             queue_manager_key_rotation=True,
+            msmq_remote_copy=COPY,
         )
         inventory.give(f"host_vars/{FAR}", routing_server_more_settings={"transfer": {"retry_interval": 9}})
         return inventory.play(queue_manager_settings={"transport": {"address": "127.0.0.1"}})
@@ -168,6 +173,12 @@ class TestEveryLevel:
             SHOP: {"enabled": True, "modulus_length": 3072},
             FAR: None,
         }
+
+    def test_a_declared_copy_is_in_the_settings_of_the_node_below_its_own(
+        self, found: dict[str, dict[str, Any]]
+    ) -> None:
+        assert found[SHOP]["storage"]["remote_copy"] == {**COPY, "lag": 5}
+        assert "storage" not in found[FAR]
 
     def test_a_declared_bridge_travels_in_the_document_with_what_settings_say_of_it(
         self, said: str, found: dict[str, dict[str, Any]]
@@ -239,19 +250,6 @@ def test_files_of_other_sites_and_other_inventories_may_be_there(inventory: Inve
     inventory.give("group_vars/site_of_another", queue_manager_settings=quota(1))
     warned = inventory.play("--limit", f"localhost,{SHOP}")
     assert "there is no group site_of_another in the inventory" in warned
-
-
-def test_a_declared_copy_is_in_the_settings_of_the_node_below_its_own(inventory: Inventory) -> None:
-    copy = {"to": "/mnt/copies/shop", "key": "/etc/qmnode/copy.key"}
-    inventory.give("group_vars/all", **inventory.local)
-    inventory.give(
-        f"host_vars/{SHOP}", msmq_remote_copy=copy, queue_manager_settings={"storage": {"remote_copy": {"lag": 5}}}
-    )
-
-    found = settings(inventory.play())
-
-    assert found[SHOP]["storage"]["remote_copy"] == {**copy, "lag": 5}
-    assert "storage" not in found[FAR]
 
 
 def test_the_end_of_a_mode_of_tls_that_only_a_run_had_set_is_reported(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ async def test_three_hops_between_site_gates(enterprise: Enterprise, reports: Gu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("transactional", [pytest.param(False, marks=pytest.mark.soak), True])
 async def test_nothing_is_lost_or_twice_when_routing_servers_are_killed_and_routes_change(
     enterprise: Enterprise, reports: Guid, transactional: bool
 ) -> None:

@@ -18,7 +18,14 @@ async def nothing_waits(enterprise: Enterprise) -> bool:
     return not await enterprise.source.outgoing()
 
 
-@pytest.mark.parametrize("kind", ["express", "recoverable", "transactional"])
+@pytest.mark.parametrize(  # the demo has all of them
+    "kind",
+    [
+        pytest.param("express", marks=pytest.mark.soak),
+        pytest.param("recoverable", marks=pytest.mark.soak),
+        "transactional",
+    ],
+)
 async def test_messages_arrive_once_and_in_order_through_a_routing_server(enterprise: Enterprise, kind: str) -> None:
     transactional = kind == "transactional"
     name = await enterprise.target.create_queue(kind, transactional=transactional)

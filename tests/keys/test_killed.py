@@ -153,7 +153,7 @@ def test_killed_at_every_step_it_ends_in_the_same_place(
     assert points >= 4
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.soak)])
 def test_killed_at_random_points_it_ends_in_the_same_place(
     worker: Worker, prepared: dict[str, Path], tmp_path: Path, kills: int
 ) -> None:

@@ -96,7 +96,7 @@ async def test_a_peer_that_opens_tls_sessions_is_not_taken_in_clear(nodes: Nodes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workgroup", [False, True])
+@pytest.mark.parametrize("workgroup", [False, pytest.param(True, marks=pytest.mark.soak)])
 async def test_modes_change_under_a_stream_without_a_loss(tmp_path: Path, workgroup: bool) -> None:
     """Each node goes from nothing to offer, prefer and require, and back, one after the other. Without a directory only
     certificates make a peer known, and it is a stranger again on the way back."""

@@ -80,7 +80,10 @@ async def test_messages_go_both_ways(nodes: tuple[Node, Node], direction: int, q
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victims", ["receiver", "sender", "both"])
+@pytest.mark.parametrize(
+    "victims",
+    [pytest.param("receiver", marks=pytest.mark.soak), pytest.param("sender", marks=pytest.mark.soak), "both"],
+)
 async def test_killed_in_the_middle_transactions_come_once_and_in_order(nodes: tuple[Node, Node], victims: str) -> None:
     sender, receiver = nodes
     await create_queues(*nodes)

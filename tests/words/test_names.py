@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from typing import Final
 
 from tests.words.texts import ROOT
@@ -26,6 +27,7 @@ REPEATED: Final = 122
 """Names of classes that several modules have, at the most. The number only shrinks."""
 
 
+@cache
 def named() -> dict[str, ast.Module]:
     """The modules of both packages, by path."""
     files = [path for package in ("qmnode", "mqenterprise") for path in sorted((ROOT / package).rglob("*.py"))]
