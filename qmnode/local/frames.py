@@ -74,7 +74,8 @@ _unpack_sent: Final = _SENT.unpack_from
 _SENT_ALONE: Final = struct.Struct(SEND_HEAD.format + _SENT.format.removeprefix("<"))
 _SENT_ALONE_SIZE: Final = _SENT_ALONE.size
 _RECEIVED: Final = struct.Struct("<QI")
-_RECEIVED_SIZE: Final = _RECEIVED.size
+RECEIVED_SIZE: Final = _RECEIVED.size
+"""Bytes before each message in the answer of a receive."""
 _unpack_received: Final = _RECEIVED.unpack_from
 _SMALLEST_ITEM: Final = 12
 
@@ -450,10 +451,10 @@ def unpack_received(body: Packet) -> list[tuple[int, Packet]]:
     items: list[tuple[int, Packet]] = []
     offset, end = 0, len(body)
     while offset < end:
-        if end - offset < _RECEIVED_SIZE:
+        if end - offset < RECEIVED_SIZE:
             raise FrameError("a batch ends inside the head of a message")
         lookup, size = _unpack_received(body, offset)
-        offset += _RECEIVED_SIZE
+        offset += RECEIVED_SIZE
         if size > end - offset:
             raise FrameError(f"a message of {size} bytes in a batch that ends before")
         shared = size >= LARGE and 2 * size >= end

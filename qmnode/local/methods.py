@@ -16,11 +16,13 @@ from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.changes import CHANGES, LocalChange, properties_of, target_of
 from qmnode.local.frames import (
+    HEAD_SIZE,
     LOGIN,
     MOST_SLOTS,
     NO_TRANSACTION,
     PUBLISHING,
     RECEIVE_HEAD,
+    RECEIVED_SIZE,
     REPEATED,
     REQUESTS,
     ROOM,
@@ -33,6 +35,7 @@ from qmnode.local.frames import (
     FrameError,
     FrameKind,
     pack_received,
+    received_parts,
     unpack_sent,
 )
 from qmnode.model.api import (
@@ -53,7 +56,7 @@ from qmnode.model.ports import Entry
 from qmnode.model.sending import Mark
 from qmnode.model.stored_message import Room, message_from_packet, whole_value
 from qmnode.model.transaction import Transaction
-from qmnode.storage.marks import WHOLE
+from qmnode.storage.marks import MOST_OF_GROUP, WHOLE, MarkGroup
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import GUID_SIZE, Guid
@@ -68,8 +71,6 @@ NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.err
 
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
 _RECEIVE_SIZES: Final = (_RECEIVE_SIZE, _RECEIVE_SIZE + ROOM.size, _RECEIVE_SIZE + SLOT.size)
-_KEPT: Final = b"\0"
-"""Before the messages in the mark of a receive; one without it has none, as they are large."""
 _MOST_KEPT: Final = 256 * 1024
 """Bytes of messages that the mark of a receive has at most: they are written once more with it."""
 _unpack_receive: Final = RECEIVE_HEAD.unpack_from
@@ -170,14 +171,41 @@ class Methods:
     def mark(self, slot: int, number: int, answer: bytes, part: int = WHOLE) -> None:
         """Write the mark of a call in the current batch."""
         assert self._marks is not None
-        self._marks.put(self.program, slot, number, (answer,), part)
+        self._marks.put(self.program, slot, number, answer, part)
 
-    def mark_received(self, taken: "Taken") -> None:
-        """Write the mark of a receive, with its messages unless they are large."""
+    def mark_later(self, write: Callable[[], None]) -> None:
+        """Call ``write`` before the current batch is written."""
         assert self._marks is not None
-        keeps = taken.size <= _MOST_KEPT and self._marks.has_room_for_messages(self.program, taken.slot, taken.size)
-        kept = (_KEPT, *pack_received(taken.entries)) if keeps else ()
-        self._marks.put(self.program, taken.slot, taken.number, kept, with_messages=keeps)
+        self._marks.due.append(write)
+
+    def mark_received(self, received: "Sequence[Taken]") -> None:
+        """Write the marks of receives in the current batch, with their answers unless those are large."""
+        begin = size = 0
+        for at, taken in enumerate(received):
+            size += taken.size
+            if at > begin and size > MOST_OF_GROUP:
+                self._mark_group(received[begin:at])
+                begin, size = at, taken.size
+        self._mark_group(received[begin:] if begin else received)
+
+    def _mark_group(self, received: "Sequence[Taken]") -> None:
+        assert self._marks is not None
+        parts: list[Packet] = []
+        calls = []
+        for taken in received:
+            is_kept = taken.size <= _MOST_KEPT
+            if is_kept:
+                parts += received_parts(taken.number, taken.entries)
+            size = HEAD_SIZE + RECEIVED_SIZE * len(taken.entries) + taken.size if is_kept else 0
+            calls.append((taken.slot, taken.number, size))
+        group = self._marks.put_received(self.program, calls, parts)
+        for taken in received:
+            taken.group = group
+
+    def withdraw(self, group: MarkGroup, slots: "Sequence[int]") -> None:
+        """Take receives out of the marks in the current batch: their messages are put back."""
+        assert self._marks is not None
+        self._marks.withdraw(self.program, group, slots)
 
     def error_value(self, error: Exception) -> Any:
         """An error as it goes to the application."""
@@ -584,13 +612,14 @@ async def _send_all(
 
 
 def _kept(mark: bytes) -> bytes:
+    """The messages in the mark of a receive, which is its whole answer, or empty."""
     if not mark:
         raise MessageQueuingError(
             ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED,
             "large or many messages had left the queue when the connection was lost, and are gone: receive large "
             "messages in a transaction",
         )
-    return mark[len(_KEPT) :]
+    return mark[HEAD_SIZE:]
 
 
 def _not_understood(error: BaseException) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
@@ -43,7 +43,7 @@ from qmnode.model.reading import Claim, Lock, ReadOutcome, WaitingRead
 from qmnode.model.stored_message import Room
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
-from qmnode.storage.marks import PROGRAM_SIZE, Marks
+from qmnode.storage.marks import PROGRAM_SIZE, MarkGroup, Marks
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.packet_view import Packet
@@ -59,7 +59,7 @@ _LOCK: Final = Lock()
 class Taken:
     """The messages of one receive, gone from their queue."""
 
-    __slots__ = ("entries", "limit", "number", "queue", "size", "slot")
+    __slots__ = ("entries", "group", "limit", "number", "queue", "size", "slot")
 
     def __init__(
         self, number: int, queue: OpenQueueDescriptor, limit: int, entries: Sequence[Arrived], slot: int = 0
@@ -69,7 +69,14 @@ class Taken:
         self.limit = limit
         self.entries = entries
         self.slot = slot
+        self.group: MarkGroup | None = None
+        """With its mark, if it has been written."""
         self.size = sum([len(value) for _, value in entries])
+
+    def add(self, more: Sequence[Arrived]) -> None:
+        """Take some more messages."""
+        self.entries = [*self.entries, *more]
+        self.size += sum([len(value) for _, value in more])
 
 
 class WaitingReceive(WaitingRead):
@@ -130,14 +137,15 @@ class Receives:
         answer: Callable[[list[Taken]], None],
         fail: Callable[[int, Exception], None],
         has_room: Callable[[], bool],
-        mark: Callable[[Taken], None],
     ) -> None:
         """``answer`` is called with receives whose messages are gone from the disk, and ``fail`` with the number and
         the error of one that failed. The messages count as received after ``sent``. None begins or waits unless it
-        ``has_room`` for its answer. ``mark`` is called for one with a slot in the batch that removes its messages, and
-        for one without a number in the batch that brings them back.
+        ``has_room`` for its answer.
         """
-        self._mark = mark
+        self.methods: Methods
+        """Write the marks of those with a slot, in the batch that removes their messages or brings them back."""
+        self._unmarked: list[Taken] = []
+        """Receives whose marks go into the current batch."""
         self._slots: dict[int, int] = {}
         """Of receives that have one and have taken nothing, by number."""
         self._answer = answer
@@ -223,9 +231,19 @@ class Receives:
 
     def _hold(self, taken: Taken) -> None:
         if taken.slot:
-            self._mark(taken)
+            self._mark_later(taken)
         self._taken[taken.number] = taken
         self.held += taken.size
+
+    def _mark_later(self, taken: Taken) -> None:
+        if not self._unmarked:
+            self.methods.mark_later(self._mark)
+        self._unmarked.append(taken)
+
+    def _mark(self) -> None:
+        unmarked, self._unmarked = self._unmarked, []
+        if left := [one for one in unmarked if self._taken.get(one.number) is one]:  # the others were cancelled
+            self.methods.mark_received(left)
 
     def _wait(
         self,
@@ -279,10 +297,12 @@ class Receives:
             left = taken.limit - len(taken.entries)
             if left and self._has_room():
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
-                    more = taken.queue.take_available(left, taken.queue.claim(None), taken.size)
-                    self.held -= taken.size
-                    entries = [*taken.entries, *more]
-                    self._hold(taken := Taken(taken.number, taken.queue, taken.limit, entries, taken.slot))
+                    if more := taken.queue.take_available(left, taken.queue.claim(None), taken.size):
+                        self.held -= taken.size
+                        taken.add(more)
+                        self.held += taken.size
+                        if taken.group is not None:  # written meanwhile, without these
+                            self._mark_later(taken)
             self._remove([taken])
 
     def _remove(self, received: list[Taken]) -> None:
@@ -314,7 +334,10 @@ class Receives:
 
     def sent(self) -> None:
         """Note that all answers have been handed to the socket."""
-        self.held -= sum([taken.size for taken in self._unsent])
+        for taken in self._unsent:
+            self.held -= taken.size
+            if taken.group is not None:
+                taken.group.value = b""
         self._unsent.clear()
 
     def cancel(self, number: int) -> bool:
@@ -331,13 +354,18 @@ class Receives:
         if taken is None:
             return False
         self.held -= taken.size
-        self._unmark(taken)
+        self._withdraw([taken])
         taken.queue.put_back(taken.entries)
         return True
 
-    def _unmark(self, taken: Taken) -> None:
-        if taken.slot:
-            self._mark(Taken(0, taken.queue, 0, (), taken.slot))
+    def _withdraw(self, received: list[Taken]) -> None:
+        """Their marks are void: the messages are put back."""
+        slots: dict[MarkGroup, list[int]] = {}
+        for taken in received:
+            if taken.group is not None:
+                slots.setdefault(taken.group, []).append(taken.slot)
+        for group, some in slots.items():
+            self.methods.withdraw(group, some)
 
     def abandon(self) -> None:
         """End all receives: the application went away, and gets no answer any more."""
@@ -349,8 +377,7 @@ class Receives:
         self._slots.clear()
         self._unsent.clear()
         self._taken.clear()
-        for taken in left:
-            self._unmark(taken)
+        self._withdraw(left)
         self.held = 0
         # Other receivers may wait for them: they get them in the queue's order.
         entries = [(entry, one.queue) for one in left for entry in one.entries]
@@ -487,7 +514,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         self._greeting_deadline: asyncio.TimerHandle | None = None
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._receives = Receives(self._received, self._failed, self._has_room, self._mark_received)
+        self._receives = Receives(self._received, self._failed, self._has_room)
         self._unstarted = 0
         """Tasks of calls that have not taken their first step."""
         self._answers: list[Packet] = []
@@ -506,7 +533,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         peer: socket.socket = transport.get_extra_info("socket")
         enlarge_send_buffer(transport)
         _, user_id = peer_credentials(peer)
-        self.methods = Methods(self.server, user_id, peer_groups(peer), self._receives)
+        self.methods = self._receives.methods = Methods(self.server, user_id, peer_groups(peer), self._receives)
         if self.server.stopping:  # it was accepted just before, and nobody would ever end it
             self._transport.abort()
             return
@@ -698,11 +725,17 @@ class LocalConnection(asyncio.BufferedProtocol):
             await asyncio.wait([written])
         self._answer(kind, number, answer)
 
-    def _mark_received(self, taken: Taken) -> None:
-        self.methods.mark_received(taken)
-
     def _received(self, received: list[Taken]) -> None:
-        self._send([part for taken in received for part in received_parts(taken.number, taken.entries)])
+        parts: list[Packet] = []
+        whole = Counter([taken.group for taken in received])
+        for taken in received:
+            group = taken.group
+            if group is None or not group.value or (count := whole[group]) not in (0, len(group.calls)):
+                parts += received_parts(taken.number, taken.entries)
+            elif count:  # the answers of all, as they are in their mark
+                parts.append(memoryview(group.value)[group.start :])
+                whole[group] = 0
+        self._send(parts)
         if self._paused:
             self._adjust_reading()
 

@@ -22,12 +22,7 @@ import structlog
 
 import qmnode
 from qmnode import Access, Message, QueueManager, Settings
-from qmnode.local.server import LocalServer
-
-try:
-    from qmnode.settings.node import LocalSettings
-except ModuleNotFoundError:  # a tree of the first release
-    from qmnode.settings import LocalSettings  # type: ignore[attr-defined,no-redef]
+from qmnode.local.server import LocalServer, LocalSettings
 
 try:
     from qmnode.event_loop import loop_factory
