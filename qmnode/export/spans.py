@@ -5,14 +5,14 @@ the message and its hop count. The same computation gives the parent of a span, 
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from zlib import crc32
 
-from qmnode.bodies import trace_context
-from qmnode.bodies.trace_context import TraceContext
+from qmnode.bodies.trace_context import Contexts, is_sampled, parse
+from qmnode.export import otlp
 from qmnode.export.decoding import guid_text
 from qmnode.model.api import QueueType
 from qmnode.model.stored_message import (
@@ -30,16 +30,21 @@ from qmnode.model.stored_message import (
     value_of_packet,
 )
 from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.packet_view import contents_of, message_class_of, read_properties
+from qmnode.structures.packet_view import (
+    LABEL_AT,
+    LABEL_LENGTH_AT,
+    PROPERTIES_SIZE,
+    message_class_of,
+    read_properties,
+)
 from qmnode.structures.user_header import UserFlags
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from qmnode.export.recorder import EventRecorder
     from qmnode.model.ports import Arrived, Clock, Entry, Recorder
     from qmnode.model.queue import Queue
     from qmnode.storage.store import Store
+    from qmnode.storage.writer import Written
 
 SEND: Final = "send"
 STORE: Final = "store"
@@ -55,103 +60,98 @@ _OUTGOING: Final = QueueType.OUTGOING
 _CRC: Final = 1 << 32
 MOST_A_SECOND: Final = 500
 """Spans of messages in a second: the sender of a message decides whether it is sampled, and this bounds its cost."""
+_TOGETHER: Final = 64
+"""Events whose spans are made together: half a millisecond."""
 _REMEMBERED: Final = 512
-"""Messages of which several spans are made from one reading."""
+"""Steps at queues whose part of a span is kept encoded."""
 _WAITING: Final = 4096
 """Sampled messages in queues that are known, beyond which they are found by a look at each again."""
 _LARGEST_HEAD: Final = 16 * 1024
 """Bytes of headers above which a message has no spans: they are kept in memory, and may have megabytes."""
-
-Attributes = tuple[tuple[str, str | int | float], ...]
-
-
-class Span(NamedTuple):
-    """A span, with the identifiers that it must have."""
-
-    name: str
-    trace_id: int
-    span_id: int
-    parent_id: int
-    """Zero for the first span of a trace."""
-    kind: str
-    """A member of OpenTelemetry's SpanKind."""
-    begin: int
-    """Nanoseconds since 1970 (UTC)."""
-    end: int
-    attributes: Mapping[str, Any]
-    error: str = ""
-    """Why it failed; empty if it did not."""
-    shared: tuple[Attributes, ...] = ()
-    """More attributes, in parts that other spans have too."""
+_Note = tuple[Callable[..., bytes], "_Message", "Queue | None", int, Any]
+"""What makes a span of an event, the message, its queue, when it was in nanoseconds since 1970, and one more fact."""
 
 
 class Sink(Protocol):
     """A collector, or the exporters that lead to one."""
 
-    def export(self, make: Callable[[], Span | None]) -> None:
-        """Export soon the span that this makes, if any; it is dropped if too many wait."""
+    def export(self, make: Callable[[], Iterable[bytes]]) -> None:
+        """Export soon the spans that this makes, in the form of ``otlp.span``; some are dropped if too many wait."""
+
+    def export_always(self, make: Callable[[], Iterable[bytes]]) -> None:
+        """Do so before each export from now on."""
 
 
 class _Message:
-    """A message whose spans are exported."""
+    """A message whose spans are exported: its headers, of which more is read when there is a span to make."""
 
-    def __init__(self, head: bytes, context: TraceContext | None) -> None:
-        _, _, _, _, place, *_, size, _, self.source, address, _, _, number, flags = HEAD.unpack_from(head)
-        source = guid_text(self.source)
-        self.arrived = int(read_arrival(head)[0]) * 1000
-        """When it came to this node, in nanoseconds since 1970."""
+    __slots__ = (
+        "_facts", "attributes", "before", "context", "destination", "entry", "head", "is_normal", "node", "trace_id",
+    )  # fmt: skip
+
+    def __init__(self, head: bytes, context: bytes) -> None:
+        self.head = head
+        """Its value up to the label."""
+        self.context = context
+        """The traceparent of the program that sent it; empty if it wrote none."""
+        self.is_normal: bool | None = None
+        """Whether an application sent it; None before it is read."""
+
+    def read(self, queue: "Queue | None") -> None:
+        """Read what spans of it say; it is in this queue, or was refused. A broken one counts as not normal."""
+        try:
+            self._read(queue)
+        except BROKEN:
+            self.is_normal = False
+
+    def _read(self, queue: "Queue | None") -> None:
+        head = self.head
+        _, _, _, _, place, *_, size, _, source, address, _, _, number, flags = HEAD.unpack_from(head)
         self.is_normal = message_class_of(head, place) == _NORMAL
-        self.destination = Names(head, self.source, address).take(flags >> DESTINATION_SHIFT & 7)
-        self.hops = UserFlags.RC.get(flags)
+        if not self.is_normal:
+            return
+        self.destination = Names(head, source, address).take(flags >> DESTINATION_SHIFT & 7)
+        hops = UserFlags.RC.get(flags)
         """Nodes count themselves in the message when they forward it (MS-MQMQ 2.2.19.2, RC); the last one does not."""
-        if context is None:
-            self.trace_id = int.from_bytes(sha256(self.source + head[IDENTIFIER]).digest()[:16], "big") or 1
-        else:
-            self.trace_id = context.trace_id
-        self.producer = 0 if context is None else context.span_id
-        """The span of the program that sent it, or zero."""
-        self._facts = sha256(f"{self.trace_id}\\{source}\\{number}\\{self.destination}\\".encode())
-        self._entries: dict[int, int] = {}
-        self.attributes: Attributes = (
-            ("messaging.message.id", f"{source}\\{number}"),
-            ("messaging.message.body.size", read_properties(head, place)[6]),
-            ("messaging.message.envelope.size", size),
-            ("messaging.msmq.hop_count", self.hops),
+        is_source = queue is not None and not hops and source == queue.context.identifier
+        is_here = queue is None or queue.queue_type is not _OUTGOING
+        self.node = node = hops + (is_here and not is_source)
+        """The number of this node on the way of the message, zero at the source."""
+        context = parse(self.context.decode())
+        own = sha256(source + head[IDENTIFIER]).digest()[:16]
+        trace = (int.from_bytes(own, "big") or 1) if context is None else context.trace_id
+        self.trace_id = trace.to_bytes(16, "big")
+        self._facts = f"{trace}\\{guid_text(source)}\\{number}\\{self.destination}\\".encode()
+        self.entry = self.span_id(ARRIVE if node else SEND, node)
+        """The span by which it came to this node, which others have as their parent."""
+        program = b"" if context is None else context.span_id.to_bytes(8, "big")
+        self.before = self.span_id(TRANSFER, node - 1) if node else program
+        """The parent of that span: the transfer from the previous node, or the span of the program, if any."""
+        attribute = otlp.attribute
+        self.attributes = b"".join(
+            (
+                attribute("messaging.message.id", f"{guid_text(source)}\\{number}"),
+                attribute("messaging.message.body.size", read_properties(head, place)[6]),
+                attribute("messaging.message.envelope.size", size),
+                attribute("messaging.msmq.hop_count", hops),
+            )
         )
 
-    def span_id(self, step: str, node: int) -> int:
+    def arrived(self, now: int) -> int:
+        """When it came to this node, in nanoseconds since 1970; ``now`` if that is not known, or later."""
+        return min(int(read_arrival(self.head)[0]) * 1000 or now, now)
+
+    def span_id(self, step: str, node: int) -> bytes:
         """The identifier of a step at a node, which all nodes compute alike."""
-        digest = self._facts.copy()
-        digest.update(f"{node}\\{step}".encode())
-        return int.from_bytes(digest.digest()[:8], "big") or 1
-
-    def entry(self, node: int) -> int:
-        """The span by which it came to a node, which others have as their parent."""
-        if node not in self._entries:
-            self._entries[node] = self.span_id(ARRIVE if node else SEND, node)
-        return self._entries[node]
-
-    def before(self, node: int) -> int:
-        """The parent of that span: the program's, or the transfer from the previous node."""
-        return self.span_id(TRANSFER, node - 1) if node else self.producer
-
-
-_message: Final = lru_cache(_REMEMBERED)(_Message)
-
-
-class _Sampled(NamedTuple):
-    """A message that has spans, as an event finds it."""
-
-    head: bytes
-    """Its value up to the label."""
-    context: TraceContext | None
+        return sha256(self._facts + f"{node}\\{step}".encode()).digest()[:8]
 
 
 class SpanRecorder:
     """Exports spans of sampled messages, and passes every event on to the recorder of events, if there is one.
 
-    Nearly all messages are not sampled: of those only a few bytes are read. Of a sampled one its headers are kept, and
-    spans are made of many at a time: code that runs for one message in a hundred takes ten times as long each time.
+    Nearly all messages are not sampled: of those only a few bytes are read. What happens to a sampled one is noted, and
+    spans are made of many notes at a time: code that runs for one message in a hundred takes ten times as long each
+    time.
     """
 
     def __init__(
@@ -162,14 +162,17 @@ class SpanRecorder:
         self._events: Recorder | None = events
         self._sink = sink
         self._limit = round(sampling * _CRC)
-        self._waiting: dict[int, _Sampled] = {}
+        self._contexts = Contexts()
+        self._waiting: dict[int, _Message] = {}
         """Sampled messages in queues, by their lookup identifiers."""
         self._known: set[int] = set()
         """Numbers of the queues of which it has all: they were empty when a message came, later than it began."""
+        self._noted: list[_Note] = []
         self._second = 0
         self._left = 0
         self.dropped = 0
         """Spans beyond ``MOST_A_SECOND``, since start."""
+        sink.export_always(self._make)
 
     # Called by the model and the transfer (qmnode.model.ports.Recorder)
 
@@ -182,31 +185,30 @@ class SpanRecorder:
         """Messages arrived in a queue."""
         if self._events is not None:
             self._events.inserted(queue, entries)
-        if not entries or queue.is_dead_letter or queue.is_journal:
-            return
-        if len(self._waiting) >= _WAITING:
-            self._waiting.clear()
-            self._known.clear()
-        if queue.queue_id not in self._known and queue.message_count == len(entries):
-            self._known.add(queue.queue_id)
-        if found := _first_look(self._limit, entries):
-            sampled = self._sampled(found)
-            self._waiting |= sampled
-            self._inserted(queue, sampled.values())
+        if queue.queue_id not in self._known:
+            if not entries or queue.is_dead_letter or queue.is_journal:
+                return
+            if queue.message_count == len(entries):
+                self._known.add(queue.queue_id)
+        if (found := _first_look(self._limit, entries)) and (sampled := self._sampled(found)):
+            if len(self._waiting) >= _WAITING:
+                self._waiting.clear()
+                self._known.clear()
+            self._waiting.update(sampled)
+            self._note_arrivals(queue, sampled)
 
     def deleted(self, queue: "Queue", entries: "Sequence[Entry]", reason: int) -> None:
         """Messages left their queue."""
         if self._events is not None:
             self._events.deleted(queue, entries, reason)
         if leaving := self._leaving(queue, entries):
-            self._deleted(queue, leaving, reason)
+            self._note_ends(queue, leaving, reason)
 
     def handed_on(self, queue: "Queue", entries: "Sequence[Arrived]") -> None:
         """Messages arrived that waiting readers took at once."""
-        if found := _first_look(self._limit, entries):
-            sampled = self._sampled(found).values()
-            self._inserted(queue, sampled)
-            self._deleted(queue, sampled, _RECEIVED)
+        if (found := _first_look(self._limit, entries)) and (sampled := self._sampled(found)):
+            self._note_arrivals(queue, sampled)
+            self._note_ends(queue, [one for _, one in sampled], _RECEIVED)
 
     def transferred(self, queue: "Queue", entries: "Sequence[Entry]") -> None:
         """The next hop has messages: the spans cover their wait for that."""
@@ -215,14 +217,14 @@ class SpanRecorder:
         if leaving := self._leaving(queue, entries):
             peer, now = queue.peer.partition(" ")[0], self._now()  # type: ignore[attr-defined]
             for one in leaving:
-                self._export(_transferred, one, queue, now, peer)
+                self._note((_transferred, one, queue, now, peer))
 
     def refused(self, packet: bytes, reason: int) -> None:
         """A packet that arrived was refused."""
         if self._events is not None:
             self._events.refused(packet, reason)
-        for one in self._sampled(_first_look(self._limit, [(0, value_of_packet(packet, 0.0))])).values():
-            self._export(_refused, one, None, self._now(), reason)
+        for _, one in self._sampled(_first_look(self._limit, [(0, value_of_packet(packet, 0.0))])):
+            self._note((_refused, one, None, self._now(), reason))
 
     def key_used(self, packet: bytes, fingerprint: str) -> None:
         """A packet that arrived was decrypted with this key of the node."""
@@ -246,66 +248,88 @@ class SpanRecorder:
 
     # Sampling
 
-    def _sampled(self, entries: "Sequence[Arrived]") -> dict[int, _Sampled]:
+    def _sampled(self, entries: "Sequence[Arrived]") -> list[tuple[int, _Message]]:
         """Those whose spans are exported: the program decides that in its context, else every node alike."""
-        sampled = {}
+        sampled, limit, find = [], self._limit, self._contexts.find
         for lookup_identifier, value in entries:
             try:
-                begin, end, _ = contents_of(value, read_properties_place(value)[0])
-                if begin > _LARGEST_HEAD:
+                place = read_properties_place(value)[0]
+                if place > _LARGEST_HEAD:
                     continue
-                context = trace_context.find(bytes(value[begin:end])) if end > begin else None
-                if crc32(value[IDENTIFIER]) < self._limit if context is None else context.is_sampled:
-                    sampled[lookup_identifier] = _Sampled(bytes(value[:begin]), context)
+                context = b""
+                if size := extension_reader(place)(value)[-1]:
+                    begin = place + LABEL_AT + 2 * value[place + LABEL_LENGTH_AT]
+                    context = find(bytes(value[begin : begin + size]))
+                if is_sampled(context) if context else crc32(value[IDENTIFIER]) < limit:
+                    head = bytes(value[: place + PROPERTIES_SIZE])
+                    sampled.append((lookup_identifier, _Message(head, context)))
             except BROKEN:
                 continue
         return sampled
 
-    def _leaving(self, queue: "Queue", entries: "Sequence[Entry]") -> Collection[_Sampled]:
+    def _leaving(self, queue: "Queue", entries: "Sequence[Entry]") -> list[_Message]:
         """The sampled ones of messages that leave a queue."""
-        if queue.is_dead_letter or queue.is_journal:
-            return ()
         waiting = self._waiting
         if queue.queue_id in self._known:
-            return [waiting.pop(one) for one, _ in entries if one in waiting] if waiting else ()
+            return [waiting.pop(one) for one, _ in entries if one in waiting] if waiting else []
+        if queue.is_dead_letter or queue.is_journal:
+            return []
         sampled = self._sampled(_first_look(self._limit, entries))
-        for one in sampled:
+        for one, _ in sampled:
             waiting.pop(one, None)
-        return sampled.values()
-
-    def _export(self, make: Callable[..., Span], sampled: _Sampled, queue: "Queue | None", *facts: float | str) -> None:
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._left = second, MOST_A_SECOND
-        if self._left > 0:
-            self._left -= 1
-            self._sink.export(partial(_made, make, sampled, queue, *facts))
-        else:
-            self.dropped += 1
+        return [one for _, one in sampled]
 
     def _now(self) -> int:
         return int(self._clock.time() * 1e6) * 1000
 
-    # Events of sampled messages
+    # What happens to sampled messages
 
-    def _inserted(self, queue: "Queue", sampled: Collection[_Sampled]) -> None:
+    def _note_arrivals(self, queue: "Queue", sampled: list[tuple[int, _Message]]) -> None:
         if queue.parent is not None:
             return
-        came, begin = [one for one in sampled if not one.head[MOVES]], self._now()
-        for one in came:
-            self._export(_inserted, one, queue, begin)
-        if stored := [one for one in came if not one.head[FLAGS] & EXPRESS]:
-            self._store.durable().add_done_callback(partial(self._stored, queue, stored, begin))
+        now = self._now()
+        for _, one in sampled:
+            if not one.head[MOVES]:
+                self._note((_arrived, one, queue, now, None))
+                if not one.head[FLAGS] & EXPRESS:
+                    self._note((_stored, one, queue, now, self._store.durable()))
 
-    def _stored(self, queue: "Queue", stored: list[_Sampled], begin: int, done: "Future[None]") -> None:
-        now, failed = self._now(), done.cancelled() or done.exception() is not None
-        for one in stored:
-            self._export(_stored, one, queue, begin, max(now, begin), failed)
-
-    def _deleted(self, queue: "Queue", sampled: Collection[_Sampled], reason: int) -> None:
+    def _note_ends(self, queue: "Queue", sampled: list[_Message], reason: int) -> None:
         now = self._now()
         for one in sampled:
-            self._export(_deleted, one, queue, now, reason)
+            self._note((_ended, one, queue, now, reason))
+
+    def _note(self, note: "_Note") -> None:
+        self._noted.append(note)
+        if len(self._noted) >= _TOGETHER:
+            self._sink.export(self._make)
+
+    def _make(self) -> list[bytes]:
+        """Make the spans of what is noted."""
+        noted, self._noted = self._noted, []
+        monotonic, spans = time.monotonic(), []
+        if int(monotonic) != self._second:
+            self._second, self._left = int(monotonic), MOST_A_SECOND
+        ahead = self._clock.time() - monotonic
+        for note in noted:
+            make, message, queue, now, fact = note
+            if make is _stored:
+                if not fact.done():
+                    fact.add_done_callback(partial(self._stored_later, note))
+                    continue
+                fact = 0 if fact.exception() is not None else int((ahead + fact.ended) * 1e6) * 1000
+            if self._left <= 0:
+                self.dropped += 1
+                continue
+            self._left -= 1
+            if message.is_normal is None:
+                message.read(queue)
+            if message.is_normal:
+                spans.append(make(message, queue, now, fact))
+        return spans
+
+    def _stored_later(self, note: "_Note", _: "Written") -> None:
+        self._note(note)
 
 
 def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]":
@@ -320,6 +344,9 @@ def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]"
     try:
         place = read_properties_place(entries[0][1])[0]
         read = extension_reader(place)
+        if len(entries) == 1:
+            _, identifier, extension = read(entries[0][1])
+            return entries if extension or crc(identifier) < limit else ()
         return [
             entry
             for entry in entries
@@ -330,82 +357,65 @@ def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]"
         return entries
 
 
-# Spans
+# Spans: of a message in a queue, an event at a time, and what is known of it
 
 
-def _made(make: Callable[..., Span], sampled: _Sampled, queue: "Queue | None", *facts: float | str) -> Span | None:
-    """Make a span of a sampled message, unless it is an acknowledgment or a report, or broken."""
-    try:
-        message = _message(*sampled)
-    except BROKEN:
-        return None
-    node = message.hops
-    """The number of this node on the way of the message, zero at the source."""
-    if queue is None or queue.queue_type is not _OUTGOING:
-        is_source = queue is not None and not node and message.source == queue.context.identifier
-        node += not is_source
-    return make(message, node, queue, *facts) if message.is_normal else None
+def _arrived(message: _Message, queue: "Queue", now: int, _: None) -> bytes:
+    step, kind = (ARRIVE, "SERVER") if message.node else (SEND, "PRODUCER")
+    return _span(step, kind, message, queue, message.entry, message.before, now, now)
 
 
-def _inserted(message: _Message, node: int, queue: "Queue", now: int) -> Span:
-    step, kind = (ARRIVE, "SERVER") if node else (SEND, "PRODUCER")
-    return _span(step, message, message.entry(node), message.before(node), kind, now, now, queue)
+def _stored(message: _Message, queue: "Queue", now: int, stored: int) -> bytes:
+    own, failed = message.span_id(STORE, message.node), b"" if stored else otlp.failed("the store failed")
+    return _span(STORE, "INTERNAL", message, queue, own, message.entry, now, max(now, stored), failed)
 
 
-def _stored(message: _Message, node: int, queue: "Queue", begin: int, end: int, failed: bool) -> Span:
-    error = "the store failed" if failed else ""
-    own, parent = message.span_id(STORE, node), message.entry(node)
-    return _span(STORE, message, own, parent, "INTERNAL", begin, end, queue, {}, error)
+def _transferred(message: _Message, queue: "Queue", now: int, peer: str) -> bytes:
+    own, begin = message.span_id(TRANSFER, message.node), message.arrived(now)
+    server = otlp.attribute("server.address", peer)
+    return _span(TRANSFER, "CLIENT", message, queue, own, message.entry, begin, now, server)
 
 
-def _transferred(message: _Message, node: int, queue: "Queue", now: int, peer: str) -> Span:
-    own, parent = message.span_id(TRANSFER, node), message.entry(node)
-    begin = min(message.arrived or now, now)
-    span = _span(TRANSFER, message, own, parent, "CLIENT", begin, now, queue)
-    return span._replace(shared=(*span.shared, (("server.address", peer),)))
-
-
-def _deleted(message: _Message, node: int, queue: "Queue", now: int, reason: int) -> Span:
-    waited = {"messaging.msmq.time_in_queue": max(now - message.arrived, 0) / 1e9}
+def _ended(message: _Message, queue: "Queue", now: int, reason: int) -> bytes:
     received = reason == _RECEIVED
     step, kind, error = (RECEIVE, "CONSUMER", "") if received else (DISCARD, "INTERNAL", _name_of(reason))
-    own, parent = message.span_id(step, node), message.entry(node)
-    return _span(step, message, own, parent, kind, now, now, queue, waited, error)
+    waited = otlp.attribute("messaging.msmq.time_in_queue", (now - message.arrived(now)) / 1e9)
+    own = message.span_id(step, message.node)
+    return _span(step, kind, message, queue, own, message.entry, now, now, waited, otlp.failed(error))
 
 
-def _refused(message: _Message, node: int, queue: None, now: int, reason: int) -> Span:
-    own, parent = message.entry(node), message.before(node)
-    return _span(ARRIVE, message, own, parent, "SERVER", now, now, queue, {}, _name_of(reason))
+def _refused(message: _Message, queue: None, now: int, reason: int) -> bytes:
+    error = otlp.failed(_name_of(reason))
+    return _span(ARRIVE, "SERVER", message, queue, message.entry, message.before, now, now, error)
 
 
 def _span(
     step: str,
-    message: _Message,
-    own: int,
-    parent: int,
     kind: str,
+    message: _Message,
+    queue: "Queue | None",
+    own: bytes,
+    parent: bytes,
     begin: int,
     end: int,
-    queue: "Queue | None",
-    more: Mapping[str, Any] = {},
-    error: str = "",
-) -> Span:
+    *more: bytes,
+) -> bytes:
     local = queue is not None and queue.queue_type is not _OUTGOING
     destination = queue.pathname if local and queue is not None else message.destination
-    shared = (_of_step(step, destination), message.attributes)
-    return Span(f"{step} {destination}", message.trace_id, own, parent, kind, begin, end, more, error, shared)
+    step_of = _of_step(step, kind, destination, bool(parent))
+    return otlp.span(message.trace_id, own, parent, begin, end, step_of, message.attributes, *more)
 
 
 @lru_cache(_REMEMBERED)
-def _of_step(step: str, destination: str) -> Attributes:
-    attributes = {
+def _of_step(step: str, kind: str, destination: str, is_child: bool) -> bytes:
+    attributes: dict[str, str | float] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": step,
         "messaging.destination.name": destination,
     }
     if step in (SEND, RECEIVE):
         attributes["messaging.operation.type"] = step
-    return tuple(attributes.items())
+    return otlp.named(f"{step} {destination}", kind, is_child, attributes)
 
 
 def _name_of(reason: int) -> str:

@@ -2,9 +2,6 @@
 
 Only a node with ``telemetry.endpoint`` loads this module, and the SDK with it. Threads talk with the collector, and
 what it does not take in time is dropped.
-
-Spans become OTLP here. The tracer and the exporter of the SDK need ten times the processor for the same bytes, because
-they expect spans that change, and attributes of any type.
 """
 
 import asyncio
@@ -21,8 +18,6 @@ import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import lru_cache, partial
-from struct import Struct
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.request import (
@@ -37,6 +32,7 @@ from urllib.request import (
 import structlog
 
 from qmnode.errors import ConfigurationError
+from qmnode.export import otlp
 from qmnode.settings.node import TelemetrySettings
 from qmnode.version import program_version
 
@@ -45,22 +41,17 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from qmnode.administration.job_records import Job
-    from qmnode.export.spans import Attributes, Span
 
 log = structlog.get_logger(__name__)
 
 _WAITING: Final = 4096
 """Spans in memory, beyond which more are dropped."""
-_AT_ONCE: Final = 512
-_TOGETHER: Final = 32
-"""Spans that are made and encoded together: half a millisecond."""
+_AT_ONCE: Final = 2048
+"""Spans in a request: most of a megabyte."""
 _DELAY: Final = 5.0
 """Seconds for which spans are collected before they are exported: as long as the SDK does by default."""
 _ANSWER: Final = 5.0
 """Seconds for which an answer of the collector is awaited, and the last exports when the node stops."""
-_SHARED: Final = 1024
-"""Parts of spans that are kept encoded."""
-_SCOPE: Final = "qmnode"
 _T = TypeVar("_T")
 
 
@@ -89,7 +80,7 @@ class Telemetry:
         self._failures: dict[str, bool] = {}
         self._resource = Resource.create(
             {
-                "service.name": _SCOPE,
+                "service.name": otlp.SCOPE,
                 "service.version": program_version(),
                 "service.instance.id": computer_name,
                 "host.name": computer_name,
@@ -99,7 +90,8 @@ class Telemetry:
         self._identifiers = RandomIdGenerator()
         self._post = _posts(f"{address}/v1/traces", "TRACES")
         self._post_metrics = _posts(f"{address}/v1/metrics", "METRICS")
-        self._begun: list[Callable[[], Span | None]] = []
+        self._makers: list[Callable[[], Iterable[bytes]]] = []
+        """What makes more spans before each export."""
         self._waiting: deque[bytes] = deque(maxlen=_WAITING)
         """Encoded spans that are to be sent."""
         self._ending = asyncio.Event()
@@ -119,18 +111,19 @@ class Telemetry:
             else:
                 log.warning(f"{what} are not exported", exc_info=error)
 
-    def export(self, make: "Callable[[], Span | None]") -> None:
-        """Export soon the span that this makes, if any; the oldest is dropped if too many wait."""
-        self._begun.append(make)
-        if len(self._begun) >= _TOGETHER:
-            self._encode()
+    def export(self, make: Callable[[], Iterable[bytes]]) -> None:
+        """Export soon the spans that this makes, in the form of ``otlp.span``; the oldest are dropped if too many wait.
 
-    def _encode(self) -> None:
-        begun, self._begun = self._begun, []
+        A fault in it is logged.
+        """
         try:
-            self._waiting.extend([_encoded(span) for make in begun if (span := make()) is not None])
+            self._waiting.extend(make())
         except Exception as error:  # it must not end what the span is about
             self._note("spans", False, error)
+
+    def export_always(self, make: Callable[[], Iterable[bytes]]) -> None:
+        """Do so before each export from now on."""
+        self._makers.append(make)
 
     async def _send(self) -> None:
         """Export spans until the node stops, and the rest then."""
@@ -140,25 +133,34 @@ class Telemetry:
                 async with asyncio.timeout(_DELAY):
                     await self._ending.wait()
             ended = self._ending.is_set()
-            self._encode()
-            if self._waiting:
-                try:
-                    await _in_thread(self.send_spans)
-                except Exception as error:  # it must not end the exports, nor come out of stop()
-                    self._note("spans", False, error)
+            await self.send_spans()
 
-    def send_spans(self) -> None:
-        """Export the waiting spans, in this thread; those that the collector does not take are dropped."""
+    async def send_spans(self) -> None:
+        """Export all spans now; those that the collector does not take are dropped."""
+        for make in self._makers:
+            self.export(make)
+        if self._waiting:
+            try:
+                await _in_thread(self._post_spans)
+            except Exception as error:  # it must not end the exports, nor come out of stop()
+                self._note("spans", False, error)
+
+    def _post_spans(self) -> None:
+        """Post the waiting spans, in this thread."""
         succeeded = True
-        while succeeded and self._waiting and not self._ended:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _AT_ONCE))]
-            succeeded = self._post(_as_otlp(batch, self._resource.attributes))
+        while succeeded and not self._ended:
+            batch: list[bytes] = []
+            with contextlib.suppress(IndexError):  # no more wait
+                while len(batch) < _AT_ONCE:
+                    batch.append(self._waiting.popleft())
+            if not batch:
+                return
+            succeeded = self._post(otlp.request(batch, self._resource.attributes))
             self._note("spans", succeeded)
 
     def operation(self, entry: Mapping[str, Any], began: float = 0.0, traceparent: str = "") -> None:
         """Export a span about a change that the audit log has, as a child of its caller's span."""
         from qmnode.bodies.trace_context import parse
-        from qmnode.export.spans import Span
 
         now = time.time_ns()
         begin = now - int((time.monotonic() - began) * 1e9) if began else now
@@ -175,18 +177,35 @@ class Telemetry:
         if parent is not None and not parent.is_sampled:
             return
         error = "" if entry.get("outcome") == "done" else str(entry.get("outcome"))
-        trace_id = parent.trace_id if parent else self._identifiers.generate_trace_id()
+        name, trace_id = str(entry.get("action") or "operation")[:200], parent.trace_id if parent else 0
+        self._export(name, "SERVER", begin, now, attributes, error, trace_id, parent.span_id if parent else 0)
+
+    def _export(
+        self,
+        name: str,
+        kind: str,
+        begin: int,
+        end: int,
+        attributes: Mapping[str, str | float],
+        error: str,
+        trace_id: int = 0,
+        parent_id: int = 0,
+    ) -> None:
+        """Export a span, of a new trace without a parent."""
+        trace = (trace_id or self._identifiers.generate_trace_id()).to_bytes(16, "big")
+        own = self._identifiers.generate_span_id().to_bytes(8, "big")
+        parent = parent_id.to_bytes(8, "big") if parent_id else b""
         self.export(
-            partial(
-                Span, str(entry.get("action") or "operation")[:200], trace_id, self._identifiers.generate_span_id(),
-                parent.span_id if parent else 0, "SERVER", begin, now, attributes, error,
-            )
+            lambda: [
+                otlp.span(
+                    trace, own, parent, begin, end,
+                    otlp.named(name, kind, bool(parent), attributes), otlp.failed(error),
+                )
+            ]
         )  # fmt: skip
 
     def job(self, job: "Job") -> None:
         """Export a span from the beginning to the end of a job, which its operation only began."""
-        from qmnode.export.spans import Span
-
         attributes = {
             "messaging.system": "msmq",
             "qmnode.operation.channel": job.channel,
@@ -197,8 +216,7 @@ class Telemetry:
         }
         begin, end = (int(at * 1e6) * 1000 for at in (job.created, job.ended))
         error = "" if job.state == "done" and not job.failed else job.reason or f"{job.failed} messages failed"
-        trace_id, span_id = self._identifiers.generate_trace_id(), self._identifiers.generate_span_id()
-        self.export(partial(Span, f"job {job.kind}", trace_id, span_id, 0, "INTERNAL", begin, end, attributes, error))
+        self._export(f"job {job.kind}", "INTERNAL", begin, end, attributes, error)
 
     # Metrics
 
@@ -220,7 +238,7 @@ class Telemetry:
         from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-        scope = ScopeMetrics(InstrumentationScope(_SCOPE, program_version()), list(self._converted(families)), "")
+        scope = ScopeMetrics(InstrumentationScope(otlp.SCOPE, program_version()), list(self._converted(families)), "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
         self._note("metrics", await _in_thread(lambda: self._post_metrics(encode_metrics(data).SerializeToString())))
 
@@ -268,97 +286,6 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
 
     Thread(target=run, name="telemetry", daemon=True).start()
     return await asyncio.wrap_future(result)
-
-
-def _as_otlp(spans: Iterable[bytes], resource: Mapping[str, Any]) -> bytes:
-    """Encode the request of a client of OTLP with encoded spans of the node with these attributes."""
-    from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
-
-    scope = ScopeSpans()
-    scope.scope.name, scope.scope.version = _SCOPE, program_version()
-    attributes = b"".join([_attribute(key, value, b"\x0a") for key, value in resource.items()])
-    content = b"".join((scope.SerializeToString(), *spans))
-    return _field(b"\x0a", _field(b"\x0a", attributes) + _field(b"\x12", content))
-
-
-def _field(tag: bytes, content: bytes) -> bytes:
-    """A field of a message that is a message itself, or a text, already encoded."""
-    return tag + _number(len(content)) + content
-
-
-def _number(number: int) -> bytes:
-    if number <= 0x7F:
-        return _SHORT[number]
-    octets = []
-    while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*octets, number))
-
-
-_SHORT: Final = [bytes((number,)) for number in range(0x80)]
-_DOUBLE: Final = Struct("<sd")
-_OWN: Final = Struct("<2s16s2s8ssQsQ")
-"""trace_id, span_id, start_time_unix_nano and end_time_unix_nano of a span, each behind its tag (and size)."""
-
-
-def _encoded(span: "Span") -> bytes:
-    """Encode a span as a field of its scope. Fields that many spans share are encoded once: a message of Protocol
-    Buffers may have its fields in parts.
-    """
-    trace_id, span_id, parent = span.trace_id.to_bytes(16, "big"), span.span_id.to_bytes(8, "big"), span.parent_id
-    parts = [
-        _OWN.pack(b"\x0a\x10", trace_id, b"\x12\x08", span_id, b"\x39", span.begin, b"\x41", span.end),
-        b"\x22\x08" + parent.to_bytes(8, "big") if parent else b"",
-        _encoded_kind(span.name, span.kind, bool(parent)),
-        *map(_encoded_attributes, span.shared),
-        *[_attribute(key, value) for key, value in span.attributes.items()],
-        _encoded_error(span.error) if span.error else b"",
-    ]
-    return _field(b"\x12", b"".join(parts))
-
-
-@lru_cache(_SHARED)
-def _encoded_kind(name: str, kind: str, is_child: bool) -> bytes:
-    from opentelemetry.proto.trace.v1.trace_pb2 import Span, SpanFlags
-
-    flags = int(SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
-    if is_child:
-        flags |= int(SpanFlags.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
-    return bytes(Span(name=_text(name), kind=Span.SpanKind.Value(f"SPAN_KIND_{kind}"), flags=flags).SerializeToString())
-
-
-@lru_cache(_SHARED)
-def _encoded_attributes(attributes: "Attributes") -> bytes:
-    return b"".join([_attribute(key, value) for key, value in attributes])
-
-
-def _attribute(key: str, value: str | float, tag: bytes = b"\x4a") -> bytes:
-    """Encode an attribute, of a span unless the tag is another."""
-    if isinstance(value, str):
-        content = _field(b"\x0a", _text(value).encode())
-    elif isinstance(value, float):
-        content = _DOUBLE.pack(b"\x21", value)
-    else:
-        content = b"\x18" + _number(value)
-    return _field(tag, _encoded_key(key) + _field(b"\x12", content))
-
-
-@lru_cache(_SHARED)
-def _encoded_key(key: str) -> bytes:
-    return _field(b"\x0a", key.encode())
-
-
-def _encoded_error(error: str) -> bytes:
-    from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
-
-    status = Status(code=Status.STATUS_CODE_ERROR, message=_text(error))
-    return _attribute("error.type", error) + bytes(Span(status=status).SerializeToString())
-
-
-def _text(text: str) -> str:
-    """The text without halves of surrogate pairs, which names of queues may have and OTLP cannot."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 class _InTime(AbstractHTTPHandler):

@@ -173,7 +173,7 @@ def _nothing() -> None:
     pass
 
 
-class _Written(asyncio.Future[None]):
+class Written(asyncio.Future[None]):
     """The future of a batch, shared by many waiters. Cancelling one of them cancels the future for none, not even for
     that one, which learns of it when the batch is on disk and its outcome is known.
 
@@ -182,6 +182,8 @@ class _Written(asyncio.Future[None]):
 
     begun = 0.0
     """When the first change of the batch was made, by the monotonic clock. Loops may count whole milliseconds."""
+    ended = 0.0
+    """When it was on disk, by the same clock; 0 before, and if it could not be written."""
 
     def cancel(self, msg: object = None) -> bool:
         return False
@@ -203,7 +205,7 @@ class _Leaving(NamedTuple):
     """A batch that is written when its large messages are in their files."""
 
     batch: WriteBatch
-    future: _Written
+    future: Written
     files: "Future[None]"
     free: list[int]
 
@@ -258,7 +260,7 @@ class Writer:
         self.durations = Histogram(_DURATIONS)
         """Durations from the first change of a batch until it is on disk."""
         self.before_write: Callable[[], None] = _nothing
-        self._future: _Written | None = None
+        self._future: Written | None = None
         self.on_failure: Callable[[], None] = _nothing
         """Called once when a write or a sync has failed."""
         self._failure: StoreError | None = None
@@ -274,7 +276,7 @@ class Writer:
         self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]
         self._executor = ThreadPoolExecutor(1, "qmnode-sync") if in_thread else None
         # Thread mode only: futures of written batches that wait for the next sync, and whether a sync is running.
-        self._unsynced: list[_Written] = []
+        self._unsynced: list[Written] = []
         self._syncing = False
 
     def durable(self) -> asyncio.Future[None]:
@@ -282,7 +284,7 @@ class Writer:
         future = self._future
         if future is None:
             loop = asyncio.get_running_loop()
-            future = self._future = _Written(loop=loop)
+            future = self._future = Written(loop=loop)
             future.begun = time.monotonic()
             if self._failure is not None or self._closed:
                 self._future = None
@@ -356,7 +358,7 @@ class Writer:
                 return
         self._settle(self._executor is None)
 
-    def _leave(self, future: _Written) -> None:
+    def _leave(self, future: Written) -> None:
         """Write the large messages of the batch, and sync them in a thread; the loop goes on meanwhile."""
         large = self._large.leave()
         leaving = self._leaving = _Leaving(self.batch, future, self._large.begin(large), large.free)
@@ -490,14 +492,15 @@ class Writer:
             self._start_sync()
         self._dirty = False
 
-    def _resolve(self, futures: list[_Written | None]) -> None:
+    def _resolve(self, futures: list[Written | None]) -> None:
         self._unsynced = []
         for future in futures:
             if future is not None and not future.done():
                 self._synced_now(future)
 
-    def _synced_now(self, future: _Written) -> None:
-        self.durations.observe(time.monotonic() - future.begun)
+    def _synced_now(self, future: Written) -> None:
+        future.ended = time.monotonic()
+        self.durations.observe(future.ended - future.begun)
         future.set_result(None)
 
     def fail(self, error: BaseException) -> None:
@@ -538,9 +541,7 @@ class Writer:
         done = loop.run_in_executor(self._executor, self._database.flush_wal, True)
         done.add_done_callback(lambda result: self._sync_done(result, covered, written, free))
 
-    def _sync_done(
-        self, result: "asyncio.Future[None]", covered: list[_Written], written: int, free: list[int]
-    ) -> None:
+    def _sync_done(self, result: "asyncio.Future[None]", covered: list[Written], written: int, free: list[int]) -> None:
         self._syncing = False
         error = result.exception()
         if error is not None:

@@ -117,7 +117,7 @@ async def node(folder: str, name: str, address: str, tls: str = "", copy: str = 
 
         async def export(words: list[str]) -> None:
             if words and manager.telemetry is not None:
-                await asyncio.to_thread(manager.telemetry.send_spans)
+                await manager.telemetry.send_spans()
 
         await answer(export)
         await server.stop()

@@ -16,8 +16,8 @@ import qmnode
 from qmnode.administration.asker import Asker
 from qmnode.bodies import trace_context
 from qmnode.errors import ConfigurationError
-from qmnode.export import telemetry
-from qmnode.export.spans import MOST_A_SECOND, Span, SpanRecorder
+from qmnode.export import otlp, telemetry
+from qmnode.export.spans import MOST_A_SECOND, SpanRecorder
 from qmnode.local.server import LocalServer
 from qmnode.model.api import Access
 from qmnode.model.message import Message
@@ -33,12 +33,12 @@ from qmnode.structures.queue_formats import DirectQueueFormatName
 from qmnode.structures.security_header import ProviderInfo, SecurityHeader
 from qmnode.structures.user_header import UserHeader
 from qmnode.structures.user_message import UserMessage
-from tests.export.collector import collector
+from tests.export.collector import Collector, Span, collector
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from types import FrameType
 
@@ -51,11 +51,20 @@ class Kept:
     """Keeps spans in the place of a collector."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self._collector = Collector()
+        self._makers: list[Callable[[], Iterable[bytes]]] = []
 
-    def export(self, make: Callable[[], Span | None]) -> None:
-        if (span := make()) is not None:
-            self.spans.append(span)
+    def export(self, make: Callable[[], Iterable[bytes]]) -> None:
+        self._collector.take_spans(otlp.request(make(), {"service.instance.id": "NODE1"}))
+
+    def export_always(self, make: Callable[[], Iterable[bytes]]) -> None:
+        self._makers.append(make)
+
+    @property
+    def spans(self) -> list[Span]:
+        for make in self._makers:
+            self.export(make)
+        return self._collector.spans
 
 
 def recorded(manager: QueueManager, sampling: float) -> tuple[Kept, SpanRecorder]:
@@ -108,6 +117,39 @@ def test_a_context_is_found_behind_some_mentions_of_its_name_and_not_behind_thou
     assert trace_context.find(b'"traceparent": none, ' * 2_000 + header) is None
 
 
+@pytest.mark.parametrize(
+    "before", [b'{"traceparent":"', b'{"a": "b", "rbs-ot-tracestate" : "', b"<Key>traceparent</Key> <Value>"]
+)
+def test_what_is_like_the_extension_before_is_read_as_if_it_were_the_first(before: bytes) -> None:
+    contexts, behind = trace_context.Contexts(), b"</Value>" if b"<" in before else b'"}'
+    values = [
+        (value + behind, value) for value in (f"00-{TRACE}-{SPAN}-01".encode(), f"00-{TRACE[::-1]}-{SPAN}-00".encode())
+    ]
+    others = [
+        (f"00-{'0' * 32}-{SPAN}-01".encode() + behind, b""),
+        (f"00-{TRACE}-{'0' * 16}-01".encode() + behind, b""),
+        (f"ff-{TRACE}-{SPAN}-01".encode() + behind, b""),
+        (f"00-{TRACE}-{SPAN}-01".encode() + b"?", b""),
+        (b"none" + behind + before + values[0][0], values[0][1]),
+        (f"00-{TRACE}-{SPAN}-01".encode() + behind + b"\0", values[0][1]),
+    ]
+    for rest, found in [*values, *others, *values]:
+        assert contexts.find(before + rest) == found
+        assert trace_context.Contexts().find(before + rest) == found
+    assert [trace_context.is_sampled(found) for _, found in values] == [True, False]
+
+
+async def test_two_threads_may_export_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_AT_ONCE", 3)
+    span = otlp.span(b"1" * 16, b"2" * 8, b"", 4, 5)
+    with collector() as found:
+        exporters = telemetry.Telemetry(TelemetrySettings(endpoint=found.url, sampling=0), "NODE1")
+        exporters.export(lambda: [span] * 40)
+        await asyncio.gather(*(exporters.send_spans() for _ in range(4)))
+        assert len(found.spans) == 40
+        await exporters.stop()
+
+
 async def test_a_share_of_messages_is_sampled_and_a_context_decides_for_its_own(tmp_path: Path) -> None:
     async with QueueManager.open(tmp_path, HERE) as manager:
         kept, _ = recorded(manager, 0.1)
@@ -115,12 +157,12 @@ async def test_a_share_of_messages_is_sampled_and_a_context_decides_for_its_own(
         queue = await manager.open_queue(NAME, Access.SEND)
         for flags in ("00", "01"):
             await queue.send(Message(b"x").with_traceparent(f"00-{TRACE}-{SPAN}-{flags}"))
-        assert [(span.trace_id, span.parent_id) for span in kept.spans] == [(int(TRACE, 16), int(SPAN, 16))]
+        assert [(span.trace_id, span.parent_id) for span in kept.spans] == [(TRACE, SPAN)]
         kept.spans.clear()
         await queue.send_many([Message(b"x") for _ in range(2_000)])
         assert 120 < len(kept.spans) < 280
         assert len({span.trace_id for span in kept.spans}) == len(kept.spans)
-        assert {span.parent_id for span in kept.spans} == {0}
+        assert {span.parent_id for span in kept.spans} == {""}
 
 
 async def test_nodes_of_all_versions_sample_the_same_messages_and_give_their_spans_the_same_identifiers(
@@ -140,11 +182,11 @@ async def test_nodes_of_all_versions_sample_the_same_messages_and_give_their_spa
         ]
         recorder.inserted(orders, entries)
         recorder.deleted(orders, entries, MessageClass.MQMSG_CLASS_ACK_RECEIVE)
-    numbers = [str(dict(span.shared[1])["messaging.message.id"]).partition("\\")[2] for span in kept.spans]
+    numbers = [span.attributes["messaging.message.id"].partition("\\")[2] for span in kept.spans]
     assert numbers == ["124", "151", "380", "407", "426", "577", "663", "682", "833", "938"] * 2
     arrive, receive = kept.spans[::10]
     assert (arrive.name.partition(" ")[0], receive.name.partition(" ")[0]) == ("arrive", "receive")
-    assert f"{arrive.trace_id:032x} {arrive.parent_id:016x} {arrive.span_id:016x} {receive.span_id:016x}" == (
+    assert f"{arrive.trace_id} {arrive.parent_id} {arrive.span_id} {receive.span_id}" == (
         "85ba2ac8950efced4cdae24d8229104d e0e0740cabf97a87 c54c8454179bee69 37e3fde5b7033f31"
     )
     assert (receive.trace_id, receive.parent_id) == (arrive.trace_id, arrive.span_id)
@@ -219,7 +261,7 @@ async def test_a_death_is_an_error(tmp_path: Path) -> None:
             r"send NODE1\private$\orders", r"store NODE1\private$\orders", r"discard NODE1\private$\orders",
         ]  # fmt: skip
         assert {stored.parent_id, ended.parent_id} == {sent.span_id}
-        assert (sent.parent_id, ended.error) == (0, "MQMSG_CLASS_NACK_Q_PURGED")
+        assert (sent.parent_id, ended.attributes["error.type"]) == ("", "MQMSG_CLASS_NACK_Q_PURGED")
 
 
 async def test_a_missing_extra_and_a_wrong_address_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,16 +365,22 @@ async def test_messages_that_readers_wait_for_are_not_stored_for_their_spans(
 async def test_a_span_is_exported_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Bearer%20token")
-    span = Span("send \ud800", 1, 2, 3, "PRODUCER", 4, 5, {"queue": "\ud800é", "n": 7, "t": 0.5}, "why \udfff")
+    span = otlp.span(
+        bytes(15) + b"\1", bytes(7) + b"\2", bytes(7) + b"\3", 4, 5,
+        otlp.named("send \ud800", "PRODUCER", True, {"queue": "\ud800é", "n": 7, "t": 0.5}),
+        otlp.attribute("m", 1 << 40), otlp.attribute("k", "x" * 300), otlp.failed("why \udfff"),
+    )  # fmt: skip
     with collector() as found:
         settings = HERE.model_copy(update={"telemetry": TelemetrySettings(endpoint=found.url, sampling=0)})
         async with QueueManager.open(tmp_path, settings) as manager:
             assert manager.telemetry is not None
-            manager.telemetry.export(lambda: span)
+            manager.telemetry.export(lambda: [span])
         (exported,) = found.spans
     assert (exported.name, exported.kind, exported.begin, exported.end) == ("send ?", "PRODUCER", 4, 5)
     assert (exported.trace_id, exported.span_id, exported.parent_id) == (f"{1:032x}", f"{2:016x}", f"{3:016x}")
-    assert exported.attributes == {"queue": "?é", "n": 7, "t": 0.5, "error.type": "why ?"}
+    assert exported.attributes == {
+        "queue": "?é", "n": 7, "t": 0.5, "m": 1 << 40, "k": "x" * 300, "error.type": "why ?",
+    }  # fmt: skip
     assert exported.failed and found.headers["Authorization"] == "Bearer token"
 
 

@@ -12,8 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode.errors import ConfigurationError
-from qmnode.export import telemetry
-from qmnode.export.spans import Span
+from qmnode.export import otlp, telemetry
 from qmnode.export.telemetry import Telemetry
 from qmnode.settings.node import TelemetrySettings
 from tests.export.collector import collector
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-SPAN = Span("send orders", 1, 2, 3, "PRODUCER", 4, 5, {}, "")
+SPAN = otlp.span(b"1" * 16, b"2" * 8, b"3" * 8, 4, 5, otlp.named("send orders", "PRODUCER", True, {}))
 LONG = 15.0
 """Seconds for which a collector makes a node wait that lets it."""
 
@@ -110,7 +109,7 @@ def export(odd: Odd, spans: int = 1) -> None:
 
         def asked() -> bool:
             for _ in range(0 if odd.heard else spans):
-                exporters.export(lambda: SPAN)
+                exporters.export(lambda: [SPAN])
             return bool(odd.heard)
 
         await eventually(asked, "a request")
@@ -170,7 +169,7 @@ async def test_a_redirect_is_a_refusal_and_its_host_hears_nothing(status: int, m
 
         with Odd(redirects).listening() as odd, capture_logs() as logs:
             exporters = Telemetry(asked_of(odd.url, 0.01), "NODE1")
-            exporters.export(lambda: SPAN)
+            exporters.export(lambda: [SPAN])
             exporters.start(families)
             await eventually(lambda: len(logs) == 2, "both failures in the log")
             await exporters.stop()
@@ -196,7 +195,7 @@ async def test_a_certificate_that_cannot_be_loaded_is_named(
 
 
 async def test_a_fault_in_the_exports_ends_neither_them_nor_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    encode = telemetry._as_otlp
+    encode = otlp.request
     faults = iter([KeyError("kind"), ValueError()])
 
     def fail_twice(*arguments: Any) -> bytes:
@@ -204,13 +203,13 @@ async def test_a_fault_in_the_exports_ends_neither_them_nor_the_stop(monkeypatch
             raise fault
         return encode(*arguments)
 
-    monkeypatch.setattr(telemetry, "_as_otlp", fail_twice)
+    monkeypatch.setattr(otlp, "request", fail_twice)
     monkeypatch.setattr(telemetry, "_DELAY", 0.01)
     with collector() as found, capture_logs() as logs:
         exporters = Telemetry(asked_of(found.url), "NODE1")
 
         def taken() -> bool:
-            exporters.export(lambda: SPAN)
+            exporters.export(lambda: [SPAN])
             return bool(found.spans)
 
         await eventually(taken, "spans after those that could not be encoded")
