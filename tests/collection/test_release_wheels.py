@@ -1,11 +1,13 @@
 """The wheels of a release: with the optional extras where they can be had, and for every kind of host."""
 
+import hashlib
 import importlib.util
 import shlex
 import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -31,6 +33,10 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
+UNCHECKED = 1
+"""Flags of what is compiled and never compared with its source (PEP 552)."""
+
+
 class FakeModule:
     """An Ansible module whose pip finds no wheel of what is missing."""
 
@@ -52,9 +58,9 @@ class FakeModule:
             self.missing = ""
             Path(command[command.index("--wheel-dir") + 1], "compiled-1-cp313-cp313-linux_x86_64.whl").touch()
             return 0, "", ""
-        self.asked.append(command[-2])
+        self.asked.append(command[-1])
         self.commands.append(command)
-        failed = bool(self.missing) and self.missing in command[-2]
+        failed = bool(self.missing) and self.missing in command[-1]
         if not failed and "--dest" in command:
             Path(command[command.index("--dest") + 1], "some-1-cp313-cp313-manylinux_2_28_x86_64.whl").touch()
         return int(failed), f"The user requested (constraint) {self.missing}==1" if failed else "", ""
@@ -178,6 +184,109 @@ def test_hosts_of_another_architecture_can_have_a_release(release: ModuleType, t
             assert platforms == {"any"} or all(name.endswith(machine) for name in platforms), wheel.name
             compiled += platforms != {"any"}
         assert compiled > 3
+
+
+def wheel(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+    """A wheel with these files, whatever its own metadata says of them."""
+    folder.mkdir(exist_ok=True)
+    made = folder / f"{name}-py3-none-any.whl"
+    files = {f"{name}.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n", **files}
+    record = "".join(f"{path},sha256={hashlib.sha256(files[path]).hexdigest()},{len(files[path])}\n" for path in files)
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, content in files.items():
+            packed.writestr(path, content)
+        packed.writestr(f"{name}.dist-info/RECORD", f"{record}{name}.dist-info/RECORD,,\n")
+    return made
+
+
+def tool(folder: Path, name: str) -> None:
+    """The wheel of a package that is installed here."""
+    known = distribution(name)
+    paths = [path for path in known.files or () if path.parts[0] == name and path.suffix != ".pyc"]
+    wheel(folder, f"{name}-{known.version}", {str(path): path.read_binary() for path in paths})
+
+
+class Sent:
+    """A release of one small package, for this Python or for another one, which has pip and nothing compiled."""
+
+    def __init__(self, release: ModuleType, folder: Path, *, ours: bool) -> None:
+        self.release, self.folder = release, folder
+        self.target = folder / "releases/1"
+        self.wheels = folder / "wheels"
+        about = "small-1.dist-info"
+        files = {
+            "small/__init__.py": b"def main():\n    print('it runs')\n",
+            "small/words.txt": b"many words " * 1000,
+            f"{about}/METADATA": b"Metadata-Version: 2.1\nName: small\nVersion: 1\n",
+            f"{about}/entry_points.txt": b"[console_scripts]\nsmall = small:main\n",
+        }
+        self.wheel = wheel(self.wheels, "small-1", files)
+        tool(self.wheels, "installer")
+        if ours:
+            release.add_compiled(self.wheels, "small", folder / "tree")
+        else:
+            tool(self.wheels, "pip")
+
+    def install(self) -> subprocess.CompletedProcess[str]:
+        archive = self.folder / "1.tar"
+        self.release.pack(self.wheels, archive)
+        program = MODULE.parents[2] / "roles/queue_manager/files/install.py"
+        command = [sys.executable, program, self.target.parent, "1", self.release.checksum_of(archive)]
+        with archive.open("rb") as given:
+            return subprocess.run(command, stdin=given, capture_output=True, text=True, check=False)
+
+    def pip(self, *words: str) -> str:
+        command = [sys.executable, "-m", "pip", "--python", self.target / "bin/python", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["its Python", "another Python"])
+def test_a_release_is_installed_as_pip_installs_it(release: ModuleType, tmp_path: Path, ours: bool) -> None:
+    sent = Sent(release, tmp_path, ours=ours)
+
+    done = sent.install()
+
+    assert done.returncode == 0, done.stderr
+    assert subprocess.check_output([sent.target / "bin/small"], text=True) == "it runs\n"
+    (packages,) = sent.target.glob("lib/python3*/site-packages")
+    compiled = Path(importlib.util.cache_from_source(str(packages / "small/__init__.py"))).read_bytes()
+    assert (int.from_bytes(compiled[4:8], "little") == UNCHECKED) is ours
+    assert (sent.target / ".complete").exists() and not list(packages.glob("installer*"))
+    if not ours:
+        return  # it was checked by pip
+    assert sent.pip("check") == "No broken requirements found.\n"
+    sent.pip("uninstall", "--yes", "small")
+    assert not (packages / "small/words.txt").exists() and not (sent.target / "bin/small").exists()
+    assert not list(packages.glob("small-*"))
+
+
+@pytest.mark.parametrize(
+    "fault", ["bytes", "a file that it does not name", "nothing in it", "what it needs is missing"]
+)
+def test_a_damaged_wheel_is_refused_and_nothing_is_left(release: ModuleType, tmp_path: Path, fault: str) -> None:
+    sent = Sent(release, tmp_path, ours=fault != "what it needs is missing")
+    match fault:
+        case "bytes":
+            content = bytearray(sent.wheel.read_bytes())
+            place = content.index(b"small/words.txt") + 40
+            content[place : place + 4] = b"\xff\x00\xff\x00"
+            sent.wheel.write_bytes(content)
+        case "a file that it does not name":
+            with zipfile.ZipFile(sent.wheel, "a") as packed:
+                packed.writestr("evil.py", "")
+        case "nothing in it":
+            sent.wheel.write_bytes(b"PK")
+        case _:
+            needy = {
+                "needy-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: needy\nVersion: 1\nRequires-Dist: gone\n"
+            }
+            wheel(sent.wheels, "needy-1", needy)
+
+    done = sent.install()
+
+    assert done.returncode != 0 and "the release cannot be installed in" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(sent.target.parent.iterdir()) == []
 
 
 def test_of_several_pythons_the_first_is_taken_that_the_host_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,13 +106,13 @@ checksum:
   sample: 9b1f0c8a1d53c1e2b2a0aa3b5f0f8f3e6d0c4b8a79d1e2f30415263748596a7b
 """
 
-import compileall
 import hashlib
+import importlib.util
 import os
 import platform
-import py_compile
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -121,6 +121,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+INSTALLER = "installer"
+"""The package that installs the others on the hosts."""
 LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
@@ -131,6 +133,14 @@ def project_of(source):
     with (source / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)
     return project["project"]["name"], project["project"]["version"], packages_of(project)
+
+
+def backend_of(source):
+    """The package that builds a folder's wheel."""
+    import tomllib
+
+    with (source / "pyproject.toml").open("rb") as file:
+        return tomllib.load(file)["build-system"]["build-backend"].partition(".")[0]
 
 
 def packages_of(project):
@@ -162,10 +172,10 @@ def make_wheels(module, command, source):
     """Run pip with all extras, and again without the optional ones if they cannot be had; its last code and words."""
     extras, optional = module.params["extras"], module.params["optional_extras"]
     wanted = ",".join([*extras, *optional])
-    code, out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
+    code, out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source)])
     if code != 0 and optional:
         wanted = ",".join(extras)
-        code, out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source), "pip"])
+        code, out, err = module.run_command([*command, f"{source}[{wanted}]" if wanted else str(source)])
         if code == 0:
             module.warn(f"the release is without {', '.join(optional)}: the wheels cannot be had")
     return code, f"{out}\n{err}"
@@ -260,17 +270,20 @@ def build(module, source, name, constraints, archive):
         wheels = Path(folder) / "wheels"
         pool = archive.parent / "wheels"
         pool.mkdir(exist_ok=True)
-        code, err = make_wheels(module, pip_command("wheel", wheels, pool, constraints), source)
+        own = name.replace("-", "_")
+        command = pip_command("wheel", wheels, pool, constraints)
+        # pip makes an environment with the build backend, as long as the controller has none.
+        isolated = [] if importlib.util.find_spec(backend_of(source)) is None else ["--no-build-isolation"]
+        code, out, err = module.run_command([*command, "--no-deps", *isolated, str(source)])
+        if code == 0:
+            code, err = make_wheels(module, [*command, INSTALLER], next(wheels.glob(f"{own}-*")))
         if code != 0:
             module.fail_json(
-                msg=f"the wheels of {source} cannot be built: {err.strip()[-2000:]}. "
+                msg=f"the wheels of {source} cannot be built: {(err or out).strip()[-2000:]}. "
                 "The controller needs pip and a package index, or the wheels in " + str(pool)
             )
-        own = name.replace("-", "_")
         add_compiled(wheels, own, Path(folder) / "tree")
         keep(wheels, own, pool)
-        for wheel in wheels.glob("pip-*.whl"):
-            compile_in_place(wheel, Path(folder) / "pip")
         pack(wheels, archive)
 
 
@@ -286,7 +299,8 @@ def fetch(module, name, constraints, target, own_archive, archive):
             with project.open("wb") as written:
                 shutil.copyfileobj(packed.extractfile(member), written)
         wheels.mkdir()
-        command = [*pip_command("download", wheels, pool, constraints), *chosen_for(target)]
+        # What is chosen by another Python is checked on the host, by pip.
+        command = [*pip_command("download", wheels, pool, constraints), *chosen_for(target), INSTALLER, "pip"]
         python, compiled = python_of(module, target), set()
         while True:
             code, said = make_wheels(module, command, project)
@@ -330,14 +344,13 @@ def add_compiled(wheels, name, tree):
     """Add a wheel with what this Python compiles from the others, so that no host has to."""
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as packed:
-            if not wheel.name.startswith("pip-"):
+            if not wheel.name.startswith(f"{INSTALLER}-"):
                 for each in packed.namelist():
                     if each.endswith(".py") and ".data/" not in each:
                         packed.extract(each, tree)
-    # A release never changes, so what is compiled need not be compared with its source.
-    compileall.compile_dir(
-        tree, quiet=2, stripdir=str(tree), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-    )
+    # By all processors. A release never changes, so what is compiled need not be compared with its source.
+    command = [sys.executable, "-m", "compileall", "-qq", "-j", "0", "-s", str(tree)]
+    subprocess.run([*command, "--invalidation-mode", "unchecked-hash", str(tree)], check=False)
     tag = f"cp{sys.version_info[0]}{sys.version_info[1]}-none-any"
     about = f"{name}_compiled-0.dist-info"
     texts = {
@@ -346,25 +359,11 @@ def add_compiled(wheels, name, tree):
     }
     files = {str(path.relative_to(tree)): path for path in sorted(tree.rglob("*.pyc"))}
     texts[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in (*files, *texts, f"{about}/RECORD"))
-    with zipfile.ZipFile(wheels / f"{name}_compiled-0-{tag}.whl", "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(wheels / f"{name}_compiled-0-{tag}.whl", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         for path, file in files.items():
             packed.write(file, path)
         for path, text in texts.items():
             packed.writestr(path, text)
-
-
-def compile_in_place(wheel, folder):
-    """Put what this Python compiles beside the sources in a wheel: hosts run pip from it, without unpacking it."""
-    with zipfile.ZipFile(wheel, "a", zipfile.ZIP_DEFLATED) as packed:
-        for each in packed.namelist():
-            packed.extract(each, folder)
-        for path in sorted(folder.rglob("*.py")):
-            name = f"{path.relative_to(folder)}c"
-            cached = py_compile.compile(
-                str(path), str(folder / name), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-            )
-            if cached is not None:
-                packed.write(cached, name)
 
 
 def checksum_of(archive):

@@ -2,7 +2,7 @@
 which comes over standard input: no other account can touch it.
 
 Nothing that runs is touched: an environment is made beside the others, and counts when it is marked complete. Without
-a package index, a compiler, or Debian's python3.11-venv: pip comes with the archive.
+a package index, a compiler, or Debian's python3.11-venv: what installs the wheels comes with the archive.
 """
 
 import hashlib
@@ -11,8 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
+import venv
+import zipfile
 from pathlib import Path
 
 
@@ -27,7 +30,7 @@ def main() -> None:
             extract(received(checksum), Path(folder))
             install(target, Path(folder))
         (target / ".complete").touch()
-    except (OSError, ValueError, tarfile.TarError, subprocess.CalledProcessError) as error:
+    except Exception as error:  # a damaged wheel has many faults, without a common class
         shutil.rmtree(target, ignore_errors=True)
         said = getattr(error, "stderr", None) or getattr(error, "stdout", None)
         sys.exit(f"the release cannot be installed in {releases}: {said.decode()[-1500:] if said else error}")
@@ -55,21 +58,32 @@ def extract(archive: io.BytesIO, folder: Path) -> None:
 
 def install(target: Path, wheels: Path) -> None:
     """A virtual environment with what is in the wheels, and nothing else."""
-    run(sys.executable, "-m", "venv", "--without-pip", str(target))
-    pip = next(wheels.glob("pip-*.whl"))
+    venv.create(target, symlinks=True)
+    sys.path.insert(0, str(next(wheels.glob("installer-*.whl"))))
+    from installer import install as install_wheel
+    from installer.destinations import SchemeDictionaryDestination
+    from installer.sources import WheelFile
+
     compiled = list(wheels.glob("*_compiled-*.whl"))
     # The archive brings what the controller's Python compiled; another Python compiles it here.
     fitting = [wheel for wheel in compiled if f"-cp{sys.version_info[0]}{sys.version_info[1]}-" in wheel.name]
-    given = [
-        str(wheel) for wheel in wheels.glob("*.whl") if wheel != pip and (wheel in fitting or wheel not in compiled)
-    ]
-    run(
-        *(str(target / "bin/python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir"),
-        *("--disable-pip-version-check", "--root-user-action=ignore", *(["--no-compile"] if fitting else []), *given),
-        PYTHONPATH=str(pip),
+    paths = sysconfig.get_paths("venv", {"base": str(target), "platbase": str(target), "installed_base": str(target)})
+    destination = SchemeDictionaryDestination(
+        {**paths, "headers": paths["include"]},
+        interpreter=str(target / "bin/python"),
+        script_kind="posix",
+        bytecode_optimization_levels=() if fitting else (0,),
     )
+    for wheel in wheels.glob("*.whl"):
+        if wheel in fitting:
+            zipfile.ZipFile(wheel).extractall(paths["purelib"])  # noqa: S202  no name leads out of the folder
+        elif wheel not in compiled and not wheel.name.startswith(("installer-", "pip-")):
+            with WheelFile.open(wheel) as source:
+                source.validate_record(validate_contents=False)  # the archive was, as a whole
+                install_wheel(source, destination, {"INSTALLER": b"installer\n"})
     if not fitting:  # chosen for this Python by another one: is it whole?
-        run(str(target / "bin/python"), "-m", "pip", "check", "--disable-pip-version-check", PYTHONPATH=str(pip))
+        check = (str(target / "bin/python"), "-m", "pip", "check", "--disable-pip-version-check")
+        run(*check, PYTHONPATH=str(next(wheels.glob("pip-*.whl"))))
     # The node's account reads it, whatever the umask of who installs.
     run("chmod", "-R", "go+rX", str(target))
 
