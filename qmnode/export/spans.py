@@ -22,7 +22,6 @@ from qmnode.model.stored_message import (
     FLAGS,
     HEAD,
     IDENTIFIER,
-    MOVES,
     Names,
     extension_reader,
     read_arrival,
@@ -60,16 +59,17 @@ _OUTGOING: Final = QueueType.OUTGOING
 _CRC: Final = 1 << 32
 MOST_A_SECOND: Final = 500
 """Spans of messages in a second: the sender of a message decides whether it is sampled, and this bounds its cost."""
-_TOGETHER: Final = 64
-"""Events whose spans are made together: half a millisecond."""
+_TOGETHER: Final = 128
+"""Spans that are made together: half a millisecond."""
 _REMEMBERED: Final = 512
-"""Steps at queues whose part of a span is kept encoded."""
+"""Messages of which several spans are made from one reading; steps at queues whose part of a span is kept encoded."""
 _WAITING: Final = 4096
 """Sampled messages in queues that are known, beyond which they are found by a look at each again."""
 _LARGEST_HEAD: Final = 16 * 1024
 """Bytes of headers above which a message has no spans: they are kept in memory, and may have megabytes."""
-_Note = tuple[Callable[..., bytes], "_Message", "Queue | None", int, Any]
-"""What makes a span of an event, the message, its queue, when it was in nanoseconds since 1970, and one more fact."""
+
+_Note = tuple[Callable[..., bytes], "list[tuple[int, bytes]]", "Queue | None", float, Any]
+"""An event: what makes a span of it, the sampled messages, their queue, the time in seconds since 1970, and a fact."""
 
 
 class Sink(Protocol):
@@ -83,41 +83,23 @@ class Sink(Protocol):
 
 
 class _Message:
-    """A message whose spans are exported: its headers, of which more is read when there is a span to make."""
+    """What spans say of a message: its value up to the label, and behind that the traceparent of the program that sent
+    it, if it wrote one. ``here`` is the node that it came to; None if it is about to leave. Raises one of BROKEN.
+    """
 
-    __slots__ = (
-        "_facts", "attributes", "before", "context", "destination", "entry", "head", "is_normal", "node", "trace_id",
-    )  # fmt: skip
-
-    def __init__(self, head: bytes, context: bytes) -> None:
-        self.head = head
-        """Its value up to the label."""
-        self.context = context
-        """The traceparent of the program that sent it; empty if it wrote none."""
-        self.is_normal: bool | None = None
-        """Whether an application sent it; None before it is read."""
-
-    def read(self, queue: "Queue | None") -> None:
-        """Read what spans of it say; it is in this queue, or was refused. A broken one counts as not normal."""
-        try:
-            self._read(queue)
-        except BROKEN:
-            self.is_normal = False
-
-    def _read(self, queue: "Queue | None") -> None:
-        head = self.head
-        _, _, _, _, place, *_, size, _, source, address, _, _, number, flags = HEAD.unpack_from(head)
+    def __init__(self, head: bytes, here: bytes | None) -> None:
+        _, _, _, moves, place, *_, size, _, source, address, _, _, number, flags = HEAD.unpack_from(head)
         self.is_normal = message_class_of(head, place) == _NORMAL
-        if not self.is_normal:
-            return
+        """Whether an application sent it."""
+        self.moves = moves
+        self.received = int(read_arrival(head)[0]) * 1000
+        """When it came to this node, in nanoseconds since 1970; 0 if that is not known."""
         self.destination = Names(head, source, address).take(flags >> DESTINATION_SHIFT & 7)
         hops = UserFlags.RC.get(flags)
         """Nodes count themselves in the message when they forward it (MS-MQMQ 2.2.19.2, RC); the last one does not."""
-        is_source = queue is not None and not hops and source == queue.context.identifier
-        is_here = queue is None or queue.queue_type is not _OUTGOING
-        self.node = node = hops + (is_here and not is_source)
+        self.node = node = hops + (here is not None and (hops > 0 or source != here))
         """The number of this node on the way of the message, zero at the source."""
-        context = parse(self.context.decode())
+        context = parse(head[place + PROPERTIES_SIZE :].decode())
         own = sha256(source + head[IDENTIFIER]).digest()[:16]
         trace = (int.from_bytes(own, "big") or 1) if context is None else context.trace_id
         self.trace_id = trace.to_bytes(16, "big")
@@ -138,12 +120,15 @@ class _Message:
         )
 
     def arrived(self, now: int) -> int:
-        """When it came to this node, in nanoseconds since 1970; ``now`` if that is not known, or later."""
-        return min(int(read_arrival(self.head)[0]) * 1000 or now, now)
+        """When it came to this node; ``now`` if that is not known, or later."""
+        return min(self.received or now, now)
 
     def span_id(self, step: str, node: int) -> bytes:
         """The identifier of a step at a node, which all nodes compute alike."""
         return sha256(self._facts + f"{node}\\{step}".encode()).digest()[:8]
+
+
+_message: Final = lru_cache(_REMEMBERED)(_Message)
 
 
 class SpanRecorder:
@@ -163,11 +148,13 @@ class SpanRecorder:
         self._sink = sink
         self._limit = round(sampling * _CRC)
         self._contexts = Contexts()
-        self._waiting: dict[int, _Message] = {}
-        """Sampled messages in queues, by their lookup identifiers."""
+        self._waiting: dict[int, bytes] = {}
+        """The heads of sampled messages in queues, by their lookup identifiers."""
         self._known: set[int] = set()
         """Numbers of the queues of which it has all: they were empty when a message came, later than it began."""
         self._noted: list[_Note] = []
+        self._to_make = 0
+        """Spans of what is noted."""
         self._second = 0
         self._left = 0
         self.dropped = 0
@@ -202,29 +189,27 @@ class SpanRecorder:
         if self._events is not None:
             self._events.deleted(queue, entries, reason)
         if leaving := self._leaving(queue, entries):
-            self._note_ends(queue, leaving, reason)
+            self._note((_ended, leaving, queue, self._clock.time(), reason))
 
     def handed_on(self, queue: "Queue", entries: "Sequence[Arrived]") -> None:
         """Messages arrived that waiting readers took at once."""
         if (found := _first_look(self._limit, entries)) and (sampled := self._sampled(found)):
             self._note_arrivals(queue, sampled)
-            self._note_ends(queue, [one for _, one in sampled], _RECEIVED)
+            self._note((_ended, sampled, queue, self._clock.time(), _RECEIVED))
 
     def transferred(self, queue: "Queue", entries: "Sequence[Entry]") -> None:
         """The next hop has messages: the spans cover their wait for that."""
         if self._events is not None:
             self._events.transferred(queue, entries)
         if leaving := self._leaving(queue, entries):
-            peer, now = queue.peer.partition(" ")[0], self._now()  # type: ignore[attr-defined]
-            for one in leaving:
-                self._note((_transferred, one, queue, now, peer))
+            self._note((_transferred, leaving, queue, self._clock.time(), queue.peer))  # type: ignore[attr-defined]
 
     def refused(self, packet: bytes, reason: int) -> None:
         """A packet that arrived was refused."""
         if self._events is not None:
             self._events.refused(packet, reason)
-        for _, one in self._sampled(_first_look(self._limit, [(0, value_of_packet(packet, 0.0))])):
-            self._note((_refused, one, None, self._now(), reason))
+        if sampled := self._sampled(_first_look(self._limit, [(0, value_of_packet(packet, 0.0))])):
+            self._note((_refused, sampled, None, self._clock.time(), reason))
 
     def key_used(self, packet: bytes, fingerprint: str) -> None:
         """A packet that arrived was decrypted with this key of the node."""
@@ -248,88 +233,93 @@ class SpanRecorder:
 
     # Sampling
 
-    def _sampled(self, entries: "Sequence[Arrived]") -> list[tuple[int, _Message]]:
-        """Those whose spans are exported: the program decides that in its context, else every node alike."""
-        sampled, limit, find = [], self._limit, self._contexts.find
+    def _sampled(self, entries: "Sequence[Arrived]") -> list[tuple[int, bytes]]:
+        """The heads of those whose spans are exported: the program decides in its context, else every node alike."""
+        sampled, limit = [], self._limit
         for lookup_identifier, value in entries:
             try:
                 place = read_properties_place(value)[0]
-                if place > _LARGEST_HEAD:
-                    continue
+                _, identifier, size = extension_reader(place)(value)
                 context = b""
-                if size := extension_reader(place)(value)[-1]:
+                if size:
                     begin = place + LABEL_AT + 2 * value[place + LABEL_LENGTH_AT]
-                    context = find(bytes(value[begin : begin + size]))
-                if is_sampled(context) if context else crc32(value[IDENTIFIER]) < limit:
-                    head = bytes(value[: place + PROPERTIES_SIZE])
-                    sampled.append((lookup_identifier, _Message(head, context)))
+                    context = self._contexts.find(bytes(value[begin : begin + size]))
+                if (is_sampled(context) if context else crc32(identifier) < limit) and place <= _LARGEST_HEAD:
+                    sampled.append((lookup_identifier, bytes(value[: place + PROPERTIES_SIZE]) + context))
             except BROKEN:
                 continue
         return sampled
 
-    def _leaving(self, queue: "Queue", entries: "Sequence[Entry]") -> list[_Message]:
+    def _leaving(self, queue: "Queue", entries: "Sequence[Entry]") -> list[tuple[int, bytes]]:
         """The sampled ones of messages that leave a queue."""
         waiting = self._waiting
         if queue.queue_id in self._known:
-            return [waiting.pop(one) for one, _ in entries if one in waiting] if waiting else []
+            return [(one, waiting.pop(one)) for one, _ in entries if one in waiting] if waiting else []
         if queue.is_dead_letter or queue.is_journal:
             return []
         sampled = self._sampled(_first_look(self._limit, entries))
         for one, _ in sampled:
             waiting.pop(one, None)
-        return [one for _, one in sampled]
-
-    def _now(self) -> int:
-        return int(self._clock.time() * 1e6) * 1000
+        return sampled
 
     # What happens to sampled messages
 
-    def _note_arrivals(self, queue: "Queue", sampled: list[tuple[int, _Message]]) -> None:
+    def _note_arrivals(self, queue: "Queue", sampled: list[tuple[int, bytes]]) -> None:
         if queue.parent is not None:
             return
-        now = self._now()
-        for _, one in sampled:
-            if not one.head[MOVES]:
-                self._note((_arrived, one, queue, now, None))
-                if not one.head[FLAGS] & EXPRESS:
-                    self._note((_stored, one, queue, now, self._store.durable()))
-
-    def _note_ends(self, queue: "Queue", sampled: list[_Message], reason: int) -> None:
-        now = self._now()
-        for one in sampled:
-            self._note((_ended, one, queue, now, reason))
+        now = self._clock.time()
+        self._note((_arrived, sampled, queue, now, None))
+        for _, head in sampled:
+            if not head[FLAGS] & EXPRESS:
+                self._note((_stored, sampled, queue, now, self._store.durable()))
+                break
 
     def _note(self, note: "_Note") -> None:
         self._noted.append(note)
-        if len(self._noted) >= _TOGETHER:
+        self._to_make += len(note[1])
+        if self._to_make >= _TOGETHER:
             self._sink.export(self._make)
 
     def _make(self) -> list[bytes]:
         """Make the spans of what is noted."""
-        noted, self._noted = self._noted, []
+        noted, self._noted, self._to_make = self._noted, [], 0
         monotonic, spans = time.monotonic(), []
         if int(monotonic) != self._second:
             self._second, self._left = int(monotonic), MOST_A_SECOND
         ahead = self._clock.time() - monotonic
         for note in noted:
-            make, message, queue, now, fact = note
+            make, sampled, queue, time_of, fact = note
             if make is _stored:
                 if not fact.done():
                     fact.add_done_callback(partial(self._stored_later, note))
                     continue
-                fact = 0 if fact.exception() is not None else int((ahead + fact.ended) * 1e6) * 1000
-            if self._left <= 0:
-                self.dropped += 1
-                continue
-            self._left -= 1
-            if message.is_normal is None:
-                message.read(queue)
-            if message.is_normal:
-                spans.append(make(message, queue, now, fact))
+                fact = 0 if fact.exception() is not None else _nanoseconds(ahead + fact.ended)
+                sampled = [one for one in sampled if not one[1][FLAGS] & EXPRESS]
+            now, here = _nanoseconds(time_of), _place_of(queue)
+            for _, head in sampled[: self._left]:
+                try:
+                    message = _message(head, here)
+                except BROKEN:
+                    continue
+                if message.is_normal and not (message.moves and make in _ARRIVALS):
+                    spans.append(make(message, queue, now, fact))
+            self.dropped += max(len(sampled) - self._left, 0)
+            self._left = max(self._left - len(sampled), 0)
         return spans
 
     def _stored_later(self, note: "_Note", _: "Written") -> None:
         self._note(note)
+
+
+def _place_of(queue: "Queue | None") -> bytes | None:
+    """The node that messages in this queue came to, or nothing for one that it refused; None if they are to leave."""
+    if queue is None:
+        return b""
+    return None if queue.queue_type is _OUTGOING else queue.context.identifier
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e6) * 1000
 
 
 def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]":
@@ -372,7 +362,7 @@ def _stored(message: _Message, queue: "Queue", now: int, stored: int) -> bytes:
 
 def _transferred(message: _Message, queue: "Queue", now: int, peer: str) -> bytes:
     own, begin = message.span_id(TRANSFER, message.node), message.arrived(now)
-    server = otlp.attribute("server.address", peer)
+    server = otlp.attribute("server.address", peer.partition(" ")[0])
     return _span(TRANSFER, "CLIENT", message, queue, own, message.entry, begin, now, server)
 
 
@@ -404,6 +394,10 @@ def _span(
     destination = queue.pathname if local and queue is not None else message.destination
     step_of = _of_step(step, kind, destination, bool(parent))
     return otlp.span(message.trace_id, own, parent, begin, end, step_of, message.attributes, *more)
+
+
+_ARRIVALS: Final = (_arrived, _stored)
+"""What a message has only once at a node: not where it was moved to."""
 
 
 @lru_cache(_REMEMBERED)
