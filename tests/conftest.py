@@ -56,7 +56,7 @@ TESTS = Path(__file__).parent
 TOGETHER = {
     "playbooks": ("playbooks",),
     "demo": ("playbooks/test_demo.py",),
-    "operations": ("playbooks/test_operations.py", "playbooks/test_under_load.py"),
+    "operations": ("playbooks/test_operations.py",),
     "pipeline": ("pipeline",),
     "directories": (
         "certificates", "collection", "directory", "discovery", "keys", "routes", "topology",

@@ -61,9 +61,27 @@ def rolled_out(machines: Sequence[str], queues: list[dict[str, Any]]) -> Iterato
         enterprise.close()
 
 
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["short", "whole"])
+def whole(request: pytest.FixtureRequest) -> bool:
+    """Whether a story is told whole, as ``make soak`` does: each playbook checked first and run again, all chapters."""
+    return bool(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Chapters of the whole story alone are not in the short one."""
+    items[:] = [item for item in items if not (is_short(item) and item.get_closest_marker("soak"))]
+
+
+def is_short(item: pytest.Item) -> bool:
+    """Whether it is a chapter of a story that is not told whole."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("whole") is False
+
+
 @pytest.fixture(scope="module")
-def small() -> Iterator[LabEnterprise]:
+def small(whole: bool) -> Iterator[LabEnterprise]:
     """One site: a routing server and a client, which is to have an AMQP door. Nothing is rolled out yet."""
+    del whole  # each story has an enterprise of its own
     declared = sample(*SMALL)
     declared["queues"] = [*declared["queues"], BILLING]
     enterprise = LabEnterprise(declared)

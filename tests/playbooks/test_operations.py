@@ -1,7 +1,8 @@
 """What an operator does with a running enterprise: verify, back up, restore, move a machine, take one out.
 
-Each playbook is checked first, run, and run again: the check tells what the run changes, and the second run changes
-nothing. The tests are the chapters of one story, in order.
+In the whole story, of ``make soak``, each playbook is checked first, run, and run again: the check tells what the run
+changes, and the second run changes nothing. ``make test`` has the short story, where that is so of the backup. The
+tests are the chapters of a story, in order.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import qmnode
 from qmnode import Access, Message, MessageQueuingError, QueueType
 from tests.lab.aws import ENVIRONMENT
 from tests.lab.enterprise import PROJECT, LabEnterprise, Played
+from tests.lab.traffic import Stream
 from tests.playbooks.conftest import rolled_out
 from tests.playbooks.secrecy import assert_kept
+from tests.playbooks.test_under_load import PATIENCE, another_release, assert_perfect, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +43,9 @@ IDENTIFIER_JUMP = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[LabEnterprise]:
+def running(whole: bool) -> Iterator[LabEnterprise]:
     """Two sites with a link, a client in the first; rolled out."""
+    del whole  # each story has an enterprise of its own
     queues = [
         {"machine": SHOP, "name": "orders", "transactional": True},
         {"machine": GATE, "name": "picking", "transactional": True},
@@ -62,8 +66,12 @@ def in_s3(running: LabEnterprise, moto: Moto, monkeypatch: pytest.MonkeyPatch) -
     return running
 
 
-def play_thrice(enterprise: LabEnterprise, playbook: str, *arguments: str, **variables: object) -> Played:
-    """Checked, run and run again; what the run itself said."""
+def play(enterprise: LabEnterprise, whole: bool, playbook: str, *arguments: str, **variables: object) -> Played:
+    """Run, and in the whole story checked before and run again; what the run itself said."""
+    if not whole:
+        done = enterprise.play(playbook, "-vvv", "--diff", *arguments, **variables).ok()
+        assert changes(done) != {}
+        return done
     foretold = enterprise.play(playbook, "--check", "--diff", *arguments, **variables).ok()
     done = enterprise.play(playbook, "-vvv", "--diff", *arguments, **variables).ok()
     assert changes(foretold) == changes(done) != {}
@@ -132,13 +140,14 @@ def set_variables(enterprise: LabEnterprise, host: str, **variables: str) -> dic
 
 class TestVerify:
     def test_a_traced_probe_goes_along_every_link(
-        self, running: LabEnterprise, monkeypatch: pytest.MonkeyPatch
+        self, running: LabEnterprise, monkeypatch: pytest.MonkeyPatch, whole: bool
     ) -> None:
         monkeypatch.setenv("TZ", "Asia/Tokyo")  # clocks are compared wherever the controller is
 
-        foretold = running.play("verify", "--check", "--diff").ok()
+        foretold = running.play("verify", "--check", "--diff").ok() if whole else None
         done = running.play("verify", "--diff").ok()
-        assert changes(foretold) == changes(done) != {}
+        assert changes(done) != {}
+        assert foretold is None or changes(foretold) == changes(done)
 
         for start, end in ((ROUTER, GATE), (GATE, ROUTER)):
             assert f"{start} → {end} (Amsterdam - Bremen): " in done.said
@@ -152,13 +161,16 @@ class TestVerify:
 class TestLimit:
     """``--limit`` leaves out the controller, and what is done there: that is told, and nothing goes by it unseen."""
 
-    async def test_links_that_leave_the_limit_are_told_and_others_probed(self, running: LabEnterprise) -> None:
+    async def test_links_that_leave_the_limit_are_told_and_others_probed(
+        self, running: LabEnterprise, whole: bool
+    ) -> None:
+        if whole:
+            both = running.play("verify", "--limit", f"{ROUTER},{GATE}").ok()
+            assert f"s there and back, by {ROUTER} → {GATE}" in both.said
+            assert changes(both) == {}, "the queues for probes are there since the first run"
+
         one = running.play("verify", "--limit", GATE).ok()
         assert f"{ROUTER} → {GATE} (Amsterdam - Bremen): not probed, as --limit leaves {ROUTER} out" in one.said
-
-        both = running.play("verify", "--limit", f"{ROUTER},{GATE}").ok()
-        assert f"s there and back, by {ROUTER} → {GATE}" in both.said
-        assert changes(both) == {}, "the queues for probes are there since the first run"
 
         running.hosts.stop_node(GATE)
         away = running.play("verify", "--limit", GATE)
@@ -181,8 +193,8 @@ class TestLimit:
         ("playbook", "wanted"),
         [
             ("decommission", {"machine": GATE}),
-            ("move_site", {"machine": SHOP, "site": "Bremen"}),
-            ("provision", {"declared": "nowhere.yaml"}),
+            pytest.param("move_site", {"machine": SHOP, "site": "Bremen"}, marks=pytest.mark.soak),
+            pytest.param("provision", {"declared": "nowhere.yaml"}, marks=pytest.mark.soak),
             ("publish_queues", {"queues": [{"machine": SHOP, "name": "limited"}]}),
         ],
     )
@@ -206,7 +218,7 @@ class TestPublish:
         assert {nothing.code, misspelt.code, missing.code} == {2}
         assert "misspelt" not in running.command("queue", "list").stdout
 
-    def test_a_declaration_of_several_files_and_a_name_in_capitals(self, running: LabEnterprise) -> None:
+    def test_a_declaration_of_several_files_and_a_name_in_capitals(self, running: LabEnterprise, whole: bool) -> None:
         parts = running.folder / "parts"
         parts.mkdir()
         declared = json.loads(json.dumps(running.declaration))
@@ -214,10 +226,33 @@ class TestPublish:
         (parts / "queues.yaml").write_text(yaml.safe_dump({"queues": queues}))
         (parts / "rest.yaml").write_text(yaml.safe_dump({key: declared[key] for key in declared if key != "queues"}))
 
-        play_thrice(running, "publish_queues", declared=os.path.relpath(parts, PROJECT))
+        play(running, whole, "publish_queues", declared=os.path.relpath(parts, PROJECT))
         gone = [{"machine": SHOP, "name": "several", "state": "absent"}]
         assert changes(running.play("publish_queues", queues=gone).ok()) != {}
-        assert changes(running.play("publish_queues", queues=gone).ok()) == {}
+        if whole:
+            assert changes(running.play("publish_queues", queues=gone).ok()) == {}
+
+
+class TestUpgrade:
+    async def test_every_node_is_upgraded_under_a_stream_of_messages(
+        self, running: LabEnterprise, whole: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """From the client through its routing server to the other site, until all are upgraded."""
+        source = another_release(tmp_path)
+        stream = Stream(
+            lambda: running.socket(SHOP), lambda: running.socket(GATE), public_name(running, rf"{GATE}\picking"),
+            rf"{GATE}\picking", count=1_000_000, rate=100.0, pause=0.1,
+        )  # fmt: skip
+        await stream.start()
+
+        upgraded = await asyncio.to_thread(running.play, "upgrade", queue_manager_source=str(source))
+
+        report = await stream.finish(PATIENCE, enough=True)
+        assert upgraded.ok().changed > 0
+        assert_perfect(report, capsys, "while every node was upgraded")
+        assert all("99.0.0" in release(running, host) for host in (ROUTER, SHOP, GATE))
+        if whole:
+            assert running.play("upgrade", queue_manager_source=str(source)).ok().changed == 0
 
 
 class TestBackup:
@@ -225,7 +260,7 @@ class TestBackup:
         await send(running, SHOP, rf"{GATE}\picking", b"1", b"2", b"3")
         await arrived(running, GATE, "picking", 3)
 
-        play_thrice(running, "backup", backup_to=str(folder(running)), backup_name="first")
+        play(running, True, "backup", backup_to=str(folder(running)), backup_name="first")
 
         kept = {path.name: path for path in folder(running).iterdir()}
         assert kept.keys() == {f"{name}-first.tar.gz" for name in ("controller", ROUTER, SHOP, GATE)}
@@ -234,13 +269,14 @@ class TestBackup:
         assert not list(left.iterdir()), "nothing of it stays on the host"
 
     async def test_a_restored_node_has_its_messages_back_and_gives_out_no_identifier_twice(
-        self, running: LabEnterprise
+        self, running: LabEnterprise, whole: bool
     ) -> None:
         (before,) = await send(running, GATE, rf"{SHOP}\orders", b"of the original")
         await send(running, SHOP, rf"{GATE}\picking", b"4", b"5")
         assert await receive(running, GATE, "picking", 5) == [b"1", b"2", b"3", b"4", b"5"]
 
-        done = play_thrice(running, "restore", "--limit", GATE, backup_from=str(folder(running)), backup_name="first")
+        first = {"backup_from": str(folder(running)), "backup_name": "first"}
+        done = play(running, whole, "restore", "--limit", GATE, **first)
         assert (
             "received since the backup was made are received again" in done.said and "store: it is a copy" in done.said
         )
@@ -263,6 +299,7 @@ class TestBackup:
         assert running.hosts.node_process(SHOP) == process
         assert changes(cut) == {}
 
+    @pytest.mark.soak
     async def test_to_s3(self, in_s3: LabEnterprise) -> None:
         await send(in_s3, GATE, rf"{SHOP}\orders", b"waits")
         await arrived(in_s3, SHOP, "orders", 1)
@@ -273,6 +310,7 @@ class TestBackup:
 
         assert await receive(in_s3, SHOP, "orders", 1) == [b"waits"]
 
+    @pytest.mark.soak
     async def test_what_is_wrong_is_found_and_a_node_comes_back_from_s3(self, in_s3: LabEnterprise) -> None:
         """A wrong clock, a node that does not run, and two with one identity: a node with the store of another."""
         shutil.copy(folder(in_s3) / f"{GATE}-first.tar.gz", folder(in_s3) / f"{SHOP}-copied.tar.gz")
@@ -316,12 +354,14 @@ class TestMove:
         assert "the routing link Amsterdam - Bremen would not work any more" in gate.said
         assert changes(nobody) == changes(gate) == {}
 
-    async def test_a_machine_belongs_to_its_new_site_and_messages_flow(self, running: LabEnterprise) -> None:
+    async def test_a_machine_belongs_to_its_new_site_and_messages_flow(
+        self, running: LabEnterprise, whole: bool
+    ) -> None:
         await send(running, SHOP, rf"{GATE}\picking", b"8")
         assert await receive(running, GATE, "picking", 1) == [b"8"]
         assert await next_hop(running, SHOP) == running.hosts.addresses[ROUTER]
 
-        moved = play_thrice(running, "move_site", machine=SHOP, site="Bremen")
+        moved = play(running, whole, "move_site", machine=SHOP, site="Bremen")
 
         lost = f"{SHOP} no longer sends or receives through {ROUTER}, which is not in Bremen"
         assert lost in " ".join(moved.said.split())
@@ -352,8 +392,8 @@ class TestDecommission:
         assert changes(refused) == {}
         assert await receive(running, SHOP, "orders", 1) == [b"unread"]
 
-    def test_a_node_without_messages_is_gone(self, running: LabEnterprise) -> None:
-        done = play_thrice(running, "decommission", machine=SHOP)
+    def test_a_node_without_messages_is_gone(self, running: LabEnterprise, whole: bool) -> None:
+        done = play(running, whole, "decommission", machine=SHOP)
 
         # On the host its service and its settings; on the controller its login, its queue and its entry.
         assert changes(done) == {SHOP: 2, "localhost": 3}

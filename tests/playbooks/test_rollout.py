@@ -1,6 +1,6 @@
 """From a declaration to running nodes, as an operator does it: check first, run, run again, and what goes wrong.
 
-The tests of a class are the chapters of one story, in order.
+The tests of a class are the chapters of one story, in order: ``make test`` has a short one, ``make soak`` the whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHOP, ROUTER = "ams-shop", "ams-router"
 
 
 class TestRollOut:
-    def test_nothing_is_declared_yet(self, small: LabEnterprise) -> None:
+    def test_nothing_is_declared_yet(self, small: LabEnterprise, whole: bool) -> None:
         empty = small.play("rollout")
         assert empty.code != 0
         assert "no queue manager in the inventory" in empty.said
@@ -55,7 +55,8 @@ class TestRollOut:
 
         assert done.changed == foretold.changed
         assert small.command("plan", str(small.declared), check=False).returncode == 0
-        assert small.play("provision", declared=str(small.declared)).ok().changed == 0
+        if whole:
+            assert small.play("provision", declared=str(small.declared)).ok().changed == 0
 
     def test_a_check_tells_what_will_be_done_and_does_nothing(self, small: LabEnterprise) -> None:
         foretold = small.play("rollout", "--check", "--diff").ok()
@@ -92,21 +93,23 @@ class TestRollOut:
         assert str(qmnode_guid(found.identifier)) == queues[r"ams-shop\orders"]
 
     async def test_a_node_has_its_private_queues_and_what_was_changed_by_hand_is_put_back(
-        self, small: LabEnterprise
+        self, small: LabEnterprise, whole: bool
     ) -> None:
         assert "billing" not in small.command("queue", "list", "--json").stdout
         async with qmnode.connect(small.socket(SHOP)) as node:
             found = await node.queue(r".\private$\billing")
             assert (found.label, found.transactional, found.declared) == ("Billing", True, True)
             await node.set_queue(r".\private$\billing", label="Mine")
-            foretold = small.play("rollout", "--check", "--diff", "--limit", SHOP).ok()
-            assert (await node.queue(r".\private$\billing")).label == "Mine"
+            if whole:
+                foretold = small.play("rollout", "--check", "--diff", "--limit", SHOP).ok()
+                assert foretold.changed == 1
+                assert (await node.queue(r".\private$\billing")).label == "Mine"
             done = small.play("rollout", "--limit", SHOP).ok()
             assert (await node.queue(r".\private$\billing")).label == "Billing"
-        assert (foretold.changed, done.changed) == (1, 1)
+        assert done.changed == 1
 
     async def test_addresses_and_bridges_come_by_the_document_and_no_longer_by_node_yaml(
-        self, small: LabEnterprise
+        self, small: LabEnterprise, whole: bool
     ) -> None:
         bridge = {"direction": "out", "queue": "none", "peer": "amqp://127.0.0.1:1", "address": "x"}
         given = {"queue_manager_bridges": {"declared": bridge}, "queue_manager_addresses": ["192.0.2.77"]}
@@ -119,7 +122,8 @@ class TestRollOut:
         async with qmnode.connect(small.socket(SHOP)) as node:
             found = (await node.status()).local_settings
             assert (found["addresses"], found["bridges"]) == (["192.0.2.77"], {"declared": "document"})
-        assert small.play("rollout", "--limit", SHOP, **given).ok().changed == 0
+        if whole:
+            assert small.play("rollout", "--limit", SHOP, **given).ok().changed == 0
         small.play("rollout", "--limit", SHOP).ok()
         async with qmnode.connect(small.socket(SHOP)) as node:
             assert not (await node.status()).bridges
@@ -139,7 +143,9 @@ class TestRollOut:
         assert f"{SHOP}: its AMQP door is at port 5671" in verified.said
         assert f"{ROUTER}: its AMQP door" not in verified.said
 
+    @pytest.mark.soak
     def test_a_door_that_cannot_be_used_is_a_fault(self, small: LabEnterprise) -> None:
+        """What verify makes of what a node says is in tests/collection/test_filters.py as well."""
         wrong = {
             "bridges": {"out": {"direction": "out", "queue": "none", "peer": "amqp://127.0.0.1:1", "address": "x"}}
         }
@@ -174,20 +180,25 @@ class TestRollOut:
         assert small.hosts.path(SHOP, "/etc/qmnode/certificate.pem").read_bytes() != before
         assert started_at(small, SHOP) == started, "a renewed certificate needs no restart"
 
-    def test_a_node_that_cannot_log_in_any_more_is_let_in_again(self, small: LabEnterprise, tmp_path: Path) -> None:
+    def test_a_node_that_cannot_log_in_any_more_is_let_in_again(
+        self, small: LabEnterprise, tmp_path: Path, whole: bool
+    ) -> None:
         small.command("directory", "admit", SHOP, "--output", str(tmp_path / "elsewhere"))
         refused = small.play("rotate_keys", "--check", "--limit", SHOP)
         assert refused.code != 0
         assert "or the password is wrong" in refused.said
 
-        assert small.play("rollout", "--check", "--limit", SHOP).ok().changed > 0
+        if whole:
+            assert small.play("rollout", "--check", "--limit", SHOP).ok().changed > 0
         small.play("rollout", "--limit", SHOP).ok()
 
         # The keys are rotated with its login. Begun again, as after a cut, the rotation finds them new.
         begun = datetime.now(UTC).isoformat(timespec="seconds")
         assert small.play("rotate_keys", "-vvv", "--limit", SHOP, rotation_begun=begun).ok().changed == 1
-        assert small.play("rotate_keys", "--limit", SHOP, rotation_begun=begun).ok().changed == 0
+        if whole:
+            assert small.play("rotate_keys", "--limit", SHOP, rotation_begun=begun).ok().changed == 0
 
+    @pytest.mark.soak
     def test_a_rotation_begins_at_a_moment_that_was(self, small: LabEnterprise) -> None:
         """Other mistakes are refused by the same program: tests/collection/test_rotation.py."""
         refused = small.play("rotate_keys", "--limit", SHOP, rotation_begun="yesterday")
@@ -206,7 +217,7 @@ class TestFaults:
     TestRollOut has the node that does not become ready.
     """
 
-    def test_a_host_that_is_away(self, small: LabEnterprise) -> None:
+    def test_a_host_that_is_away(self, small: LabEnterprise, whole: bool) -> None:
         if not small.is_real:
             pytest.skip("hosts without a network of their own cannot be away")
         small.lab.network.unplug(SHOP)
@@ -225,12 +236,13 @@ class TestFaults:
         assert f"The others went on without {SHOP}" in went_on.said
         assert f"ansible-playbook playbooks/rollout.yml --limit {SHOP}" in went_on.said
         assert went_on.stats[ROUTER]["ok"] > stopped.stats[ROUTER]["ok"]
-        left_out = small.play("rollout", queue_manager_failures="site", queue_manager_failures_percent=50)
-        assert left_out.at_fault == {SHOP, ROUTER}
-        assert f"since its site has a host at fault: {SHOP}" in left_out.said
-        bounded = small.play("rollout", queue_manager_failures="continue", queue_manager_failures_percent=49)
-        assert "more than queue_manager_failures_percent (49) allows: ams-shop" in bounded.said
-        assert bounded.stats[ROUTER]["ok"] <= stopped.stats[ROUTER]["ok"]
+        if whole:  # tests/collection/test_filters.py has what each of these leaves out
+            left_out = small.play("rollout", queue_manager_failures="site", queue_manager_failures_percent=50)
+            assert left_out.at_fault == {SHOP, ROUTER}
+            assert f"since its site has a host at fault: {SHOP}" in left_out.said
+            bounded = small.play("rollout", queue_manager_failures="continue", queue_manager_failures_percent=49)
+            assert "more than queue_manager_failures_percent (49) allows: ams-shop" in bounded.said
+            assert bounded.stats[ROUTER]["ok"] <= stopped.stats[ROUTER]["ok"]
         small.lab.network.plug(SHOP)
         assert small.play("rollout", "--limit", SHOP).ok().changed == 0, "also since the node was let in again"
 
@@ -313,10 +325,11 @@ class TestFaults:
                 ],
                 [],
             ),
-            (
+            pytest.param(
                 {"queue_manager_management_listen": "127.0.0.1:8443", "queue_manager_tokens": [{"nam": "grafana"}]},
                 ["tokens.yaml: 0.name: Field required"],
                 ["--check"],
+                marks=pytest.mark.soak,
             ),
         ],
     )
