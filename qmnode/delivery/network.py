@@ -461,7 +461,7 @@ class Network:
             unsettled_limit=_UNSETTLED_WINDOWS * largest_window(self.session_settings),
             turns=self.manager.context.shares.turns,
             held=self._held,
-            is_declared=self.neighbours.is_declared,
+            party=self.neighbours.party,
             identify=self.peer_tls.identify,
         )
         connection.on_lost = on_lost

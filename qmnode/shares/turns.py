@@ -4,7 +4,8 @@ The processor time of a stranger's input is measured and charged to its address 
 network, and in it of the block, that has used least. So a block that sends little waits for one step of others at most,
 and an attacker with a whole /32 of IPv6 gets as much as one IPv4 address. While nobody else is busy, strangers have the
 whole loop. Otherwise they pause after each slice, and after what follows from their input, for four times as long.
-Only time that the node has counts: not that in which other processes keep it from the processor.
+The input of a declared peer waits only for its own, once it has taken more than its part of some milliseconds. Only
+time that the node has counts: not that in which other processes keep it from the processor.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -31,6 +33,8 @@ Turn = Callable[[], bool]
 
 STEP: Final = 8 * 1024
 """Bytes to handle in one turn: some dozens of small messages."""
+STEP_OF_PEER: Final = 64 * 1024
+"""The same for a declared peer."""
 _MILLISECOND: Final = 1_000_000
 _NANOSECOND: Final = 1e-9
 _SLICE: Final = 2 * _MILLISECOND
@@ -47,6 +51,12 @@ _PAUSE: Final = 4
 """The pause after a slice while others are busy, as a multiple of the slice."""
 _OF_A_BYTE: Final = 4
 """Nanoseconds to count for each byte beside the slice: the disk is shared, too."""
+_WINDOW: Final = 0.01
+"""Seconds in which a declared peer may take its part at once."""
+_PART: Final = 4 * _MILLISECOND
+"""Nanoseconds of that part: more than what one session brings with its window."""
+_PAUSE_OF_PEER: Final = 1.5
+"""The pause of a declared peer after what it took above its part while others are busy, as a multiple of that."""
 _PAID_AT_ONCE: Final = 50 * _MILLISECOND
 """The most that one pause is for. Each is followed by a turn, so strangers that cost nothing wait no longer."""
 _MOST_OWED: Final = 500 * _MILLISECOND
@@ -155,6 +165,25 @@ class _Network:
                 self._at = part.used
 
 
+class Peer:
+    """A declared peer, whose connections share its part."""
+
+    __slots__ = ("__weakref__", "began", "heard", "next", "pauses_until", "taken", "waiting")
+
+    def __init__(self) -> None:
+        self.heard = float("-inf")
+        """When something last came from it, by the loop's clock."""
+        self.began = float("-inf")
+        """When the window of its part began."""
+        self.taken = 0
+        """Nanoseconds that it has taken since."""
+        self.waiting: deque[Turn] = deque()
+        self.pauses_until = 0.0
+        """When its pause ends, as of :func:`_had`."""
+        self.next: asyncio.Handle | None = None
+        """The call that begins its next slice."""
+
+
 class Turns:
     """The turns of all connections of a node."""
 
@@ -169,6 +198,9 @@ class Turns:
         self._clock = clock
         self._strangers = _Network(0)
         self._others: deque[Turn] = deque()
+        self._peers: WeakValueDictionary[Party, Peer] = WeakValueDictionary()
+        self._own_heard = self.heard
+        """When a local application last called, by the loop's clock."""
         self._hurried: dict[str, int] = {}
         """Nanoseconds of urgent input that waited for nobody since the last slice, by widest network."""
         self._numbers = count()
@@ -203,7 +235,58 @@ class Turns:
     def heard_own(self) -> None:
         """Note that a local application has called."""
         if self.knows_peers:
-            self.heard = asyncio.get_running_loop().time()
+            self.heard = self._own_heard = asyncio.get_running_loop().time()
+
+    def peer(self, party: Party) -> Peer:
+        """The declared peer that a party is. It is kept as long as somebody has it."""
+        found = self._peers.get(party)
+        if found is None:
+            found = self._peers[party] = Peer()
+        return found
+
+    def take_of(self, peer: Peer, turn: Turn, now: float) -> bool:
+        """Take the turn of a declared peer, now or later. Return whether it waits now."""
+        self.heard = peer.heard = now
+        if not peer.waiting:
+            if now - peer.began > _WINDOW:
+                peer.began, peer.taken = now, 0
+            while peer.taken < _PART:
+                began = self._clock()
+                has_more = turn()
+                peer.taken += self._clock() - began
+                if not has_more:
+                    return False
+        peer.waiting.append(turn)
+        if peer.next is None:
+            self._pause_of(peer, peer.taken)
+        return True
+
+    def _pause_of(self, peer: Peer, cost: int) -> None:
+        """Plan the next slice of a declared peer after it took so many nanoseconds."""
+        loop = asyncio.get_running_loop()
+        since = loop.time() - _BUSY
+        is_busy = self._own_heard > since or any(one.heard > since for one in self._peers.values() if one is not peer)
+        pause = _PAUSE_OF_PEER * cost * _NANOSECOND if is_busy else 0.0
+        peer.pauses_until = _had() + pause if pause else 0.0
+        peer.next = (
+            loop.call_later(pause, self._take_slice_of, peer) if pause else loop.call_soon(self._take_slice_of, peer)
+        )
+
+    def _take_slice_of(self, peer: Peer) -> None:
+        loop = asyncio.get_running_loop()
+        peer.next = None
+        if peer.pauses_until and (rest := peer.pauses_until - _had()) > 0:
+            peer.next = loop.call_later(rest, self._take_slice_of, peer)
+            return
+        self.heard = peer.heard = loop.time()
+        began = self._clock()
+        while peer.waiting and self._clock() - began < _SLICE:
+            turn = peer.waiting.popleft()
+            if turn():
+                peer.waiting.append(turn)
+        peer.began, peer.taken = peer.heard, self._clock() - began
+        if peer.waiting:
+            self._pause_of(peer, peer.taken)
 
     def take(self, address: str, size: int, turn: Turn, *, is_urgent: bool) -> bool:
         """Take the turn of a stranger, which has sent so many bytes, now or later. Return whether it waits now.

@@ -19,7 +19,7 @@ from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.session import Session
 from qmnode.shares.account import Account
 from qmnode.shares.parties import Kind, Party, stranger
-from qmnode.shares.turns import STEP, Turns
+from qmnode.shares.turns import STEP, STEP_OF_PEER, Peer, Turns
 from qmnode.structures.guid import Guid
 from qmnode.structures.packet_view import Packet
 from qmnode.transport.certificate import queue_manager_of
@@ -218,13 +218,13 @@ class Connection(asyncio.BufferedProtocol):
     """Drives one session over one transport connection.
 
     ``unsettled_limit`` is the number of received messages that may wait for the disk before reading from the socket
-    pauses. ``turns`` and ``held`` are shared with all other connections; those of peers that are not ``is_declared``
-    wait for their turns. ``identify`` returns the queue manager that the certificate of a TLS peer names.
+    pauses. ``turns`` and ``held`` are shared with all other connections; the input of each ``party``
+    waits for its turns. ``identify`` returns the queue manager that the certificate of a TLS peer names.
     """
 
     __slots__ = (
-        "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_declared",
-        "_is_judged", "_is_stranger", "_looks_again", "_loop", "_own_buffer", "_processing", "_read_paused",
+        "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_judged",
+        "_looks_again", "_loop", "_own_buffer", "_party", "_peer", "_processing", "_read_paused",
         "_transport", "_turns", "_unsettled_limit", "address", "charged", "encrypted", "established", "fed",
         "heard", "initiator", "local_address", "local_port", "lost_by", "neighbour", "on_lost", "on_writable", "payer",
         "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         unsettled_limit: int,
         turns: Turns,
         held: HeldBytes,
-        is_declared: Callable[[Connection], bool],
+        party: Callable[[Connection], Party],
         identify: Callable[[ssl.SSLObject], Guid | None] = lambda tls: queue_manager_of(
             tls.getpeercert(), required=False
         ),
@@ -279,9 +279,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unsettled_limit = unsettled_limit
         self._turns = turns
         self._held = held
-        self._is_declared = is_declared
-        self._is_stranger = True
-        """Whether the peer was not declared when it was last looked at."""
+        self._party = party
+        self._peer: Peer | None = None
+        """The peer, if it was declared when it was last looked at."""
         self._looks_again = 0.0
         """The moment from which that is looked at again."""
         self._identify = identify
@@ -325,12 +325,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
-        held, is_stranger = self._held, self._is_stranger
+        held, peer = self._held, self._peer
+        is_stranger = peer is None
         view = self.session.buffer(SPARED if is_stranger else 0) if self._holds else None
         self._own_buffer = view
         if view is not None:
             return view[:_BEGIN] if is_stranger and held.are_scarce else view
-        if self._follows_large or (is_stranger and (held.are_scarce or self._turns.are_scarce)):
+        is_scarce = held.are_scarce or self._turns.are_scarce if peer is None else bool(peer.waiting)
+        if self._follows_large or is_scarce:
             return _SHARED.begin
         return _SHARED.view
 
@@ -341,16 +343,16 @@ class Connection(asyncio.BufferedProtocol):
             self._take_turn(BUFFER_SIZE)
         now = self._loop.time()
         if now >= self._looks_again or not self.established:
-            self._is_stranger = not self._is_declared(self)
+            party = self._party(self)
+            self._peer = None if party.kind is Kind.STRANGER else self._turns.peer(party)
             self._looks_again = now + _LOOK_AGAIN
-        if not self._is_stranger:
-            self._turns.heard = now
-            self._feed(_SHARED.view[:count], count, now)
-            return
         data = _SHARED.view[:count] if self._own_buffer is None else b""
         self._deferred = data, count
-        is_new = not self.session.received_count
-        waits = self._turns.take(self.address, len(data), self._take_turn, is_urgent=is_new)
+        if self._peer is not None:
+            waits = self._turns.take_of(self._peer, self._take_turn, now)
+        else:
+            is_new = not self.session.received_count
+            waits = self._turns.take(self.address, len(data), self._take_turn, is_urgent=is_new)
         if waits and self._deferred is not None:
             data, count = self._deferred
             self._deferred = bytes(data), count  # the buffer belongs to all
@@ -361,11 +363,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._deferred is None or self._transport is None:
             return False
         data, count = self._deferred
-        some = data[: most or (STEP if self._turns.are_scarce else BUFFER_SIZE)]
+        if not most:
+            most = STEP_OF_PEER if self._peer is not None else STEP if self._turns.are_scarce else BUFFER_SIZE
+        some = data[:most]
         left = data[len(some) :]
         self._deferred = (left, len(left)) if left else None
         size = len(some) if left else count
-        self._turns.carry(size)
+        if self._peer is None:
+            self._turns.carry(size)
         try:
             self._feed(some, size, self._loop.time())
         except Exception:
@@ -432,14 +437,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def follow(self, work: Callable[[], object]) -> None:
         """Do what follows from the peer's input: a stranger pays for it."""
-        if self._is_stranger:
+        if self._peer is None:
             self._turns.follow(self.address, work)
         else:
             work()
 
     def steps(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """The same for work in several steps."""
-        return self._turns.steps(self.address, work) if self._is_stranger else work
+        return self._turns.steps(self.address, work) if self._peer is None else work
 
     def judging(self, *, ends: bool) -> None:
         """Record that received messages are being judged from now on, or that none of them is held any longer."""

@@ -4,6 +4,7 @@ with a certificate, and of an application of this machine."""
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 import time
 from collections import Counter
@@ -60,21 +61,41 @@ class Sender:
 
 
 class Besieged:
-    """The node, its directory and its honest parties. OTHER is a node of the same machine, if it is started."""
+    """The node, its directory and its honest parties. OTHER is a node of the same machine, if it is started.
 
-    def __init__(self, folder: Path, address: Callable[[], str] = loopback_address, **settings: object) -> None:
-        names = ("VICTIM", "OTHER", "FRIEND", "TLS")
+    If the certificate of a host is stolen, all peers have to use TLS, and the attackers are the queue manager in it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        address: Callable[[], str] = loopback_address,
+        *,
+        is_stolen: bool = False,
+        **settings: object,
+    ) -> None:
+        names = ("VICTIM", "OTHER", "FRIEND", "TLS", "STOLEN")
         self.machines = {name: Machine(name, ["site"], listens=address()) for name in names}
         directory = Directory(folder / "directory.yaml", self.machines)
         directory.write()
-        known = self.machines["TLS"]
-        self._files = tls_of(folder, known.listens, known.identifier, number=2, mode="offer")
+        mode, self._is_stolen = "require" if is_stolen else "offer", is_stolen
+        self._files = {
+            name: tls_of(folder, machine.listens, machine.identifier, number=2, mode=mode)
+            for name, machine in self.machines.items()
+            if name in ("FRIEND", "TLS", "STOLEN")
+        }
+        certificate, stolen = "", ""
+        if is_stolen:
+            files = self._files["STOLEN"]
+            assert files.certificate is not None and files.private_key is not None
+            certificate, stolen = str(files.certificate), bytes(self.machines["STOLEN"].identifier).hex()
+            shutil.copy(files.private_key, files.certificate.with_suffix(".key"))
         self.at: dict[str, Target] = {}
         self.nodes: dict[str, Node] = {}
         for name in ("VICTIM", "OTHER"):
             machine = self.machines[name]
-            tls = tls_of(folder, machine.listens, machine.identifier, number=1, mode="offer")
-            at = self.at[name] = Target(machine.listens, free_port(), free_port())
+            tls = tls_of(folder, machine.listens, machine.identifier, number=1, mode=mode)
+            at = self.at[name] = Target(machine.listens, free_port(), free_port(), certificate, stolen)
             merged: dict[str, Any] = {
                 "transport": {"address": at.address},
                 "management": {"socket": str(folder / name.lower() / "management.sock")},
@@ -144,14 +165,15 @@ class Besieged:
 
     # Honest traffic
 
-    async def _session(self, party: str) -> Peer:
-        machine = self.machines["FRIEND" if party == "declared" else "TLS"]
+    async def _session(self, name: str) -> Peer:
+        machine = self.machines[name]
         context = None
-        if party == "certified":
-            context = ssl.create_default_context(cafile=str(self._files.authorities))
+        if name == "TLS" or self._is_stolen:
+            files = self._files[name]
+            context = ssl.create_default_context(cafile=str(files.authorities))
             context.check_hostname = False
-            assert self._files.certificate is not None
-            context.load_cert_chain(self._files.certificate, self._files.private_key)
+            assert files.certificate is not None
+            context.load_cert_chain(files.certificate, files.private_key)
         opened = await asyncio.open_connection(self.target.address, PORT, local_addr=(machine.listens, 0), ssl=context)
         peer = Peer(*opened)
         await peer.establish(bytes(machine.identifier))
@@ -159,8 +181,8 @@ class Besieged:
 
     async def _over_sessions(self, party: str, stop: asyncio.Event, at_once: int) -> None:
         """Send some messages after others, each once more if its session ends without an answer."""
-        sender = self.parties[party]
-        source = bytes(self.machines["FRIEND" if party == "declared" else "TLS"].identifier)
+        sender, name = self.parties[party], "FRIEND" if party == "declared" else "TLS"
+        source = bytes(self.machines[name].identifier)
         peer: Peer | None = None
         while not stop.is_set():
             began, first = time.monotonic(), sender.number
@@ -171,7 +193,7 @@ class Besieged:
             ]
             while True:
                 try:
-                    peer = peer or await self._session(party)
+                    peer = peer or await self._session(name)
                     await peer.say(*letters)
                     break
                 except OSError:
@@ -215,7 +237,10 @@ class Besieged:
         while not stop.is_set():
             began = time.monotonic()
             with suppress(OSError):
-                (await self.target.session(self.bystander, wire.identifier())).close()
+                if self._is_stolen:
+                    (await self._session("TLS")).close()
+                else:
+                    (await self.target.session(self.bystander, wire.identifier())).close()
             self.longest = max(self.longest, time.monotonic() - began)
             await asyncio.sleep(0.2)
 

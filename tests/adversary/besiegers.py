@@ -49,6 +49,12 @@ class Target:
     """Ports of these doors."""
     certificate: str = ""
     """The file of a certificate to show over TLS, with a key beside it; in clear without."""
+    machine: str = ""
+    """The identifier, in hex, of the queue manager that the certificate names."""
+
+    def source(self) -> bytes:
+        """The queue manager in whose name to send."""
+        return bytes.fromhex(self.machine) or wire.identifier()
 
     def queue(self, name: str) -> wire.Name:
         """A direct name of a queue of the node."""
@@ -68,7 +74,7 @@ class Target:
         """A session of a machine that the directory does not have."""
         peer = await Peer.connect(own, self.address, showing(self.certificate) if self.certificate else None)
         try:
-            await peer.establish(source, window=window)
+            await peer.establish(bytes.fromhex(self.machine) or source, window=window)
         except BaseException:
             peer.abort()
             raise
@@ -132,13 +138,13 @@ async def ask_for_answers(at: Target, own: str) -> None:
 
     def asking(number: int) -> bytes:
         admin = wire.direct(rf"TCP:{NOWHERE}{number % 250}\private$\answers{places.randrange(1 << 30)}")
-        return at.letter(wire.identifier(), number, asks=wire.ACK_ARRIVAL, admin=admin, body=b"")
+        return at.letter(at.source(), number, asks=wire.ACK_ARRIVAL, admin=admin, body=b"")
 
     await send_all(at, own, asking)
 
 
 async def send_signed(at: Target, own: str, size: int = 4 * MIB - 8192) -> None:
-    peer = await at.session(own, source := wire.identifier())
+    peer = await at.session(own, source := at.source())
     try:
         await drip(peer, at.letter(source, 1, body=bytes(size), security=signed()))
     finally:
@@ -149,7 +155,7 @@ async def fill(at: Target, own: str, queue: str) -> None:
     """Send messages until no more are taken, then ever smaller ones."""
     size = 256 * KIB
     while True:
-        peer = await at.session(own, source := wire.identifier())
+        peer = await at.session(own, source := at.source())
         try:
             letters = [at.letter(source, one, queue, body=bytes(size), flags=wire.DEAD_LETTER) for one in range(1, 65)]
             await drip(peer, b"".join(letters))
@@ -165,7 +171,7 @@ async def fill_the_quota(at: Target, own: str) -> None:
 
 
 async def send_names(at: Target, own: str) -> None:
-    peer = await at.session(own, source := wire.identifier())
+    peer = await at.session(own, source := at.source())
     try:
         await drip(peer, costly(1, at.address, source) * 20)
     finally:

@@ -11,7 +11,7 @@ import pytest
 
 from qmnode.shares import turns
 from qmnode.shares.parties import declared
-from qmnode.shares.turns import STEP, Turns
+from qmnode.shares.turns import STEP, Peer, Turns
 from tests.lab.waiting import eventually
 
 MILLISECOND = 1_000_000
@@ -204,6 +204,52 @@ async def test_declared_parties_do_not_wait_for_strangers() -> None:
         work.take("mallory", MALLORY)
     work.turns.wait(declared("ALICE"), BYSTANDER, work.turn("alice", left=1))
     assert (await work.all_done(6))[1:3] == ["alice", "alice"]
+
+
+def taken_of(work: Work, peer: Peer, name: str, cost: int = MILLISECOND) -> bool:
+    return work.turns.take_of(peer, work.turn(name, cost), asyncio.get_running_loop().time())
+
+
+async def test_a_declared_peer_that_takes_more_than_its_part_waits_and_others_do_not() -> None:
+    work = Work()
+    mallory, alice = work.turns.peer(declared("MALLORY")), work.turns.peer(declared("ALICE"))
+    assert not taken_of(work, alice, "alice")
+    assert not taken_of(work, mallory, "much", 8 * MILLISECOND)
+    for _ in range(3):
+        assert taken_of(work, mallory, "mallory", 8 * MILLISECOND)
+    for _ in range(2):
+        assert not taken_of(work, alice, "alice")
+    assert work.done == ["alice", "much", "alice", "alice"]
+    await work.all_done(7)
+
+
+async def test_a_declared_peer_pauses_in_proportion_while_others_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    had = [0.0]
+    monkeypatch.setattr(turns, "_had", lambda: had[0])
+    work = Work()
+    mallory, alice = work.turns.peer(declared("MALLORY")), work.turns.peer(declared("ALICE"))
+    taken_of(work, alice, "alice")
+    taken_of(work, mallory, "much", 8 * MILLISECOND)
+    taken_of(work, mallory, "mallory")
+    await asyncio.sleep(0.05)
+    had[0] = 0.011
+    await asyncio.sleep(0.05)
+    assert work.done == ["alice", "much"]
+    had[0] = 0.013
+    await work.all_done(3)
+
+
+async def test_a_declared_peer_alone_has_all_the_time_in_slices() -> None:
+    work = Work()
+    mallory = work.turns.peer(declared("MALLORY"))
+    taken_of(work, mallory, "much", 8 * MILLISECOND)
+    for _ in range(4):
+        assert taken_of(work, mallory, "mallory")
+    await asyncio.sleep(0)
+    assert len(work.done) == 3
+    await asyncio.sleep(0)
+    assert len(work.done) == 5
+    assert not taken_of(work, mallory, "later")
 
 
 async def test_applications_slow_strangers_only_where_peers_are_declared() -> None:
