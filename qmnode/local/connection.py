@@ -82,6 +82,11 @@ class Answer(asyncio.Future[Frame]):
         connection.cancel_call(self.number)
         return False
 
+    @property
+    def is_cancelled_at_node(self) -> bool:
+        """Whether the node has been asked to cancel the call."""
+        return self._connection is None
+
 
 class Connection(asyncio.BufferedProtocol):
     """A connection to a node. Every call that is under way when it breaks fails with MQ_ERROR_SERVICE_NOT_AVAILABLE."""

@@ -34,6 +34,8 @@ PROGRAM: Final = "program"
 """In the hello of an application that connects again: 16 bytes that no other has. With it in the answer, the node keeps
 a mark of each call that has a slot (qmnode.storage.marks).
 """
+TOGETHER_FIELD: Final = "together"
+"""In the hello of a node that gives several callers messages with one receive (TOGETHER)."""
 MOST_SLOTS: Final = 2_048
 """The highest slot: no program fills the store with marks of calls that it never makes again."""
 HEAD: Final = struct.Struct("<IB3xI")
@@ -68,7 +70,9 @@ ROOM: Final = struct.Struct("<II")
 is stored with it. A larger message stays where it is, and the receive fails with MQ_ERROR_BUFFER_OVERFLOW.
 """
 SLOT: Final = struct.Struct("<I")
-"""Behind RECEIVE_HEAD instead: REPEATED, and a slot above it."""
+"""Behind RECEIVE_HEAD instead: REPEATED, TOGETHER, and a slot above them. TOGETHER: the messages are for several
+callers, and the node takes no more of them than it can keep in the mark, or one.
+"""
 _SENT: Final = struct.Struct("<III")
 _unpack_sent: Final = _SENT.unpack_from
 _SENT_ALONE: Final = struct.Struct(SEND_HEAD.format + _SENT.format.removeprefix("<"))

@@ -71,7 +71,7 @@ NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.err
 
 _RECEIVE_SIZE: Final = RECEIVE_HEAD.size
 _RECEIVE_SIZES: Final = (_RECEIVE_SIZE, _RECEIVE_SIZE + ROOM.size, _RECEIVE_SIZE + SLOT.size)
-_MOST_KEPT: Final = 256 * 1024
+MOST_KEPT: Final = 256 * 1024
 """Bytes of messages that the mark of a receive has at most: they are written once more with it."""
 _unpack_receive: Final = RECEIVE_HEAD.unpack_from
 _IDENTIFIER: Final = 20
@@ -144,7 +144,8 @@ class Methods:
         slot = self._slot(body)
         if slot & REPEATED:
             return False
-        self._receives.start(call.number, queue, limit, _seconds(timeout), _room(body), slot >> SLOT_SHIFT)
+        most = MOST_KEPT if slot & TOGETHER else 0
+        self._receives.start(call.number, queue, limit, _seconds(timeout), _room(body), slot >> SLOT_SHIFT, most)
         return True
 
     def _slot(self, receive: Packet) -> int:
@@ -193,7 +194,7 @@ class Methods:
         parts: list[Packet] = []
         calls = []
         for taken in received:
-            is_kept = taken.size <= _MOST_KEPT
+            is_kept = taken.size <= MOST_KEPT
             if is_kept:
                 parts += received_parts(taken.number, taken.entries)
             size = HEAD_SIZE + RECEIVED_SIZE * len(taken.entries) + taken.size if is_kept else 0
@@ -323,7 +324,8 @@ class Methods:
         if slot and transaction in _NO_UNIT and limit and isinstance(queue, OpenQueueDescriptor):
             if slot & REPEATED and (done := self._done(slot >> SLOT_SHIFT, call.number)):
                 return FrameKind.MESSAGES, (_kept(done[WHOLE]),)
-            self._receives.start(call.number, queue, limit, _seconds(timeout), None, slot >> SLOT_SHIFT)
+            most = MOST_KEPT if slot & TOGETHER else 0
+            self._receives.start(call.number, queue, limit, _seconds(timeout), None, slot >> SLOT_SHIFT, most)
             return None
         if room is None:
             messages = await queue.receive_many(limit, _seconds(timeout), unit)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import repeat
@@ -31,6 +32,7 @@ from qmnode.local.frames import (
     SLOT,
     SLOT_SHIFT,
     TOGETHER,
+    TOGETHER_FIELD,
     Frame,
     FrameKind,
     Sent,
@@ -383,6 +385,40 @@ class _Batch:
                 caller.set_result(outcome)
 
 
+_RECEIVED_TOGETHER: Final = 64
+"""Callers that receive with one call at most. Others have calls of their own, so that messages meet one that waits."""
+_LARGE: Final = 16 * 1024
+"""Bytes of a message that is received with a call of its own."""
+
+
+class _Caller(asyncio.Future[Message]):
+    """A caller that receives one message, with a call that others share.
+
+    When it is cancelled it cancels that at the node, and gets a message that was on its way. The others ask again.
+    """
+
+    __slots__ = ("answer", "has_given_up")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.answer: Answer | None = None
+        self.has_given_up = False
+
+    def cancel(self, msg: object = None) -> bool:
+        if self.answer is None or self.has_given_up or self.done():
+            return super().cancel(msg)
+        self.has_given_up = True
+        if not self.answer.is_cancelled_at_node:
+            self.answer.cancel()
+        return False
+
+    def lose_call(self) -> None:
+        """Note that the call has no answer. Who has given up ends without a message."""
+        self.answer = None
+        if self.has_given_up and not self.done():
+            super().cancel()
+
+
 class RemoteQueue(QueueApi):
     """An open queue at the node. It is opened again on the next connection."""
 
@@ -410,6 +446,13 @@ class RemoteQueue(QueueApi):
         self._order = asyncio.Lock()
         """Held by each send that is made again, in their order, until it is under way."""
         self._sending: set[asyncio.Task[None]] = set()
+        self._receiving: set[asyncio.Task[None]] = set()
+        self._callers: list[_Caller] = []
+        """Those that receive with the next call."""
+        self._together = _RECEIVED_TOGETHER
+        """How many may share it. Large messages come with calls of their own, whose answers are not copied."""
+        self._left_over: deque[Message] = deque()
+        """Messages whose callers were cancelled while the connection was lost. The next ones get them."""
 
     # Connections
 
@@ -463,7 +506,7 @@ class RemoteQueue(QueueApi):
         connection = self.connection
         waits = self._sending or self._order.locked()
         if waits or connection is not self._line.connection or connection.is_lost:
-            self._later(self._send_batch(batch))
+            self._later(self._sending, self._send_batch(batch))
             return
         slot = self._line.take_slot()
         try:
@@ -478,15 +521,15 @@ class RemoteQueue(QueueApi):
         """Give each caller the identifier of its message, or its error; or send all again."""
         error, slot = answer.exception(), call.slot
         if isinstance(error, LostError):
-            self._later(self._send_batch(batch, call._replace(error=error)))
+            self._later(self._sending, self._send_batch(batch, call._replace(error=error)))
             return
         self._line.free_slot(slot)
         batch.settle(_outcomes(answer.result()) if error is None else repeat(error))
 
-    def _later(self, sending: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(sending)
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+    def _later(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _send_batch(self, batch: _Batch, lost: _Lost | None = None) -> None:
         try:
@@ -546,25 +589,46 @@ class RemoteQueue(QueueApi):
 
     # Reading
 
-    async def _ask(self, limit: int, timeout: float | None, transaction: InTransaction) -> list[Message]:
-        """Receive up to so many messages, which a lost connection neither loses nor doubles."""
+    async def _ask(
+        self,
+        limit: int,
+        timeout: float | None,
+        transaction: InTransaction,
+        callers: Sequence[_Caller] = (),
+        lost: _Lost | None = None,
+    ) -> list[Message]:
+        """Receive up to so many messages, which a lost connection neither loses nor doubles. ``callers``: a message for
+        each of these. ``lost``: the call that was made for them already.
+        """
         if (unit := _unit(transaction)) is not None:
             number, connection = await unit.begin(), await self._opened()
             head = RECEIVE_HEAD.pack(self.handle, number, limit, _seconds(timeout))
             return _messages(await unit.call(connection, FrameKind.RECEIVE, head))
+        if self._left_over and not callers and limit:
+            return [self._left_over.popleft()]
         until = None if timeout is None else self._loop.time() + timeout
-        slot, number = self._line.take_slot(), 0
-        seconds = _seconds(timeout)
+        slot, number = (self._line.take_slot(), 0) if lost is None else (lost.slot, lost.number)
+        seconds, how = _seconds(timeout), TOGETHER if callers else 0
+        if lost is not None:
+            await self._line.renewed(lost.connection, lost.error)
         while True:
             connection = self.connection if self.connection is self._line.connection else await self._opened()
+            if callers:
+                limit = max(1, sum(not caller.done() for caller in callers))
             head = RECEIVE_HEAD.pack(self.handle, _single(transaction), limit, seconds)
             if slot:
-                head += SLOT.pack(slot << SLOT_SHIFT | (REPEATED if number else 0))
+                head += SLOT.pack(slot << SLOT_SHIFT | how | (REPEATED if number else 0))
             started = None
             try:
                 started = connection.start(FrameKind.RECEIVE, head, number=number)
+                for caller in callers:
+                    caller.answer = started
+                if callers and all(caller.done() for caller in callers):
+                    started.cancel()  # an answer that the lost call had comes all the same
                 return _messages(await connection.answer(started))
             except LostError as error:
+                for caller in callers:
+                    caller.lose_call()
                 if started is not None and slot:
                     number = started.number
                 await self._line.renewed(connection, error)
@@ -574,8 +638,92 @@ class RemoteQueue(QueueApi):
                     self._line.free_slot(slot)
 
     async def receive(self, timeout: float | None = None, transaction: InTransaction = None) -> Message:
-        """Take a message out: the event Dequeue Message (3.1.7.1.10)."""
-        return (await self._ask(1, timeout, transaction))[0]
+        """Take a message out: the event Dequeue Message (3.1.7.1.10). Calls that are made at the same time, and wait
+        for ever, travel together.
+        """
+        if timeout is not None or transaction is not None or TOGETHER_FIELD not in self._line.hello:
+            return (await self._ask(1, timeout, transaction))[0]
+        caller = _Caller(self._loop)
+        self._receive_soon([caller])
+        try:
+            return await caller
+        except asyncio.CancelledError:
+            if caller.cancelled() or caller.exception() is not None:
+                raise
+            return caller.result()
+
+    def _receive_soon(self, callers: list[_Caller]) -> None:
+        if not self._callers:
+            self._loop.call_soon(self._receive_together)
+        self._callers += callers
+
+    def _receive_together(self) -> None:
+        """Make the calls of those that receive now."""
+        callers, self._callers = [one for one in self._callers if not one.done()], []
+        if self._left_over:
+            some = callers[: len(self._left_over)]
+            self._share(some, [self._left_over.popleft() for _ in some], None)
+            callers = callers[len(some) :]
+        for at in range(0, len(callers), self._together):
+            some = callers[at : at + self._together]
+            connection, slot = self.connection, 0
+            if connection is not self._line.connection or connection.is_lost or not (slot := self._line.take_slot()):
+                self._later(self._receiving, self._receive_again(some))
+                continue
+            head = RECEIVE_HEAD.pack(self.handle, NO_TRANSACTION, len(some), FOR_EVER)
+            answer = connection.start(FrameKind.RECEIVE, head + SLOT.pack(slot << SLOT_SHIFT | TOGETHER))
+            for caller in some:
+                caller.answer = answer
+            answer.add_done_callback(partial(self._received_together, some, _Lost(connection, answer.number, slot)))
+
+    def _received_together(self, callers: list[_Caller], call: _Lost, answer: asyncio.Future[Frame]) -> None:
+        error = answer.exception()
+        if isinstance(error, LostError):
+            for caller in callers:
+                caller.lose_call()
+            self._later(self._receiving, self._receive_again(callers, call._replace(error=error)))
+            return
+        self._line.free_slot(call.slot)
+        messages: list[Message] = []
+        try:
+            if error is None and (frame := answer.result()).kind == FrameKind.FAILED:
+                error = failure(frame)
+            elif error is None:
+                messages = _messages(frame)
+                self._together = _RECEIVED_TOGETHER if len(frame.data) < _LARGE * len(messages) else 1
+        except Exception as malformed:
+            error = malformed
+        self._share(callers, messages, error)
+
+    async def _receive_again(self, callers: list[_Caller], lost: _Lost | None = None) -> None:
+        """Receive over the next connection, or without a mark."""
+        try:
+            self._share(callers, await self._ask(len(callers), None, None, callers, lost), None)
+        except Exception as error:
+            self._share(callers, [], error)
+
+    def _share(self, callers: list[_Caller], messages: list[Message], error: BaseException | None) -> None:
+        """Give each a message, or the error; those for whom there is none ask again. Who has given up comes last."""
+        if any(caller.has_given_up for caller in callers):
+            callers.sort(key=lambda caller: caller.has_given_up)
+        is_cancelled = isinstance(error, MessageQueuingError) and error.code == ErrorCode.MQ_ERROR_OPERATION_CANCELLED
+        left = iter(messages)
+        again_soon = []
+        for caller in callers:
+            if caller.done():
+                continue
+            if (message := next(left, None)) is not None:
+                caller.set_result(message)
+            elif caller.has_given_up:
+                caller.lose_call()
+            elif error is None or is_cancelled:
+                caller.answer = None
+                again_soon.append(caller)
+            else:
+                caller.set_exception(again(error) if isinstance(error, MessageQueuingError) else error)
+        self._left_over += left
+        if again_soon:
+            self._receive_soon(again_soon)
 
     async def receive_many(
         self, limit: int, timeout: float | None = None, transaction: InTransaction = None
@@ -735,10 +883,11 @@ def to_travel(message: Message, travelling: Travelling) -> Sent:
     """A message as it goes to the node: a packet whose addresses and numbers the node fills in, and what has no place
     in that packet.
     """
+    size, parts = travelling.pack(message)
     more = b""
-    if not REQUESTS.isdisjoint(message.__dict__):
+    if len(parts) == 1 and not REQUESTS.isdisjoint(message.__dict__):  # one that has only content is in several parts
         more = values.encode({name: value for name, value in message.__dict__.items() if name in REQUESTS})
-    return *travelling.pack(message), more
+    return size, parts, more
 
 
 def _messages(answer: Frame) -> list[Message]:

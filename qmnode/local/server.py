@@ -26,6 +26,7 @@ from qmnode.local.frames import (
     GREETING,
     PROGRAM,
     PROTOCOL_VERSION,
+    TOGETHER_FIELD,
     Frame,
     FrameError,
     FrameKind,
@@ -38,6 +39,7 @@ from qmnode.local.frames import (
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.ports import Arrived, Entry
+from qmnode.model.positions import RECEIVED_AT_ONCE
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.reading import Claim, Lock, ReadOutcome, WaitingRead
 from qmnode.model.stored_message import Room
@@ -59,34 +61,53 @@ _LOCK: Final = Lock()
 class Taken:
     """The messages of one receive, gone from their queue."""
 
-    __slots__ = ("entries", "group", "limit", "number", "queue", "size", "slot")
+    __slots__ = ("entries", "group", "limit", "most", "number", "queue", "size", "slot")
 
     def __init__(
-        self, number: int, queue: OpenQueueDescriptor, limit: int, entries: Sequence[Arrived], slot: int = 0
+        self,
+        number: int,
+        queue: OpenQueueDescriptor,
+        limit: int,
+        entries: Sequence[Arrived],
+        slot: int = 0,
+        most: int = 0,
     ) -> None:
         self.number = number
         self.queue = queue
         self.limit = limit
         self.entries = entries
         self.slot = slot
+        self.most = most
         self.group: MarkGroup | None = None
         """With its mark, if it has been written."""
         self.size = sum([len(value) for _, value in entries])
+        if most and self.size > most:
+            self._shorten()
 
     def add(self, more: Sequence[Arrived]) -> None:
         """Take some more messages."""
         self.entries = [*self.entries, *more]
         self.size += sum([len(value) for _, value in more])
+        if self.most and self.size > self.most:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Put messages back until the others can be kept in the mark, or one is left."""
+        while self.size > self.most and len(self.entries) > 1:
+            *self.entries, last = self.entries
+            self.size -= len(last[1])
+            self.queue.put_back([last])
 
 
 class WaitingReceive(WaitingRead):
     """A receive that waits for a message."""
 
-    __slots__ = ("_receives", "limit", "number", "queue", "room", "until")
+    __slots__ = ("_receives", "limit", "most", "number", "queue", "room", "until")
     only_takes = True
     until: float | None
     """The time of the event loop at which it ends in vain."""
     room: Room | None
+    most: int
 
     def __init__(self, receives: Receives, number: int, queue: OpenQueueDescriptor, limit: int, claim: Claim) -> None:
         super().__init__(queue, claim)
@@ -153,9 +174,9 @@ class Receives:
         self._has_room = has_room
         self.held = 0
         """Bytes of the messages that are gone from their queues and have not been handed to the socket."""
-        self._asked: dict[int, tuple[OpenQueueDescriptor, int, float | None, Room | None]] = {}
-        """Receives that have not begun: from where, how many messages, until when they may wait, by the loop, and the
-        room that they have, unless for any message."""
+        self._asked: dict[int, tuple[OpenQueueDescriptor, int, float | None, Room | None, int]] = {}
+        """Receives that have not begun: from where, how many messages, until when they may wait, by the loop, the room
+        that they have, unless for any message, and how many bytes they take at most, unless one message has more."""
         self._waiting: dict[int, WaitingReceive] = {}
         self._found: list[Taken] = []
         """Receives that waited until this pass of the event loop."""
@@ -185,14 +206,17 @@ class Receives:
         timeout: float | None,
         room: Room | None = None,
         slot: int = 0,
+        most: int = 0,
     ) -> None:
-        """Receive up to ``limit`` messages, as ``receive_many``, or one that fits. It begins with ``begin``."""
+        """Receive up to ``limit`` messages, as ``receive_many``, or one that fits. It begins with ``begin``. ``most``:
+        bytes that several messages have together at most, or 0.
+        """
         if slot:
             self._slots[number] = slot
         until = timeout
         if timeout is not None and not timeout <= 0:
             until = round(asyncio.get_running_loop().time() + timeout, 3)  # those that come together end together
-        self._asked[number] = queue, limit if room is None else 1, until, room
+        self._asked[number] = queue, limit if room is None else 1, until, room, most
 
     def begin(self) -> None:
         """Begin the receives that came together, alike ones with one look into their queue."""
@@ -210,24 +234,33 @@ class Receives:
                         self._fail(number, error)
 
     def _begin(
-        self, numbers: list[int], queue: OpenQueueDescriptor, limit: int, until: float | None, room: Room | None
+        self,
+        numbers: list[int],
+        queue: OpenQueueDescriptor,
+        limit: int,
+        until: float | None,
+        room: Room | None,
+        most: int,
     ) -> None:
         claim, left = queue.claim(None), deque(numbers)
         while left and self._has_room():
             if room is None:
-                entries = queue.take_available(limit if limit > 1 else len(left), claim)
+                enough = RECEIVED_AT_ONCE - most if most and limit > 1 else 0
+                entries = queue.take_available(limit if limit > 1 else len(left), claim, enough)
             else:
                 entries = queue.take_fitting(len(left), room, claim)
             if not entries:
                 for number in left:
-                    self._wait(number, queue, limit, claim, until, room)
+                    self._wait(number, queue, limit, claim, until, room, most)
                 return
             parts = [entries] if limit > 1 else zip(entries, strict=True)
-            taken = [Taken(number := left.popleft(), queue, limit, part, self._slots.pop(number, 0)) for part in parts]
+            taken = [
+                Taken(number := left.popleft(), queue, limit, part, self._slots.pop(number, 0), most) for part in parts
+            ]
             for one in taken:
                 self._hold(one)
             self._remove(taken)
-        self._asked |= dict.fromkeys(left, (queue, limit, until, room))
+        self._asked |= dict.fromkeys(left, (queue, limit, until, room, most))
 
     def _hold(self, taken: Taken) -> None:
         if taken.slot:
@@ -253,12 +286,13 @@ class Receives:
         claim: Claim,
         until: float | None,
         room: Room | None,
+        most: int,
     ) -> None:
         if room is None:
             waiting = WaitingReceive(self, number, queue, limit, claim)
         else:
             waiting = WaitingFitting(self, number, queue, limit, _LOCK)
-        waiting.until, waiting.room = until, room
+        waiting.until, waiting.room, waiting.most = until, room, most
         waiting.begin(None if until is None else max(until - asyncio.get_running_loop().time(), 0.0))
         self._waiting[number] = waiting
 
@@ -268,14 +302,14 @@ class Receives:
         for one in waiting.values():
             one.leave()
         # They came before those that have not begun.
-        again = {number: (one.queue, one.limit, one.until, one.room) for number, one in waiting.items()}
+        again = {number: (one.queue, one.limit, one.until, one.room, one.most) for number, one in waiting.items()}
         self._asked = again | self._asked
 
     def found(self, waiting: WaitingReceive, entries: Sequence[Arrived]) -> None:
         """Note that messages have come, which are gone from their queue."""
         del self._waiting[waiting.number]
         slot = self._slots.pop(waiting.number, 0)
-        self._hold(taken := Taken(waiting.number, waiting.queue, waiting.limit, entries, slot))
+        self._hold(taken := Taken(waiting.number, waiting.queue, waiting.limit, entries, slot, waiting.most))
         if not self._found:
             asyncio.get_running_loop().call_soon(self._take_more)
         self._found.append(taken)
@@ -297,7 +331,8 @@ class Receives:
             left = taken.limit - len(taken.entries)
             if left and self._has_room():
                 with contextlib.suppress(MessageQueuingError):  # the queue was closed or deleted: one has been received
-                    if more := taken.queue.take_available(left, taken.queue.claim(None), taken.size):
+                    size = taken.size + (RECEIVED_AT_ONCE - taken.most if taken.most else 0)
+                    if more := taken.queue.take_available(left, taken.queue.claim(None), size):
                         self.held -= taken.size
                         taken.add(more)
                         self.held += taken.size
@@ -708,7 +743,7 @@ class LocalConnection(asyncio.BufferedProtocol):
             if not isinstance(program, bytes) or len(program) != PROGRAM_SIZE:
                 raise FrameError(f"the identifier of a program has {PROGRAM_SIZE} bytes")
             self.methods.program = program
-            answer[PROGRAM] = True
+            answer[PROGRAM] = answer[TOGETHER_FIELD] = True
             before = self.server.greet(program, self)
         welcome = FrameKind.RESULT, call.number, values.encode(answer)
         if before is None and (program is None or manager.context.store.pending() is None):

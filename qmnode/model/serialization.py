@@ -403,7 +403,8 @@ class Travelling:
         if not attributes.keys() <= _CONTENT or type(body) is not bytes or type(extension) is not bytes:
             packet = serialize(message, self._destination, 0, 0.0)[PREFIX_SIZE:]
             return len(packet), (packet,)
-        if not attributes.keys().isdisjoint(PERMITTED.keys()):
+        app_specific = get("app_specific", 0)
+        if type(app_specific) is not int or app_specific >> 32 or not attributes.keys().isdisjoint(_LIMITED):
             check_values(attributes)
         recoverable = bool(get("recoverable"))
         begin, names, pack = self._heads.get(recoverable) or self._head(recoverable)
@@ -417,7 +418,7 @@ class Travelling:
         head = pack(
             begin, size, names,
             0, len(label_bytes) >> 1, 0, get("correlation_identifier", _NO_CORRELATION), get("body_type", 0),
-            get("app_specific", 0), length, length, 0, _SHA_512, _AES_256, len(extension),
+            app_specific, length, length, 0, _SHA_512, _AES_256, len(extension),
         )  # fmt: skip
         return size, (head, label_bytes, extension, body, padding)
 
@@ -573,6 +574,8 @@ _NAMES: Final = frozenset((*(name for item in _OTHER_QUEUES for name in item[:2]
 _NEARLY_PLAIN: Final = _PLAIN | {item[0] for item in _OTHER_QUEUES}
 _CONTENT: Final = _PLAIN | {"app_specific", "body_type", "correlation_identifier", "extension", "label"}
 """Properties that are in the MessagePropertiesHeader or behind it, except for the one flag."""
+_LIMITED: Final = _CONTENT & PERMITTED.keys() - {"app_specific"}
+"""Those of them, beside the number for applications, whose values have limits."""
 _SIZE_FIELD: Final = SIZE_END - SIZE_AT
 _NO_NAMES: Final = (0, b"")
 _SHA_512: Final = int(HashAlgorithm.SHA_512)
