@@ -269,13 +269,18 @@ def test_five_hundred_queues_in_one_task(modules: Modules, site: str, fresh_name
     machine = fresh_name("shop")
     modules.run("queue_manager", name=machine, sites=[site])
     queues = [{"name": f"queue{number:03}", "label": f"Queue {number}"} for number in range(500)]
-    times = []
+    times, diffs = [], []
     for check, changed in ((True, 500), (False, 500), (False, 0)):
         begun = time.monotonic()
         done = modules.run("queue", machine=machine, queues=queues, check=check)
         times.append(time.monotonic() - begun)
+        diffs.append(done["diff"])
         assert (len(done["diff"]), len(done["queues"])) == (changed, 500)
     print("check {:.1f} s, new {:.1f} s, unchanged {:.1f} s".format(*times))
+    assert diffs[0] == diffs[1]
+    queues[7] |= {"label": "Another"}
+    (one,) = modules.settle("queue", machine=machine, queues=queues)["diff"]
+    assert "Another" in str(one["after"]) and "Another" not in str(one["before"])
     assert times[1] <= 10 and times[2] <= 4
 
 
