@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.directory.port import Directory
 from qmnode.host import host_addresses, host_names
-from qmnode.model.context import SystemClock
-from qmnode.model.ports import Clock
+from qmnode.model.ports import Clock, Recorder
+from qmnode.model.positions import SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
-from qmnode.security.principals import Principals
-from qmnode.security.queue_policy import ANYBODY, NOBODY_KNOWN, QueueAccessPolicy
+from qmnode.security.principals import ANYBODY, NOBODY_KNOWN, Principals, QueueAccessPolicy
 from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
 from qmnode.storage.store import Store
-from qmnode.structures.names.direct import fold
+from qmnode.structures.names import fold
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
     from qmnode.copies.copier import Copier
     from qmnode.delivery.network import Network
-    from qmnode.delivery.signing import MessageSigning
+    from qmnode.delivery.protection import MessageSigning
     from qmnode.export.exporter import Exporter
     from qmnode.export.recorder import EventRecorder
     from qmnode.export.telemetry import Telemetry
-    from qmnode.model.ports import Recorder
 
 
 class QueueManager(ModelQueueManager):
@@ -174,7 +172,9 @@ class Opening:
         from qmnode.outside import join_others
 
         assert isinstance(manager.store, Store)
-        join_others(manager, manager.store, self._directory, self._path)
+        manager.signing, manager.network, manager.operations, manager.exporter, manager.copier = join_others(
+            manager, manager.store, self._directory, self._path, manager.events
+        )
         await manager.start()
         manager.operations.start(None if manager.telemetry is None else manager.telemetry.job)
 

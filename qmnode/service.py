@@ -238,7 +238,7 @@ class Service:
         notify_service_manager("STOPPING=1")
         log.info("stopping")
         self._stopping()
-        from qmnode.delivery.draining import drain
+        from qmnode.delivery.network import drain
 
         left = await drain(self.manager.network, self.settings.transfer.drain_time)
         if left:
@@ -315,7 +315,7 @@ class Service:
         if not settings.enabled:
             return None
         from qmnode.administration.key_rotation import KeyRotations
-        from qmnode.security.key_rotation import KeyRotationOptions, RotatesKeys
+        from qmnode.security.key_stores import KeyRotationOptions, RotatesKeys
 
         if not isinstance(directory, RotatesKeys):
             raise ConfigurationError(

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 
 from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.authority import FOR_BOTH, FOR_CLIENTS, Issued, create_authority, issue, load_authority
-from qmnode.transport.certificate import URI_SCHEME
+from qmnode.security.tls import URI_SCHEME
 
 
 class Holder(StrEnum):

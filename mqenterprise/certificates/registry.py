@@ -15,10 +15,10 @@ from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.swap import swap
 from qmnode.directory.port import User, equals
-from qmnode.security.certificates import SenderCertificate, parse_certificate
+from qmnode.security.identity import SenderCertificate, parse_certificate
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory

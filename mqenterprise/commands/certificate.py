@@ -15,7 +15,7 @@ from mqenterprise.certificates.report import row_of
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from qmnode.commands.complaint import complain
 from qmnode.commands.target import WideOption
-from qmnode.security.process import forbid_core_dumps
+from qmnode.security.private_files import forbid_core_dumps
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Certificates that users sign messages with.")
 

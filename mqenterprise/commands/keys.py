@@ -26,8 +26,8 @@ from mqenterprise.keys.settings import COMPUTER, load_key_settings
 from qmnode.commands.complaint import complain
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import WideOption, YesOption, at_a_terminal
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.process import forbid_core_dumps
+from qmnode.security.key_stores import KeyPurpose, KeyState
+from qmnode.security.private_files import forbid_core_dumps
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Encryption keys of the nodes, and their rotation.")
 

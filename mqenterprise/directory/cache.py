@@ -25,8 +25,8 @@ from qmnode.directory.port import (
     User,
 )
 from qmnode.objects.table import OperatingSystemType
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.guid import Guid
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 ObjectType = TypeVar("ObjectType", bound=DirectoryObject)
 

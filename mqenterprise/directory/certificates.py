@@ -8,7 +8,7 @@ from mqenterprise.directory.errors import ConstraintViolated
 from mqenterprise.directory.mapping import Values
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import new_guid
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
 
 
 def digests_of(packed: bytes) -> tuple[bytes, ...]:

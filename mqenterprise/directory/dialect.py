@@ -26,7 +26,7 @@ from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.wire import SEQUENCE, Control, element, integer
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.structures.names.direct import utf16_length
+from qmnode.structures.names import utf16_length
 
 ACTIVE_DIRECTORY_CAPABILITY: Final = b"1.2.840.113556.1.4.800"
 SECURITY_DESCRIPTOR_FLAGS: Final = "1.2.840.113556.1.4.801"

@@ -13,7 +13,7 @@ from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
 from mqenterprise.directory.names import escape_filter, normalized
 from mqenterprise.directory.settings import ServerKind
 from qmnode.structures.errors import PacketError
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection

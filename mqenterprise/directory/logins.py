@@ -16,7 +16,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.directory.wire import WireError, bind_request
 from qmnode.structures.errors import PacketError
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 WRONG: Final = "the directory has no user {account!r} with this password: correct it, or name no user"
 _LONGEST_NAME: Final = 256

@@ -17,20 +17,21 @@ from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
 from mqenterprise.directory.security import QUEUE_MANAGER_RIGHTS, to_active_directory, to_message_queuing
 from mqenterprise.directory.settings import ServerKind
 from qmnode.administration.access_control import Change
-from qmnode.structures.access_masks import QueueManagerAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import (
+    EVERYONE,
     AccessEntry,
     Ace,
     AceFlags,
     AceType,
     Acl,
     ObjectEntry,
+    QueueManagerAccess,
     SecurityDescriptor,
+    Sid,
     allow,
     deny,
 )
-from qmnode.structures.sid import EVERYONE, Sid
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory

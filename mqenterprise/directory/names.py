@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten
-from qmnode.structures.names.direct import utf16_length
+from qmnode.structures.names import utf16_length
 
 _DN_SPECIAL: Final = re.compile(r'[,+"\\<>;=]|^[ #]| $|\x00')
 _DN_ESCAPED: Final = re.compile(rb"\\([0-9A-Fa-f]{2})|\\(.)", re.DOTALL)

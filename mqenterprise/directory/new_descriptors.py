@@ -13,20 +13,24 @@ import structlog
 
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.directory.names import normalized
-from mqenterprise.directory.security import QUEUE_MANAGER_RIGHTS, QUEUE_RIGHTS, SITE_RIGHTS, to_active_directory
+from mqenterprise.directory.security import (
+    QUEUE_MANAGER_RIGHTS,
+    QUEUE_RIGHTS,
+    SITE_RIGHTS,
+    RightsTable,
+    to_active_directory,
+)
 from mqenterprise.directory.settings import ServerKind
-from qmnode.security.default_descriptors import (
+from qmnode.security.access_check import (
     default_queue_manager_security,
     default_queue_security,
     default_site_security,
 )
 from qmnode.structures.errors import PacketError
-from qmnode.structures.security_descriptor import SecurityDescriptor
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import SecurityDescriptor, Sid
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.security import RightsTable
 
 log = structlog.get_logger(__name__)
 

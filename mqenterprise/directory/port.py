@@ -63,7 +63,7 @@ from qmnode.directory.port import (
     UserWriting,
     equals,
 )
-from qmnode.security.key_rotation import KeyRotation, KeyRotationOptions
+from qmnode.security.key_stores import KeyRotation, KeyRotationOptions
 from qmnode.structures.guid import Guid
 
 Answer = TypeVar("Answer")
@@ -321,7 +321,7 @@ class LdapPort:
         return known.groups
 
     def key_rotation(self, options: KeyRotationOptions) -> KeyRotation:
-        """The rotation of the node's own keys (:class:`qmnode.security.key_rotation.RotatesKeys`)."""
+        """The rotation of the node's own keys (:class:`qmnode.security.key_stores.RotatesKeys`)."""
         from mqenterprise.keys.own_node import OwnKeys  # only nodes that permit rotations load it
 
         return OwnKeys(options, self._given)

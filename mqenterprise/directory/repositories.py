@@ -56,7 +56,7 @@ from qmnode.directory.port import (
 from qmnode.objects.rows import Changes
 from qmnode.structures.change_notification import ChangeEvent
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_bytes, guid_to_text
-from qmnode.structures.names.direct import utf16_length
+from qmnode.structures.names import utf16_length
 
 if TYPE_CHECKING:
     from mqenterprise.directory.references import References

@@ -13,7 +13,6 @@ from operator import or_
 from typing import Final
 
 from mqenterprise.directory.schema import load_schema
-from qmnode.structures.access_masks import EnterpriseAccess, QueueAccess, QueueManagerAccess, SiteAccess
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.security_descriptor import (
@@ -23,12 +22,16 @@ from qmnode.structures.security_descriptor import (
     AceFlags,
     AceType,
     Acl,
+    EnterpriseAccess,
     ObjectAceFlags,
     ObjectEntry,
+    QueueAccess,
+    QueueManagerAccess,
     SecurityDescriptor,
+    Sid,
+    SiteAccess,
     allow,
 )
-from qmnode.structures.sid import Sid
 
 CREATE_CHILD: Final = 0x0001
 LIST_CONTENTS: Final = 0x0004

@@ -24,15 +24,20 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
-from qmnode.security.key_ring import KeyState
-from qmnode.security.key_stores import KeyStoreContents, KeyStoreOptions, decode_contents, encode_contents
+from qmnode.security.key_stores import (
+    KeyPair,
+    KeyState,
+    KeyStoreContents,
+    KeyStoreOptions,
+    decode_contents,
+    encode_contents,
+)
 from qmnode.security.rsa_keys import PrivateKey
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qmnode.security.key_ring import KeyPair
 
 _NAMESPACE: Final = uuid.UUID("6f0b1c52-6a39-5d0e-9c0e-6d3f4f6f1a10")
 """Namespace from which the identifiers of the index's versions are computed."""

@@ -13,7 +13,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,13 +20,16 @@ from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import store_of
 from mqenterprise.keys.life_cycle import Step, Waiting
 from mqenterprise.keys.publication import Publication
-from mqenterprise.keys.rotation import ATTEMPTS, Rotation, needs_next
+from mqenterprise.keys.rotation import ATTEMPTS, KeysOfNode, Rotation, needs_next
 from mqenterprise.keys.settings import KeySettings
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_rotation import (
+from qmnode.security.key_stores import (
     KeyChange,
+    KeyPair,
+    KeyPurpose,
+    KeyRotationOptions,
+    KeyState,
     PlannedStep,
     RotationAction,
     RotationFailure,
@@ -40,15 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from mqenterprise.directory.settings import DirectorySettings
-    from mqenterprise.keys.rotation import KeysOfNode
-    from qmnode.security.key_ring import KeyPair
-    from qmnode.security.key_rotation import KeyRotationOptions
 
 _IN_USE: Final = (KeyState.NEXT, KeyState.CURRENT)
 
 
 class OwnKeys:
-    """The keys of one node: a :class:`qmnode.security.key_rotation.KeyRotation`.
+    """The keys of one node: a :class:`qmnode.security.key_stores.KeyRotation`.
 
     It connects to the directory for each call, so that it keeps no connection and no password while nothing is rotated.
     """

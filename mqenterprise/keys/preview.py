@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mqenterprise.keys import life_cycle
-from mqenterprise.keys.life_cycle import Step
+from mqenterprise.keys.life_cycle import Step, Waiting
 from mqenterprise.keys.report import rows_of
-from mqenterprise.keys.rotation import needs_next
-from qmnode.security.key_ring import KeyPurpose, KeyState
+from mqenterprise.keys.rotation import KeysOfNode, needs_next
+from qmnode.security.key_stores import KeyPurpose, KeyState
 from qmnode.security.published_keys import usable_providers
-
-if TYPE_CHECKING:
-    from mqenterprise.keys.life_cycle import Waiting
-    from mqenterprise.keys.rotation import KeysOfNode
 
 
 def to_rotate(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:

@@ -13,7 +13,7 @@ from mqenterprise.directory.errors import ObjectNotFound
 from mqenterprise.directory.swap import swap
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.topology.problems import did_you_mean
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import public_key_list
 from qmnode.security.rsa_keys import fingerprint_of, public_key_from_wire
 from qmnode.structures.errors import PacketError

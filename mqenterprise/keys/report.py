@@ -6,17 +6,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.keys import life_cycle
-from mqenterprise.keys.life_cycle import Step
-from qmnode.security.algorithms import PROVIDER_BY_NAME
-from qmnode.security.key_ring import KeyPurpose, KeyState
+from mqenterprise.keys.life_cycle import Step, Waiting
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import usable_providers
+from qmnode.security.rsa_keys import PROVIDER_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mqenterprise.keys.life_cycle import Waiting
     from mqenterprise.keys.rotation import KeysOfNode
-    from qmnode.security.key_ring import KeyPair
 
 COLUMNS: Final = {
     "node": "node",

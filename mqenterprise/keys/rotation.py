@@ -15,20 +15,16 @@ import structlog
 
 from mqenterprise.keys import life_cycle
 from mqenterprise.keys.errors import KeyRotationError
-from mqenterprise.keys.publication import Shown
+from mqenterprise.keys.publication import Node, Shown
 from qmnode.security.errors import KeyStoreConflictError
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_stores import KeyStoreContents
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStore, KeyStoreContents
 from qmnode.security.published_keys import make_pair, usable_providers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from mqenterprise.keys.life_cycle import Pairs, Waiting
-    from mqenterprise.keys.publication import Node
-    from qmnode.security.algorithms import Provider
-    from qmnode.security.key_ring import KeyPair
-    from qmnode.security.key_stores import KeyStore
+    from qmnode.security.rsa_keys import Provider
 
 ATTEMPTS: Final = 5
 """Attempts at a step that another writer interferes with."""

@@ -14,7 +14,7 @@ from mqenterprise.topology.export import export, printable, written
 from mqenterprise.topology.names import MAXIMUM_LABEL, fold
 from mqenterprise.topology.resources import QUOTAS, Table
 from qmnode.objects.table import QUEUE
-from qmnode.structures.names.direct import cut_utf16, machine_address
+from qmnode.structures.names import cut_utf16, machine_address
 
 _ITEM: Final = re.compile(r"- machine: (.+)\n  name: (.+)\n  private: true\n")
 _FREE: Final = frozenset(row.name for row in ONLY_PRIVATE)

@@ -20,7 +20,7 @@ from mqenterprise.topology.ldap_reading import Index, read_all
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import Kind, Resource, Table
 from mqenterprise.topology.trustees import Trustees
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 _SHARED: Final = frozenset({Kind.ENTERPRISE, Kind.SITE, Kind.ROUTING_LINK})
 """The kinds of objects that the domains of one forest share."""

@@ -20,8 +20,8 @@ from mqenterprise.survey.machines import SYSTEM_QUEUES
 from mqenterprise.topology.access import mask as access_mask
 from mqenterprise.topology.names import fold
 from qmnode.objects.rows import NO_QUOTA
-from qmnode.structures.access_masks import QueueAccess, names_of_rights
 from qmnode.structures.guid import guid_from_text, guid_to_text
+from qmnode.structures.security_descriptor import QueueAccess, names_of_rights
 from qmnode.structures.text import nearest
 
 _LARGEST: Final = 64 << 20

@@ -26,9 +26,9 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 from qmnode.structures.names import FormatName, QueueNameError, parse_single_format_name
-from qmnode.structures.property_ids import ManagementMachineProperty as M
-from qmnode.structures.property_ids import ManagementQueueProperty as Q
-from qmnode.structures.property_values import ConnectedState, QueueLocation, QueueTransactional
+from qmnode.structures.properties import ConnectedState, QueueLocation, QueueTransactional
+from qmnode.structures.properties import ManagementMachineProperty as M
+from qmnode.structures.properties import ManagementQueueProperty as Q
 
 T = TypeVar("T")
 MOST_QUEUES: Final = 10_000

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from mqenterprise.directory.security import ENTERPRISE_RIGHTS, SITE_RIGHTS
 from mqenterprise.topology.resources import Kind
-from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
-from qmnode.structures.access_masks import EnterpriseAccess as E
-from qmnode.structures.access_masks import SiteAccess as S
+from qmnode.structures.security_descriptor import QUEUE_RIGHTS, names_of_rights
+from qmnode.structures.security_descriptor import EnterpriseAccess as E
+from qmnode.structures.security_descriptor import SiteAccess as S
 
 SITE_RIGHTS_BY_NAME: Final = {
     "create_machine": S.MQSEC_CREATE_FRS | S.MQSEC_CREATE_BSC | S.MQSEC_CREATE_MACHINE,

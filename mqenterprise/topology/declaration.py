@@ -33,9 +33,9 @@ from qmnode.structures.names import (
     DirectFormatName,
     PrivateFormatName,
     PublicFormatName,
+    machine_address,
     parse_format_name,
 )
-from qmnode.structures.names.direct import machine_address
 
 Role = Literal["routing_server", "supporting_server", "directory_server", "client", "connector"]
 

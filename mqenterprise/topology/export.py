@@ -17,7 +17,7 @@ from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table, named
-from qmnode.structures.names.direct import machine_address
+from qmnode.structures.names import machine_address
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _SECTIONS: Final = {rows.kind: section for section, (_, rows) in reversed(declaration.SECTIONS.items())}

@@ -25,25 +25,28 @@ from mqenterprise.directory.slapd_configuration import rights_groups
 from mqenterprise.topology import access
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import Kind
-from qmnode.structures import sid
+from qmnode.structures import security_descriptor
 from qmnode.structures.errors import PacketError
-from qmnode.structures.security_descriptor import AccessEntry, AceFlags, AceType, SecurityDescriptor, allow, deny
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import AccessEntry, AceFlags, AceType, SecurityDescriptor, Sid, allow, deny
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
 
 WELL_KNOWN: Final = {
-    sid.EVERYONE: "Everyone",
-    sid.CREATOR_OWNER: "Creator Owner",
-    sid.NETWORK: "Network",
-    sid.ANONYMOUS: "Anonymous",
-    sid.ENTERPRISE_DOMAIN_CONTROLLERS: "Enterprise Domain Controllers",
-    sid.PRINCIPAL_SELF: "Self",
-    sid.AUTHENTICATED_USERS: "Authenticated Users",
-    sid.LOCAL_SYSTEM: "System",
+    security_descriptor.EVERYONE: "Everyone",
+    security_descriptor.CREATOR_OWNER: "Creator Owner",
+    security_descriptor.NETWORK: "Network",
+    security_descriptor.ANONYMOUS: "Anonymous",
+    security_descriptor.ENTERPRISE_DOMAIN_CONTROLLERS: "Enterprise Domain Controllers",
+    security_descriptor.PRINCIPAL_SELF: "Self",
+    security_descriptor.AUTHENTICATED_USERS: "Authenticated Users",
+    security_descriptor.LOCAL_SYSTEM: "System",
 }
-_ALIASES: Final = {"anonymous logon": sid.ANONYMOUS, "local system": sid.LOCAL_SYSTEM, "world": sid.EVERYONE}
+_ALIASES: Final = {
+    "anonymous logon": security_descriptor.ANONYMOUS,
+    "local system": security_descriptor.LOCAL_SYSTEM,
+    "world": security_descriptor.EVERYONE,
+}
 _VERBS: Final = {AceType.ACCESS_ALLOWED: "allow", AceType.ACCESS_DENIED: "deny"}
 _RIGHTS: Final = {Kind.ENTERPRISE: ENTERPRISE_RIGHTS, Kind.SITE: SITE_RIGHTS, Kind.QUEUE: QUEUE_RIGHTS}
 RIGHTS_GROUPS: Final = {
@@ -51,7 +54,7 @@ RIGHTS_GROUPS: Final = {
     Kind.SITE: rights_groups("create_machine"),
 }
 """The groups beneath an object on OpenLDAP, by which the server decides."""
-_EVERYBODY: Final = frozenset({sid.EVERYONE.write(), sid.AUTHENTICATED_USERS.write()})
+_EVERYBODY: Final = frozenset({security_descriptor.EVERYONE.write(), security_descriptor.AUTHENTICATED_USERS.write()})
 _UNDERSTOOD_KEPT: Final = 4096
 
 

@@ -10,23 +10,11 @@ from typing import Final
 
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.api import QueueManagerApi, QueueType
-from qmnode.security.default_descriptors import closed_queue_security, machine_security, open_to
-from qmnode.security.principals import unix_account
-from qmnode.security.queue_policy import parsed
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.security.access_check import closed_queue_security, machine_security, open_to
+from qmnode.security.principals import parsed, unix_account
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import (
-    AccessEntry,
-    AccessMask,
-    Ace,
-    AceFlags,
-    AceType,
-    SecurityDescriptor,
-    allow,
-    deny,
-)
-from qmnode.structures.sid import (
     ANONYMOUS,
     AUTHENTICATED_USERS,
     BUILTIN_ADMINISTRATORS,
@@ -35,7 +23,16 @@ from qmnode.structures.sid import (
     LOCAL,
     LOCAL_SYSTEM,
     NETWORK,
+    AccessEntry,
+    AccessMask,
+    Ace,
+    AceFlags,
+    AceType,
+    QueueAccess,
+    SecurityDescriptor,
     Sid,
+    allow,
+    deny,
 )
 
 RIGHTS: Final = {

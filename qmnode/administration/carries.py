@@ -58,9 +58,9 @@ from qmnode.model.stored_message import (
 )
 from qmnode.storage.layout import Family
 from qmnode.storage.store import Store
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import PublicFormatName, fold
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 _CARRY: Final = "carry/"
 _HELD: Final = "carry-held/"

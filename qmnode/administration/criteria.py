@@ -11,11 +11,11 @@ from qmnode.bodies.limits import Limits
 from qmnode.bodies.plain import plain
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 _LONGEST: Final = 4096
 """Characters of one criterion."""

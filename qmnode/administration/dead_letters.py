@@ -8,8 +8,8 @@ from qmnode.administration.names import DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi, QueueManagerApi
 from qmnode.model.message import Message
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 
 DEAD_LETTER_QUEUES = (DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS)
 

@@ -22,24 +22,22 @@ from qmnode.model.api import (
     QueueType,
     Share,
     TransactionApi,
+    TransportSecurity,
 )
 from qmnode.model.published import information_of
-from qmnode.security.queue_policy import parsed
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
+from qmnode.security.principals import Principal, parsed
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueKind
+from qmnode.structures.security_descriptor import QueueAccess, QueueManagerAccess
 
 if TYPE_CHECKING:
     from qmnode.directory.port import QueueManager as Machine
     from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation
-    from qmnode.model.api import TransportSecurity
-    from qmnode.model.outgoing import OutgoingQueue
-    from qmnode.model.queue import Queue
+    from qmnode.model.queue import OutgoingQueue, Queue
     from qmnode.model.queue_manager import QueueManager
     from qmnode.model.waiting import Waiting
-    from qmnode.security.principals import Principal
     from qmnode.structures.guid import Guid
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -292,7 +290,7 @@ class GuardedQueueManager(QueueManagerApi):
         """Register a certificate for the user of the directory whose credentials the caller has; no right is needed
         here. Raises MQ_ERROR_INVALID_CERTIFICATE for one that no message could be verified with.
         """
-        from qmnode.security.certificates import parse_certificate  # most nodes never load it
+        from qmnode.security.identity import parse_certificate  # most nodes never load it
 
         if not self.manager.published.has_directory:
             raise MessageQueuingError(

@@ -12,9 +12,9 @@ from qmnode.model.message import Message
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import message_from_packet
 from qmnode.storage.store import Store
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
-from qmnode.structures.message_classes import MessageClass
 
 AT_ONCE: Final = 500
 _IMPORTED: Final = "imported/"

@@ -18,8 +18,8 @@ from qmnode.model.ports import Entry
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import received_message
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 
 _AT_ONCE: Final = 200
 """Selected messages of one step."""

@@ -30,7 +30,7 @@ from qmnode.security.access_check import Token
 from qmnode.security.principals import Principal
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 
 class Turns:

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from qmnode.errors import MessageQueuingError
-from qmnode.security.key_rotation import RotationAction, RotationFailure, RotationStage
+from qmnode.security.key_stores import (
+    KeyChange,
+    KeyRotation,
+    RotationAction,
+    RotationFailure,
+    RotationPlan,
+    RotationStage,
+)
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmnode.security.key_rotation import KeyChange, KeyRotation, RotationPlan
     from qmnode.security.service import KeyStoreStatus
 
 log = structlog.get_logger(__name__)

@@ -20,7 +20,7 @@ from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.settings.bridges import BRIDGE_NAME_RULE, BridgeName, BridgeSettings
 from qmnode.settings.mistakes import sentence_of
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.names.direct import machine_address
+from qmnode.structures.names import machine_address
 
 if TYPE_CHECKING:
     from qmnode.administration.asker import Asker

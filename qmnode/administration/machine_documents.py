@@ -26,19 +26,26 @@ from qmnode.objects.rows import QUOTA, Changes, Property, is_none
 from qmnode.objects.table import DECLARED, PRIVATE_QUEUE, QUEUE
 from qmnode.settings.node import NodeSettings
 from qmnode.settings.sizes import quota_value
-from qmnode.structures.access_masks import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.names import LOCAL_COMPUTER, NO_QUEUE, PathName, QueueNameError
-from qmnode.structures.security_descriptor import AccessEntry, AceType, SecurityDescriptor, allow, deny
-from qmnode.structures.sid import UNIX_USERS
+from qmnode.structures.security_descriptor import (
+    QUEUE_RIGHTS,
+    UNIX_USERS,
+    AccessEntry,
+    AceType,
+    SecurityDescriptor,
+    Sid,
+    allow,
+    deny,
+    names_of_rights,
+)
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from qmnode.administration.asker import Asker
     from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.structures.sid import Sid
 
 MOST_QUEUES: Final = 20_000
 MOST_ENTRIES: Final = 800

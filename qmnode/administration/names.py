@@ -7,8 +7,7 @@ r"""How operators name queues: as Message Queuing does, and shorter where nothin
 from typing import Final
 
 from qmnode.errors import MessageQueuingError
-from qmnode.structures.names.addresses import from_address
-from qmnode.structures.names.direct import FormatNameError
+from qmnode.structures.names import FormatNameError, from_address
 
 DEAD_LETTERS: Final = r".\SYSTEM$;DEADLETTER"
 TRANSACTIONAL_DEAD_LETTERS: Final = r".\SYSTEM$;DEADXACT"

@@ -23,7 +23,7 @@ from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import whole_value
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.names.direct import utf16_length
+from qmnode.structures.names import utf16_length
 
 HISTORY_FILE: Final = "COUNTERS"
 """Beside the store's own files: it is no part of the store, and a back-up does not have it."""

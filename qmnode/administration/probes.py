@@ -27,11 +27,11 @@ from qmnode.model.api import Access, Share
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.waiting import REFUSED, Waiting, WaitReason
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.security_descriptor import QueueAccess
 
 if TYPE_CHECKING:
     from qmnode.model.queue import Queue

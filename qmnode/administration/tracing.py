@@ -19,16 +19,15 @@ from qmnode.administration.search import chunks, fits, readable
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.message import Message
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import Entry
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import PREFIX_SIZE, SOURCE, received_message
 from qmnode.model.waiting import Waiting, WaitReason
 from qmnode.security.principals import Principal
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.packet_view import IDENTIFIER
 
 _SECONDS: Final = 0.3

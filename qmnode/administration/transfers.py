@@ -13,16 +13,14 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import PREFIX_SIZE, SOURCE, moved
 from qmnode.model.transaction import Transaction
+from qmnode.structures.enumerations import MessageClass, QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import MultipleElementFormatName
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 _KB: Final = 1024
 MOST_TARGETS: Final = 1000

@@ -15,10 +15,10 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
+from qmnode.structures.enumerations import MessageClass, is_negative_acknowledgment
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,15 +28,18 @@ from qmnode.amqp.transactions import Transactions
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.security.tls import load_certificate
 from qmnode.settings.node import NodeSettings
-from qmnode.shares.blocks import block_of
-from qmnode.shares.parties import UNKNOWN, Kind, declared, stranger
-from qmnode.shares.resources import (
+from qmnode.shares import (
     AMQP_ATTACHED_BYTES,
     AMQP_PARTIAL_BYTES,
     AMQP_TEMPORARY_QUEUES,
     AMQP_TRANSACTION_BYTES,
+    STEP,
+    UNKNOWN,
+    Kind,
+    block_of,
+    declared,
+    stranger,
 )
-from qmnode.shares.turns import STEP
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueNameError, parse_single_format_name
 from qmnode.transport.listener import listening_sockets

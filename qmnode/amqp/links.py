@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qmnode.amqp.temporary import TemporaryQueues
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.shares.parties import Party
+    from qmnode.shares import Party
 
 _CLOSED: Final = Endpoint.REMOTE_CLOSED | Endpoint.LOCAL_CLOSED
 

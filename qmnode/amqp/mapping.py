@@ -44,10 +44,10 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.duplicates import identity_of
 from qmnode.model.message import INFINITE, Message
 from qmnode.model.permitted import fault
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text, guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.names.direct import cut_utf16
+from qmnode.structures.names import cut_utf16
 
 NSERVICEBUS, REBUS = HEADER_FORMATS
 _OURS: Final = "AMQP."

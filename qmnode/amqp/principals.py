@@ -21,12 +21,11 @@ from qmnode.amqp.sasl import ANONYMOUS, EXTERNAL, PLAIN, Attempt
 from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
-from qmnode.security.tls import load_certificate
+from qmnode.security.tls import is_for_clients_alone, load_certificate, queue_manager_of
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text, guid_to_text
-from qmnode.transport.certificate import is_for_clients_alone, queue_manager_of
 
 if TYPE_CHECKING:
     from qmnode.security.principals import Principal as Caller

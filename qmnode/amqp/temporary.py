@@ -15,8 +15,7 @@ from qmnode.model import temporary
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.shares.account import Account
-    from qmnode.shares.parties import Party
+    from qmnode.shares import Account, Party
 
 _PREFIX: Final = "amqp$temporary$"
 _DELETE_ON_CLOSE: Final = (0x2B, "amqp:delete-on-close:list")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.bodies.choice import Decoded, Headers, decode, read_headers, undecoded
 from qmnode.bodies.plain import plain
-from qmnode.structures.findings import Kind
+from qmnode.structures.conformance import Kind
 
 if TYPE_CHECKING:
     from qmnode.capture.explain import Explained

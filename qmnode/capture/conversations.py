@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.structures.findings import Finding, Kind, Seen
+from qmnode.structures.conformance import Finding, Kind, Seen
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.internal_packets import OperatingSystemFlags
-from qmnode.structures.ping import PingFlags
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.packets import OperatingSystemFlags, PingFlags
+from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
     from qmnode.capture.source import Route

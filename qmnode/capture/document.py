@@ -36,8 +36,8 @@ from qmnode.capture.meanings import nanoseconds
 
 if TYPE_CHECKING:
     from qmnode.capture.explain import Explained
-    from qmnode.structures.annotate import Annotation
-    from qmnode.structures.findings import Finding
+    from qmnode.structures.conformance import Finding
+    from qmnode.structures.layout import Annotation
 
 _LONG = "MessageBody"
 

@@ -9,14 +9,10 @@ from qmnode.capture.conversations import Conversations
 from qmnode.capture.meanings import explain_values
 from qmnode.capture.packetizer import is_ping
 from qmnode.capture.source import Captured, Carrier
-from qmnode.structures.annotate import Annotation, annotate
-from qmnode.structures.conformance import look_at, treatment_of_value
+from qmnode.structures.conformance import NOTES, RULES, Finding, Kind, Rule, Seen, look_at, treatment_of_value
 from qmnode.structures.errors import PacketError
-from qmnode.structures.findings import Finding, Kind, Rule, Seen
-from qmnode.structures.layout import Structure
-from qmnode.structures.packets import read_packet
-from qmnode.structures.ping import Ping
-from qmnode.structures.rules import NOTES, RULES
+from qmnode.structures.layout import Annotation, Structure, annotate
+from qmnode.structures.packets import Ping, read_packet
 
 
 @dataclass(slots=True)

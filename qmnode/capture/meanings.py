@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from qmnode.structures.enumerations import CUSTOM_CLASS_MASK, MessageClass, VariantType
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import CUSTOM_CLASS_MASK, MessageClass
 from qmnode.structures.names import FormatNameError, PrivateFormatName, PublicFormatName, parse_format_name
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.variant_types import VariantType
+from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
-    from qmnode.structures.annotate import Annotation
+    from qmnode.structures.layout import Annotation
 
 _FOR_EVER = 0xFFFFFFFF
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

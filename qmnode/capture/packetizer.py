@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from qmnode.structures.base_header import SIGNATURE, VERSION
 from qmnode.structures.errors import PacketError
-from qmnode.structures.packets import BASE_HEADER_SIZE, packet_size
-from qmnode.structures.ping import PING_SIGNATURE
+from qmnode.structures.packets import BASE_HEADER_SIZE, PING_SIGNATURE, packet_size
+from qmnode.structures.user_message import SIGNATURE, VERSION
 
 PING_SIZE: Final = 24
 

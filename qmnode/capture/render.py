@@ -13,13 +13,13 @@ from qmnode.bodies.choice import Decoded, Headers
 from qmnode.bodies.plain import shown
 from qmnode.capture.bodies import decoded_message
 from qmnode.capture.meanings import nanoseconds, queue_name
-from qmnode.structures.findings import Finding, Kind
+from qmnode.structures.conformance import Finding, Kind
 from qmnode.structures.text import printable
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
     from qmnode.capture.explain import Explained
-    from qmnode.structures.annotate import Annotation, BitsAnnotation
+    from qmnode.structures.layout import Annotation, BitsAnnotation
 
 _SHOWN_BYTES = 24
 _SHOWN_TEXT = 200

@@ -25,7 +25,7 @@ def run_node(config: Path | None) -> int:
 
         from qmnode.allocator import keep_freed_memory
         from qmnode.event_loop import loop_factory
-        from qmnode.security.process import forbid_core_dumps
+        from qmnode.security.private_files import forbid_core_dumps
         from qmnode.service import Service, configure_log
         from qmnode.settings.node import read_settings
 

@@ -27,8 +27,8 @@ from qmnode.model.api import Access
 from qmnode.model.message import DEFAULT_PRIORITY, Message
 from qmnode.model.permitted import fault
 from qmnode.objects.message_table import MESSAGE
+from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
-from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager

@@ -24,7 +24,7 @@ from qmnode.console.port import Credential, Enterprise, UnavailableError
 from qmnode.console.sessions import ConsoleSession, Sessions
 from qmnode.console.view import LyingError, Seen, View, document_of
 from qmnode.management.tokens import Role
-from qmnode.shares.blocks import block_of
+from qmnode.shares import block_of
 
 log = structlog.get_logger(__name__)
 

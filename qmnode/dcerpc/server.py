@@ -17,9 +17,7 @@ from qmnode.dcerpc.errors import FaultStatus, NdrError, RangeError, RpcFault
 from qmnode.dcerpc.interface import Interface, Method, SyntaxId
 from qmnode.dcerpc.ndr import Parameters
 from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
-from qmnode.shares.account import Account
-from qmnode.shares.parties import Party, declared, stranger
-from qmnode.shares.turns import Turns
+from qmnode.shares import Account, Party, Turns, declared, stranger
 
 log = structlog.get_logger(__name__)
 

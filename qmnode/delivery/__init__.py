@@ -9,6 +9,6 @@ same batch. The protocol and the model decide; this package only connects them:
 * :mod:`~qmnode.delivery.queue_connection`: its connection to a next hop;
 * :mod:`~qmnode.delivery.arrivals`: batches of received messages;
 * :mod:`~qmnode.delivery.notices`: acknowledgments and trace reports about messages;
-* :mod:`~qmnode.delivery.next_hops`: from a destination's name to addresses;
+* :mod:`~qmnode.delivery.topology`: from a destination's name to addresses;
 * :mod:`~qmnode.delivery.network`: all of these, started and stopped together.
 """

@@ -4,13 +4,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from qmnode.delivery.awaiting_final_acks import Belief, FinalAcks
-from qmnode.delivery.distrust import Doubt
+from qmnode.delivery.awaiting_final_acks import ON_THE_WAY, Belief, FinalAcks
+from qmnode.delivery.strangers import Doubt
 from qmnode.protocol.acknowledgments import FinalAcknowledgment
-from qmnode.protocol.admission import FinalAckReceived, OrderAckReceived
-from qmnode.protocol.final_acks import ON_THE_WAY
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence
+from qmnode.protocol.reception import FinalAckReceived, OrderAckReceived
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.transport.connection import Connection
 

@@ -1,22 +1,21 @@
 """Batches of received messages: judged by the protocol, stored in their queues, acknowledged after the sync."""
 
 import asyncio
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from weakref import WeakSet
 
 import structlog
 
 from qmnode.allocator import LEFT_TO_LEND, lendable, with_head
-from qmnode.delivery.awaited import MANY, AwaitedMessages
-from qmnode.delivery.distrust import Doubt
-from qmnode.delivery.faults import Faults
 from qmnode.delivery.notices import next_position
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.delivery.strangers import Doubt
 from qmnode.model.ports import Entry
 from qmnode.model.positions import insert_lent, insert_many, lookup_identifier_of
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.stored_message import (
     PREFIX_SIZE,
     REPORT,
@@ -27,28 +26,100 @@ from qmnode.model.stored_message import (
     value_of_packet,
 )
 from qmnode.model.traffic import RefusedSender
-from qmnode.protocol.admission import Admission, Destination, DestinationKind, Taken, Verdict
 from qmnode.protocol.received import DIRECT, LONGEST_NAME, DestinationName, ReceivedHeaders, ReceivedMessage
+from qmnode.protocol.reception import Admission, Destination, DestinationKind, Taken, Verdict
 from qmnode.security.errors import MessageDeferredError
-from qmnode.security.outcomes import Admitted, Deferred, Refused
-from qmnode.security.outcomes import Verdict as SecurityVerdict
+from qmnode.security.protector import Admitted, Deferred, Refused
+from qmnode.security.protector import Verdict as SecurityVerdict
 from qmnode.security.service import Arrival, QueueRules
-from qmnode.shares.parties import Kind as PartyKind
+from qmnode.shares import Kind as PartyKind
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import FormatName, PublicFormatName
 from qmnode.structures.packet_view import PRIORITY_AT, Packet, without_answers
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserFlags
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
 
-Item = TypeVar("Item")
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Internal errors while processing a received message: each place in the code is logged once, with its traceback.
+#
+# The sender of such a message can repeat it at will, and must not fill the log.
 
 log = structlog.get_logger(__name__)
+
+_MOST: Final = 1000
+
+
+class Faults:
+    """The places in the code that were logged."""
+
+    def __init__(self) -> None:
+        self._places: set[tuple[str, int | None]] = set()
+
+    def log(self, error: BaseException, address: str, message_id: object = None) -> None:
+        """Log an unexpected error unless one from the same place was logged before."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = (last.filename, last.lineno)
+        if place in self._places or len(self._places) >= _MOST:
+            return
+        self._places.add(place)
+        log.error(
+            "a received message is refused, since the node fails at it unexpectedly: please report this",
+            address=address, message_id=message_id, exc_info=error,
+        )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Large messages, and many at once, whose receivers are about to ask for them: what is handed on at once is never
+# written.
+
+_PATIENCE: Final = 0.02
+"""Seconds that a large message waits for a receiver, and those behind it in its session. To write it takes as long."""
+_PATIENCE_OF_MANY: Final = 0.002
+"""The same for many small messages at once."""
+MANY: Final = 32
+"""Messages that are worth the wait together."""
+
+
+class AwaitedMessages:
+    """The queues whose receivers come back for each large message, or for many."""
+
+    def __init__(self) -> None:
+        self._drained: WeakSet[Queue] = WeakSet()
+        """Those whose last such messages found a receiver waiting."""
+
+    def is_expected(self, queue: Queue | None) -> bool:
+        """Note that a large message has come for a queue, or many. Return whether they should ``wait`` before they are
+        stored.
+        """
+        if queue is None:
+            return False
+        if not queue.waiting:
+            return queue in self._drained
+        self._drained.add(queue)
+        return False
+
+    async def wait(self, queue: Queue, size: int) -> None:
+        """Wait until a receiver waits at the queue, but not long. ``size`` is that of the last message."""
+        if queue.awaited is None:
+            queue.awaited = asyncio.get_running_loop().create_future()
+        done, _ = await asyncio.wait((queue.awaited,), timeout=_PATIENCE if size >= SMALLEST else _PATIENCE_OF_MANY)
+        if not done:
+            self.forget(queue)
+
+    def forget(self, queue: Queue) -> None:
+        """Let no message wait until another one has found a receiver waiting."""
+        self._drained.discard(queue)
+
+
+Item = TypeVar("Item")
+
 
 _KB: Final = 1024
 _FORWARD: Final = DestinationKind.FORWARD

@@ -13,8 +13,7 @@ from qmnode.model.administration import (
     SequencePlace,
     TransferInformation,
 )
-from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.waiting import Waiting
 from qmnode.protocol.incoming_sequences import IncomingSequence

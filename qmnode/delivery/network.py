@@ -13,57 +13,46 @@ import structlog
 from qmnode.delivery.acknowledgments import Acknowledgments
 from qmnode.delivery.after_restore import AfterRestore
 from qmnode.delivery.arrivals import Arrivals
-from qmnode.delivery.distrust import Distrust
-from qmnode.delivery.forwarding import Forwarding, Neighbours
-from qmnode.delivery.identities import CopyWatch, Identities
 from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
-from qmnode.delivery.key_reading import KeyReading
-from qmnode.delivery.machine_addresses import MachineAddresses
 from qmnode.delivery.misrouted import MisroutedMessages
-from qmnode.delivery.next_hops import Resolver
+from qmnode.delivery.neighbours import CopyWatch, Forwarding, Identities, Neighbours
 from qmnode.delivery.notices import Notices
 from qmnode.delivery.peer_tls import PeerTls
-from qmnode.delivery.precedence import Precedence
-from qmnode.delivery.protection import Protection
+from qmnode.delivery.protection import KeyReading, Protection, UnsignedSenderPolicy
+from qmnode.delivery.queue_connection import Precedence
 from qmnode.delivery.queue_sender import QueueSender
-from qmnode.delivery.routes import DirectoryResolver
 from qmnode.delivery.state import ProtocolState
-from qmnode.delivery.strangers import Strangers
-from qmnode.delivery.topology import Topology
-from qmnode.delivery.unsigned_senders import UnsignedSenderPolicy
+from qmnode.delivery.strangers import Distrust, Strangers
+from qmnode.delivery.topology import DirectoryResolver, MachineAddresses, Resolver, Topology
 from qmnode.delivery.waiting import machine_name, why
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import TransitEnd
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
 from qmnode.model.waiting import Waiting
-from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
+from qmnode.protocol.commands import Closed, Command, Family, MessagesReceived, Opened, Record
 from qmnode.protocol.connection import NextHop
-from qmnode.protocol.neighbour import passing
 from qmnode.protocol.outgoing_sequences import largest_window
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.protocol.records import Family, Record
+from qmnode.protocol.reception import passing
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_stores import KeyStore, KeyStoreOptions, open_key_store
 from qmnode.security.service import SecurityService
 from qmnode.settings.node import Settings
-from qmnode.shares.parties import UNKNOWN, Kind
-from qmnode.shares.resources import HELD_BYTES
+from qmnode.shares import HELD_BYTES, UNKNOWN, Kind
 from qmnode.storage.origin import copied
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import PublicFormatName
 from qmnode.transport.connection import Alarm, Connection, Handler, HeldBytes
-from qmnode.transport.listener import Listener
+from qmnode.transport.listener import Listener, Slot, Slots
 from qmnode.transport.ping import PingServer
-from qmnode.transport.slots import Slot, Slots
 
 log = structlog.get_logger(__name__)
 
@@ -589,3 +578,39 @@ class Network:
         """All connections that are open now."""
         outgoing = (one.queue_connection.connection for one in self._queue_senders.values())
         return [connection_information(one) for one in (*outgoing, *self.accepted) if one is not None]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The end of a node: messages that are on their way leave first.
+
+_LOOK: Final = 0.02
+"""Seconds between two checks for remaining messages."""
+_STANDSTILL: Final = 0.5
+"""Seconds without a departing message after which draining stops."""
+
+
+async def drain(network: "Network", limit: float) -> int:
+    """Accept nothing new, and wait up to ``limit`` seconds until messages on their way have left.
+
+    Return the number of messages left. Recoverable ones stay on disk; express ones are lost when the node ends.
+    Draining stops early when no message moves, because the destination is down.
+    """
+    if not network.running:
+        return 0
+    time = asyncio.get_running_loop().time
+    await network.listener.stop()
+    for connection in list(network.accepted):
+        connection.close()
+    left = fewest = _on_their_way(network.manager)
+    now = time()
+    until, moved = now + limit, now
+    while left and now < until and now < moved + _STANDSTILL:
+        await asyncio.sleep(_LOOK)
+        left, now = _on_their_way(network.manager), time()
+        if left < fewest:
+            fewest, moved = left, now
+    return left
+
+
+def _on_their_way(manager: QueueManager) -> int:
+    return sum(queue.message_count for queue in manager.queue_collection.values() if isinstance(queue, OutgoingQueue))

@@ -9,27 +9,28 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.message import Message
 from qmnode.model.outcomes import acknowledgment as administration_message
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.positions import lookup_identifier_of
+from qmnode.model.queue import OutgoingQueue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import PREFIX_SIZE, value_of_packet, with_prefix
 from qmnode.protocol.acknowledgments import (
     AdministrationAcknowledgment,
     FinalAcknowledgment,
+    TraceReport,
     final_ack_packet,
     final_acknowledgment,
+    has_expired,
     order_ack_packet,
     order_queue_of,
     position_deleted,
+    sent_report,
 )
-from qmnode.protocol.disposition import has_expired
 from qmnode.protocol.incoming_sequences import IncomingSequences, OrderAcknowledgment, Route
 from qmnode.protocol.received import destination_of
-from qmnode.protocol.tracing import TraceReport, sent_report
-from qmnode.shares.parties import UNKNOWN, Party
+from qmnode.shares import UNKNOWN, Party
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.packet_view import PRIORITY_AT, SOURCE, Packet, read_sending_fields
 from qmnode.structures.user_message import UserMessage

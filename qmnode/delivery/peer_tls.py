@@ -26,26 +26,25 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from qmnode.delivery.machine_addresses import MachineAddresses
-from qmnode.delivery.next_hops import ResolutionError, addresses_of
 from qmnode.delivery.state import ProtocolState
-from qmnode.delivery.topology import Topology
+from qmnode.delivery.topology import MachineAddresses, ResolutionError, Topology, addresses_of
 from qmnode.model.api import TransportSecurity
+from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.connection import NextHop
-from qmnode.protocol.records import Family, Record
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.tls import (
     EVERY_PEER,
     acceptor_context,
     initiator_context,
+    is_for_clients_alone,
     is_named,
     pinned_context,
+    queue_manager_in,
+    queue_manager_of,
 )
 from qmnode.settings.security import TlsMode, TlsSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.transport.certificate import is_for_clients_alone, queue_manager_in, queue_manager_of
-from qmnode.transport.connection import Connection
-from qmnode.transport.dialing import DialingError, dial, is_reachable
+from qmnode.transport.connection import Connection, DialingError, dial, is_reachable
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network

@@ -6,31 +6,34 @@ is known. Messages that a broken session leaves without an outcome stay locked a
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.delivery.malformed import set_aside
-from qmnode.delivery.precedence import Precedence
-from qmnode.delivery.queue_connection import QueueConnection, Undecided, report_failure
-from qmnode.delivery.transit_repeats import Repeats
+from qmnode.delivery.queue_connection import Precedence, QueueConnection, Undecided, report_failure
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.outcomes import kept
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
+from qmnode.model.queue import OutgoingQueue
+from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import (
     FACTS,
     FLAGS,
     NAMED_DEAD_LETTER,
+    NEGATIVE_JOURNAL,
     PREFIX_SIZE,
     TRANSACTIONAL,
     TransactionOffsets,
     is_any_private,
     packet_of,
+    with_class,
 )
+from qmnode.model.stored_message import SOURCE as STORED_SOURCE
 from qmnode.model.traffic import RoundTrips
+from qmnode.protocol.acknowledgments import has_expired
 from qmnode.protocol.commands import (
     Closed,
     CloseReason,
@@ -42,9 +45,11 @@ from qmnode.protocol.commands import (
     RoomAvailable,
     StatusChanged,
 )
-from qmnode.protocol.disposition import has_expired
-from qmnode.structures.guid import ZERO_GUID, guid_to_text
-from qmnode.structures.message_classes import MessageClass
+from qmnode.protocol.received import ReceivedMessage
+from qmnode.structures.conformance import violation
+from qmnode.structures.enumerations import MessageClass, OutgoingQueueState
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.packet_view import (
     ADDRESS,
     LARGE,
@@ -56,13 +61,113 @@ from qmnode.structures.packet_view import (
     read_sequence_fields,
     with_sequence_fields,
 )
-from qmnode.structures.queue_attributes import OutgoingQueueState
+from qmnode.structures.user_message import UserMessage
 from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
 
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Detects transactional messages that another queue manager sends again while they wait here for their next hop.
+
+
+class Repeats:
+    """The messages of other queue managers that wait in an outgoing queue, as ranges of their sequences.
+
+    A source sends transactional messages until their order acknowledgment comes, and none comes while their destination
+    is down. Without this, a routing server would store thousands of them again each time. Ranges are kept only while
+    nothing leaves the queue, and only where one message names the other as its predecessor. So a message that is called
+    repeated is really there, on disk or in the same batch, and will be sent.
+    """
+
+    def __init__(self, queue: OutgoingQueue) -> None:
+        self.is_sending = False
+        """Whether the queue has a session: messages leave it."""
+        self._queue = queue
+        self._ranges: dict[Guid, tuple[int, int, int]] = {}
+
+    def is_repeated(self, received: ReceivedMessage, arriving: int) -> bool:
+        """Whether this transactional message already waits here. If not, it is recorded as waiting.
+
+        ``arriving`` is the number of messages that are accepted but not yet in the queue.
+        """
+        if self.is_sending:
+            return False
+        if not self._are_waiting(arriving):  # also after a purge
+            self.forget()
+        if self._has(received):
+            return True
+        headers, number = received.headers, received.tx_sequence_number
+        source, sequence = headers.source_queue_manager, headers.tx_sequence_id or 0
+        known, first, last = self._ranges.get(source, (0, 0, 0))
+        if known != sequence or received.previous_tx_sequence_number != last:
+            first = number
+        self._ranges[source] = (sequence, first, number)
+        return False
+
+    def waits(self, received: ReceivedMessage, arriving: int) -> bool:
+        """``is_repeated`` for a message that will not be accepted."""
+        return not self.is_sending and self._are_waiting(arriving) and self._has(received)
+
+    def _are_waiting(self, arriving: int) -> bool:
+        return self._queue.message_count + arriving > len(self._queue.locked)
+
+    def _has(self, received: ReceivedMessage) -> bool:
+        headers = received.headers
+        known, first, last = self._ranges.get(headers.source_queue_manager, (0, 0, 0))
+        return (
+            known == (headers.tx_sequence_id or 0)
+            and received.previous_tx_sequence_number != last
+            and first <= received.tx_sequence_number <= last
+        )
+
+    def sending(self) -> None:
+        """The queue has a session now."""
+        self.is_sending = True
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all ranges: messages leave the queue, or have left it."""
+        self._ranges.clear()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Malformed messages in transit that a neighbour would refuse: early versions accepted and stored such packets.
+
 log = structlog.get_logger(__name__)
+
+_REASON: Final = MessageClass.MQMSG_CLASS_NACK_DELETED
+
+
+def set_aside(manager: QueueManager, queue: OutgoingQueue, lookup_identifiers: Iterable[int]) -> None:
+    """Move malformed messages of other queue managers from an outgoing queue, where they are locked, to the dead-letter
+    queue.
+
+    Called when a session broke with these under way. The neighbour closes every session that brings such a packet
+    (MS-MQQB 3.1.5.1.3), so all messages behind it would wait for ever.
+    """
+    for lookup_identifier in lookup_identifiers:
+        value = queue.locked[lookup_identifier].value
+        if value[STORED_SOURCE] == manager.identifier or (problem := _problem(value[PREFIX_SIZE:])) is None:
+            continue
+        log.warning(
+            "a malformed message goes to the dead-letter queue: the next hop would refuse it, and those behind it",
+            queue=queue.pathname, lookup_identifier=lookup_identifier, reason=problem,
+        )  # fmt: skip
+        queue.unlock(lookup_identifier)
+        if value[FLAGS] & TRANSACTIONAL or not value[FLAGS] & NEGATIVE_JOURNAL:  # else deletion makes it
+            manager.queue_collection.dead_letter.insert(lookup_identifier, with_class(kept(value), _REASON))
+        queue.delete(lookup_identifier, value, _REASON)
+
+
+def _problem(packet: bytes) -> str | None:
+    try:
+        found = violation(UserMessage.parse(packet))
+    except PacketError as error:
+        return str(error)
+    return f"{found.structure}.{found.field}: {found.sentence}" if found is not None else None
+
 
 _PROTECTED_AT_ONCE: Final = 32
 """Messages encrypted at a time."""

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
+from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.outgoing_sequences import OutgoingSequence, OutgoingSequences
 from qmnode.protocol.reception import Reception
-from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.storage.layout import QUEUE_KEY
 from qmnode.storage.layout import Family as StoreFamily
 from qmnode.storage.store import Store

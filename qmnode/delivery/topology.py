@@ -1,24 +1,136 @@
-"""The enterprise as routing sees it: read from the directory, turned into a router, and read again."""
+"""Where messages go: the enterprise as routing sees it, next hops of names, routes to owners, addresses of machines."""
 
 import asyncio
 import contextlib
+import ipaddress
+import socket
 import time
-from collections.abc import Callable, Container, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 import structlog
 
-from qmnode.delivery.next_hops import ResolutionError
-from qmnode.directory.port import Directory, DirectoryOperationError, QueueManager, RoutingLink, Site, search
-from qmnode.model.waiting import WaitReason
+from qmnode.directory.port import (
+    Directory,
+    DirectoryOperationError,
+    DirectoryOperationResult,
+    Queue,
+    QueueManager,
+    RoutingLink,
+    Site,
+    equals,
+    search,
+)
+from qmnode.model.waiting import Cause, WaitReason
+from qmnode.protocol.connection import NextHop
 from qmnode.routing.paths import follow
 from qmnode.routing.router import NoRouteError, Router, Rule
 from qmnode.routing.snapshot import Machine, TopologySnapshot
 from qmnode.routing.snapshot import RoutingLink as Link
 from qmnode.routing.snapshot import Site as SnapshotSite
 from qmnode.routing.table import RoutingTable
-from qmnode.structures.guid import Guid
-from qmnode.structures.queue_attributes import ConnectionStatus
+from qmnode.structures.enumerations import ConnectionStatus
+from qmnode.structures.error_codes import hresult_of_error
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
+from qmnode.structures.names import (
+    DirectFormatName,
+    DirectProtocol,
+    PathName,
+    PrivateFormatName,
+    PublicFormatName,
+    parse_single_format_name,
+)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Resolves the name of an outgoing queue to the addresses of its next hops (MS-MQQB 3.1.5.2.1, 3.1.7.4, 3.1.7.5).
+
+RESOLUTION_TIMEOUT: Final = 20.0
+_EVERYBODY: Final = ipaddress.IPv4Address("255.255.255.255")
+
+
+class ResolutionError(Exception):
+    """There is no next hop now. Holds the status for the connection history, and the cause."""
+
+    def __init__(
+        self,
+        status: ConnectionStatus,
+        sentence: str,
+        error: int = 0,
+        *,
+        reason: WaitReason = WaitReason.NO_NAME,
+        machine: str = "",
+        step: str = "",
+    ) -> None:
+        super().__init__(sentence)
+        self.cause = Cause(reason, sentence, machine, step)
+        self.status = status
+        self.error = error
+        """HRESULT; 0 if the status says enough."""
+
+
+class ConnectorHere(Exception):
+    """The path ends here: an application takes the messages to the foreign ``site`` from its connector queue."""
+
+    def __init__(self, site: Guid) -> None:
+        super().__init__("into the connector queue")
+        self.site = site
+
+
+async def addresses_of(host: str, identifier: Guid = ZERO_GUID) -> list[NextHop]:
+    """The addresses of a computer, as the system resolves its name."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(RESOLUTION_TIMEOUT):
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except TimeoutError as error:
+        sentence = f"no answer about {host}"
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, sentence, hresult_of_error(error), machine=host) from None
+    except OSError as error:
+        raise ResolutionError(
+            ConnectionStatus.DNS_FAILURE, f"{host}: {error}", hresult_of_error(error), machine=host
+        ) from error
+    addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
+    for address in addresses:
+        check_address(address)
+    return [NextHop(address, host, identifier) for address in addresses]
+
+
+def check_address(address: str) -> None:
+    """Raise ResolutionError for an address that no single machine has: it would reach this node itself, or every
+    machine.
+
+    A peer that asks for an acknowledgment chooses the address to which it goes.
+    """
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return
+    known = getattr(known, "ipv4_mapped", None) or known
+    if known.is_unspecified or known.is_multicast or known == _EVERYBODY:
+        raise ResolutionError(ConnectionStatus.DNS_FAILURE, f"{address} is the address of no machine")
+
+
+class Resolver:
+    """Resolves direct format names. Others need a directory (:class:`qmnode.delivery.topology.DirectoryResolver`)."""
+
+    async def next_hops(self, format_name: str) -> list[NextHop]:
+        """The next hops, best first. Raises ResolutionError if there are none."""
+        name = parse_single_format_name(format_name)
+        if isinstance(name, DirectFormatName):
+            if name.protocol is DirectProtocol.TCP:
+                check_address(name.path.computer)
+                return [NextHop(name.path.computer)]
+            return await addresses_of(name.path.computer)
+        raise ResolutionError(
+            ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE,
+            f"{format_name}: this node has no directory; use a direct format name",
+            reason=WaitReason.NO_ROUTE,
+            step="use a direct format name, or set directory.name in node.yaml",
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The enterprise as routing sees it: read from the directory, turned into a router, and read again.
 
 log = structlog.get_logger(__name__)
 
@@ -293,3 +405,193 @@ def _machine(one: QueueManager) -> Machine:
         one.foreign_system,
         one.qualified_computer_name or "",
     )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Next hops of private and public format names: the directory gives the owner, routing the path (3.1.7.4).
+
+
+class DirectoryResolver(Resolver):
+    """Resolves all names through the directory and the topology."""
+
+    def __init__(self, directory: Directory, topology: Topology) -> None:
+        self._directory = directory
+        self._topology = topology
+
+    async def next_hops(self, format_name: str) -> list[NextHop]:
+        """The next hops, best first. Raises ResolutionError if there are none, ConnectorHere if the path ends here."""
+        name = parse_single_format_name(format_name)
+        if not isinstance(name, PrivateFormatName | PublicFormatName):
+            return await super().next_hops(format_name)
+        try:
+            destination = await self.owner(name)
+        except DirectoryOperationError as error:
+            raise ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, error.sentence) from error
+        return await self.hops_to(destination)
+
+    async def hops_to(self, destination: Guid) -> list[NextHop]:
+        """The next hops to a queue manager. Raises what ``next_hops`` raises."""
+        try:
+            router = self._topology.router()
+            if router is None:
+                return await self.addresses(destination)
+            found = router.next_hops(destination)
+            if found.rule is Rule.CONNECTOR:
+                assert found.site is not None
+                raise ConnectorHere(found.site)
+            if found.dearer:
+                await self._topology.check_journey(destination)
+            return await self._first_that_resolve([*found.hops, *found.fall_back])
+        except DirectoryOperationError as error:
+            away = error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND
+            raise _unavailable(error.sentence, WaitReason.DIRECTORY if away else WaitReason.NO_ROUTE) from error
+        except NoRouteError as error:
+            self._topology.read_soon()  # it may be new
+            raise _unavailable(str(error), WaitReason.NO_ROUTE) from error
+
+    async def owner(self, name: PrivateFormatName | PublicFormatName) -> Guid:
+        """The queue manager that owns a queue. Raises DirectoryOperationError if the directory does not know it."""
+        if isinstance(name, PrivateFormatName):
+            return name.computer
+        queue = await self._directory.read_directory(Queue, [equals("identifier", name.queue)], ["pathname"])
+        computer = PathName.parse(queue.pathname).computer
+        found = await self._directory.read_directory(
+            QueueManager, [equals("computer_name", computer)], ["identifier", "computer_name"]
+        )
+        assert found.identifier is not None
+        return found.identifier
+
+    async def _first_that_resolve(self, hops: list[Guid]) -> list[NextHop]:
+        """The addresses of all hops that resolve: a hop whose name does not resolve does not block the others."""
+        found: list[NextHop] = []
+        failure: ResolutionError | None = None
+        for hop in hops:
+            try:
+                found += await self.addresses(hop)
+            except ResolutionError as error:
+                failure = error
+            except DirectoryOperationError as error:
+                if error.result is not DirectoryOperationResult.OBJECT_NOT_FOUND:
+                    raise
+                name = self._topology.name_of(hop) or guid_to_text(hop)
+                failure = _unavailable(f"the next hop {name} is not in the directory", WaitReason.NO_ROUTE)
+        if not found and failure is not None:
+            raise failure
+        return found
+
+    async def addresses(self, hop: Guid) -> list[NextHop]:
+        """The addresses of a queue manager. DirectoryOperationError: it is unknown; ResolutionError: its name is."""
+        found = await self._directory.read_directory(
+            QueueManager, [equals("identifier", hop)], ["computer_name", "qualified_computer_name"]
+        )
+        return await addresses_of(found.qualified_computer_name or found.computer_name, hop)
+
+
+def _unavailable(sentence: str, reason: WaitReason) -> ResolutionError:
+    return ResolutionError(ConnectionStatus.ROUTING_DATA_NOT_AVAILABLE, sentence, reason=reason)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Addresses of the directory's machines, as their names resolve: cached, and looked up once for all callers.
+
+
+_FRESH: Final = 300.0
+"""Seconds for which found addresses are cached."""
+_FRESH_FAILURE: Final = 15.0
+"""Seconds for which a failure to find addresses is cached."""
+_ASK_AGAIN: Final = 10.0
+"""The least time in seconds between two look-ups for one machine, so that a stranger's sessions cannot cause more."""
+_PATIENCE: Final = 5.0
+"""Seconds that one look-up may take."""
+
+_NOT_FOUND: Final = DirectoryOperationResult.OBJECT_NOT_FOUND
+
+
+class _Found(NamedTuple):
+    addresses: frozenset[str]
+    asked: float
+    until: float
+    """The time at which the addresses become stale."""
+    unanswered: bool = False
+    """Whether there was no answer in time, or the directory could not be asked, and there was no answer before."""
+
+
+_NEVER: Final = _Found(frozenset(), float("-inf"), float("-inf"))
+
+
+class MachineAddresses:
+    """The addresses of queue managers. There is one entry at most for each machine of the directory."""
+
+    def __init__(self, resolver: DirectoryResolver, topology: Topology) -> None:
+        self._resolver = resolver
+        self._topology = topology
+        self._loop = asyncio.get_running_loop()
+        self._found: dict[Guid, _Found] = {}
+        self._asking: dict[Guid, asyncio.Task[None]] = {}
+
+    def last(self, machine: Guid) -> frozenset[str]:
+        """The addresses found last; empty if there were none."""
+        return self._found.get(machine, _NEVER).addresses
+
+    def was_asked(self, machine: Guid) -> bool:
+        """Whether the addresses of a machine were looked up, with any result."""
+        return machine in self._found
+
+    def is_unanswered(self, machine: Guid) -> bool:
+        """Whether a machine of the directory was not looked up, or no look-up got an answer in time, or at all."""
+        found = self._found.get(machine)
+        return self._topology.knows(machine) if found is None else found.unanswered
+
+    def is_fresh(self, machine: Guid, expected: str = "") -> bool:
+        """Whether no look-up is needed now. Addresses without the expected one are looked up again, not too often."""
+        known, now = self._found.get(machine, _NEVER), self._loop.time()
+        if expected and expected not in known.addresses:
+            return now < known.asked + _ASK_AGAIN
+        return now < known.until
+
+    def fresh(self) -> Iterator[str]:
+        """All addresses that need no look-up now."""
+        now = self._loop.time()
+        for known in self._found.values():
+            if now < known.until:
+                yield from known.addresses
+
+    def look_up(self, machine: Guid) -> "asyncio.Task[None]":
+        """Look up the addresses of a machine. Concurrent callers share one look-up."""
+        task = self._asking.get(machine)
+        if task is None:
+            task = self._asking[machine] = self._loop.create_task(self._look_up(machine))
+            task.add_done_callback(lambda _: self._asking.pop(machine, None))
+        return task
+
+    async def of(self, machine: Guid, expected: str = "") -> frozenset[str]:
+        """The addresses of a queue manager, or the previous ones if they cannot be found now."""
+        if not self._topology.knows(machine):
+            return frozenset()
+        if not self.is_fresh(machine, expected):
+            await asyncio.wait([self.look_up(machine)])
+        return self.last(machine)
+
+    async def stop(self) -> None:
+        """Cancel the look-ups that are still running."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_up(self, machine: Guid) -> None:
+        asked = self._loop.time()
+        addresses, lifetime, unanswered = self.last(machine), _FRESH_FAILURE, False
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                addresses = frozenset(hop.address for hop in await self._resolver.addresses(machine))
+            lifetime = _FRESH
+        except (DirectoryOperationError, ResolutionError, TimeoutError) as error:
+            if not addresses:
+                was_asked = isinstance(error, ResolutionError) or getattr(error, "result", None) is _NOT_FOUND
+                unanswered = not was_asked
+                log.info(
+                    "the addresses of a peer are not known: it counts as a stranger",
+                    machine=machine.hex(), reason=str(error) or "no answer in time",
+                )  # fmt: skip
+        self._found[machine] = _Found(addresses, asked, self._loop.time() + lifetime, unanswered)

@@ -9,22 +9,19 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from qmnode.delivery.next_hops import ResolutionError
+from qmnode.delivery.topology import ResolutionError, Topology
 from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT
-from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.waiting import REFUSED, Cause, Waiting, WaitReason
 from qmnode.routing import NoRouteError
 from qmnode.storage.errors import StoreError
+from qmnode.structures.enumerations import MessageClass, OutgoingQueueState
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, PrivateFormatName, parse_single_format_name
-from qmnode.structures.queue_attributes import OutgoingQueueState
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
     from qmnode.delivery.queue_sender import QueueSender
-    from qmnode.delivery.topology import Topology
     from qmnode.protocol.connection import NextHop
 
 _STEPS: Final = {

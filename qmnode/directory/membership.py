@@ -32,9 +32,7 @@ from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.model.quotas import Declared
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import Guid
-from qmnode.structures.names import DistributionListFormatName, FormatName
-from qmnode.structures.names.direct import FormatNameError
-from qmnode.structures.names.multiple import parse_single_format_name
+from qmnode.structures.names import DistributionListFormatName, FormatName, FormatNameError, parse_single_format_name
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from qmnode.objects.rows import NO_QUOTA
 from qmnode.objects.table import OperatingSystemType
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
+from qmnode.structures.enumerations import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.structures.guid import Guid

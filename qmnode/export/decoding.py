@@ -21,10 +21,9 @@ from qmnode.model.stored_message import (
     read_properties_place,
 )
 from qmnode.structures import public_keys
+from qmnode.structures.enumerations import MessageClass, PrivacyLevel
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import PrivacyLevel
 from qmnode.structures.packet_view import (
     SECURITY_SIZE,
     contents_of,
@@ -33,8 +32,8 @@ from qmnode.structures.packet_view import (
     read_properties,
     read_security,
 )
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.security_descriptor import Sid
+from qmnode.structures.user_message import UserFlags
 
 _INFINITE: Final = 0xFFFF_FFFF
 _NAMED: Final = frozenset(MessageClass) - {MessageClass.MQMSG_CLASS_NORMAL, MessageClass.MQMSG_CLASS_REPORT}

@@ -26,8 +26,8 @@ from qmnode.model.stored_message import (
 from qmnode.storage.layout import EVENTS_KEY, Family
 from qmnode.storage.origin import EVENTS_EXPORTED
 from qmnode.storage.store import Store
+from qmnode.structures.enumerations import MessageClass, is_negative_acknowledgment
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
 from qmnode.structures.packet_view import LABEL_LENGTH_AT, PROPERTIES_SIZE, message_class_of, read_message_class
 
 if TYPE_CHECKING:

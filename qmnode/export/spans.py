@@ -28,7 +28,7 @@ from qmnode.model.stored_message import (
     read_properties_place,
     value_of_packet,
 )
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.packet_view import (
     LABEL_AT,
     LABEL_LENGTH_AT,
@@ -36,7 +36,7 @@ from qmnode.structures.packet_view import (
     message_class_of,
     read_properties,
 )
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
     from qmnode.export.recorder import EventRecorder

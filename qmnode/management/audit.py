@@ -12,7 +12,7 @@ import structlog
 
 from qmnode.log_limit import LogLimit
 from qmnode.settings.node import ConfigurationError
-from qmnode.shares.blocks import block_of
+from qmnode.shares import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,10 @@ from qmnode.objects.message_table import LONGEST_MESSAGE_LABEL
 from qmnode.objects.rows import Changes, Door
 from qmnode.objects.table import QUEUE
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
-from qmnode.structures.names.direct import utf16_length
+from qmnode.structures.names import utf16_length
 
 if TYPE_CHECKING:
-    from qmnode.model.outgoing import ConnectionAttempt
+    from qmnode.model.queue import ConnectionAttempt
 
 LOOKUP_PATTERN: Final = r"^(0x[0-9A-Fa-f]{1,16}|[0-9]{1,19})$"
 ORDERS: Final = r".\private$\orders"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from qmnode.management.context import Context
 from qmnode.management.documents import time_or_none
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.service import KeyStoreStatus
 
 

@@ -35,10 +35,10 @@ from qmnode.model.message import DEFAULTS, INFINITE, Message
 from qmnode.model.permitted import fault
 from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME
 from qmnode.objects.rows import FLAG, Form
+from qmnode.structures.enumerations import SenderIdentifierType
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_security import SenderIdentifierType
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 
 class BodyForm(StrEnum):

@@ -14,9 +14,8 @@ from prometheus_client.registry import Collector
 from qmnode.management.context import Context
 from qmnode.management.traffic import traffic_metrics
 from qmnode.model.administration import NodeStatus
-from qmnode.model.outgoing import OutgoingQueue
-from qmnode.model.queue import Queue
-from qmnode.shares.parties import Kind
+from qmnode.model.queue import OutgoingQueue, Queue
+from qmnode.shares import Kind
 
 
 def _store_failed(status: NodeStatus) -> bool:

@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field
 
 from qmnode.management.documents import Document
 from qmnode.model.traffic import RefusedMessages, Standing
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 _PREFIX = "MQMSG_CLASS_NACK_"
 

@@ -14,8 +14,9 @@ from qmnode.management.context import Context, Node, caller_of, note, require_ad
 from qmnode.management.documents import Document, time_or_none
 from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_rotation import (
+from qmnode.security.key_stores import (
+    KeyPurpose,
+    KeyState,
     PlannedStep,
     RotationAction,
     RotationFailure,

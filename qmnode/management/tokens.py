@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from qmnode.settings.node import ConfigurationError
 from qmnode.settings.writers import why_others_write
 from qmnode.settings.yaml_text import read_yaml
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 _EVERYBODY: Final = 0o004
 

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.traffic import OTHERS, Amount, Histogram, Label, Tally
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 _COUNTS: Final[dict[str, tuple[str, Callable[[Tally], Amount]]]] = {
     "arrived": ("put into a queue", lambda tally: (tally.arrived, tally.arrived_bytes)),

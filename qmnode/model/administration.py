@@ -84,7 +84,7 @@ class NodeStatus:
     """The properties of the node in the directory that routing uses, as declarations name them: ``sites``,
     ``routing_server`` and so on; empty without a directory, and until it was read."""
     shares: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The bounded resources: :meth:`qmnode.shares.account.Accountant.summary`."""
+    """The bounded resources: :meth:`qmnode.shares.Accountant.summary`."""
     weakened_security: bool = False
     """Whether public queues are written to the directory with the node's own credentials, even where a caller has some
     (MS-MQDMPR 3.1.1.6)."""

@@ -27,8 +27,8 @@ from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import Message
 from qmnode.model.waiting import Waiting
 from qmnode.objects.rows import NO_QUOTA
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 
 class Access(IntFlag):

@@ -1,30 +1,22 @@
 """State that the parts of a queue manager share: its store, clock, identity, quotas, names and numbers.
 
 Every part gets this object instead of the queue manager, which limits and documents the state that it can reach.
-
-Numbers are never used twice, even after a crash: SequentialID (MS-MQDMPR 3.1.1.1) and MessageID come from blocks. The
-end of a block is on disk before its first number is used, and a restarted node begins after it. So most numbers cost an
-addition, and a crash skips the rest of a block.
 """
 
-import asyncio
 import json
-import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing, TimerHandle
-from qmnode.model.positions import LANE_SHIFT, ReadAhead
+from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Network, Recorder, Signing
+from qmnode.model.positions import LANE_SHIFT, Expiry, Ordinal, ReadAhead
 from qmnode.model.quotas import NoticeBudget, Quotas
 from qmnode.model.traced import Traced
 from qmnode.model.traffic import Traffic
 from qmnode.settings.node import Settings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.structures.guid import Guid, new_guid
 
 if TYPE_CHECKING:
     from qmnode.model.duplicates import Duplicates
-    from qmnode.model.expiry import Expiry
     from qmnode.model.opening import Opening
     from qmnode.model.outcomes import Outcomes
     from qmnode.model.queue import Queue
@@ -35,64 +27,6 @@ if TYPE_CHECKING:
 _NODE: Final = "queue_manager"
 MESSAGE_IDENTIFIER: Final = "message_identifier"
 SEQUENTIAL_IDENTIFIER: Final = "sequential_identifier"
-
-
-class Ordinal:
-    """A number that only grows, or wraps around at ``2 ** bits``."""
-
-    __slots__ = ("_block", "_end", "_look", "_mask", "_name", "_reserving", "_store", "value")
-
-    def __init__(self, store: MessageStore, name: str, bits: int, block: int) -> None:
-        self._store = store
-        self._name = name
-        self._block = block
-        self._mask = (1 << bits) - 1
-        self.value = int.from_bytes(store.get_meta(name) or b"", "big")
-        """The last number that was issued."""
-        self._end = self._look = self.value
-        self._reserving: asyncio.Future[None] | None = None
-
-    def next(self) -> int:
-        """Issue the next number."""
-        if self.value >= self._look:
-            self._look_ahead()
-        self.value += 1
-        return self.value & self._mask
-
-    def take(self, count: int) -> Sequence[int]:
-        """Issue the next ``count`` numbers, in their order."""
-        first = (self.value & self._mask) + 1
-        if self.value + count > self._look or first + count > self._mask:
-            return [self.next() for _ in range(count)]
-        self.value += count
-        return range(first, first + count)
-
-    def reserve(self, count: int) -> int:
-        """Set ``count`` numbers aside, below all that are issued later, and return the first."""
-        first = (self.value & self._mask) + 1
-        self.value += count
-        self._look_ahead()
-        return first
-
-    def _look_ahead(self) -> None:
-        """Reserve the next block ahead of need, along with other writes.
-
-        If a number is needed before the reservation is on disk, as after a start, the reservation is written
-        separately: the current batch is often half complete, and must reach the disk as a whole or not at all.
-        """
-        reserving = self._reserving
-        if reserving is not None and reserving.done() and reserving.exception() is None:
-            self._end += self._block
-            self._reserving = None
-        if self.value >= self._end:
-            self._end = self.value + self._block
-            self._store.put_meta_apart(self._name, self._end.to_bytes(8, "big"))
-            self._reserving = None
-        half = self._end - self._block // 2
-        if self._reserving is None and self.value >= half:
-            self._store.put_meta(self._name, (self._end + self._block).to_bytes(8, "big"))
-            self._reserving = self._store.durable()
-        self._look = half if self._reserving is None else self._end
 
 
 class Context:
@@ -184,15 +118,3 @@ class Context:
         """Identifies a transaction in its messages (TransactionHeader.Flags.ID, 20 bits)."""
         self._transaction_number = self._transaction_number + 1 & 0xFFFFF or 1
         return self._transaction_number
-
-
-class SystemClock:
-    """Wall time and the timers of the running event loop."""
-
-    def time(self) -> float:
-        """Seconds since 1970 (UTC)."""
-        return time.time()
-
-    def call_later(self, delay: float, callback: Callable[[], object]) -> TimerHandle:
-        """Call ``callback`` after ``delay`` seconds."""
-        return asyncio.get_running_loop().call_later(delay, callback)

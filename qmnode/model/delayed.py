@@ -53,11 +53,9 @@ from qmnode.model.stored_message import (
     without_dead_letter_header,
     without_delay,
 )
-from qmnode.shares.parties import Kind
-from qmnode.shares.resources import DELAYED_BYTES
+from qmnode.shares import DELAYED_BYTES, Kind
+from qmnode.structures.enumerations import MessageClass, QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

@@ -29,8 +29,8 @@ from qmnode.model.retries import peeked_message
 from qmnode.model.sending import SendingDescriptor
 from qmnode.model.stored_message import Room, moved, received_message, whole_value
 from qmnode.model.transaction import unit_of_work
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import FormatName
 
 if TYPE_CHECKING:

@@ -8,16 +8,12 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueProperties, QueueType, Share
 from qmnode.model.message import Message
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import PutSignature
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import check_transport
 from qmnode.model.sending import Mark, asks_for_authentication
 from qmnode.model.transaction import Transaction
-from qmnode.shares.account import Account
-from qmnode.shares.parties import OWN, Party
-from qmnode.shares.resources import OUTGOING_QUEUES
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.shares import OUTGOING_QUEUES, OWN, Account, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
@@ -27,8 +23,9 @@ from qmnode.structures.names import (
     MultipleElementFormatName,
     PathName,
     PublicFormatName,
+    fold,
 )
-from qmnode.structures.names.direct import fold
+from qmnode.structures.security_descriptor import QueueAccess
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager

@@ -30,18 +30,17 @@ from qmnode.model.stored_message import (
     with_prefix,
     without_delay,
 )
-from qmnode.shares.parties import OWN, Party
-from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import (
+from qmnode.shares import OWN, Party
+from qmnode.structures.enumerations import (
     INSECURE_NACKS,
     MessageClass,
+    QueuePrivacyLevel,
     is_negative_acknowledgment,
     is_receive_acknowledgment,
 )
-from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES
-from qmnode.structures.names import FormatName, MultipleElementFormatName, PathName, QueueNameError
-from qmnode.structures.names.multiple import SEPARATOR
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.names import SEPARATOR, FormatName, MultipleElementFormatName, PathName, QueueNameError
+from qmnode.structures.user_message import MOST_ADMINISTRATION_QUEUES
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from qmnode.structures.guid import Guid, guid_from_text
-from qmnode.structures.names import LOCAL_COMPUTER
-from qmnode.structures.names.direct import fold, plain_address
+from qmnode.structures.names import LOCAL_COMPUTER, fold, plain_address
 
 if TYPE_CHECKING:
     from qmnode.settings.node import Settings

@@ -1,6 +1,6 @@
 """The checks of a message's properties, which every door of the node makes: their rows have the values.
 
-Values that a peer's packet may have beside these are in the rules of packets (``qmnode.structures.rules``).
+Values that a peer's packet may have beside these are in the rules of packets (``qmnode.structures.conformance``).
 """
 
 from collections.abc import Mapping

@@ -5,13 +5,12 @@ from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qmnode.model.traffic import Histogram
-from qmnode.shares.parties import Kind
+from qmnode.shares import Kind
 
 if TYPE_CHECKING:
     from qmnode.model.administration import IncomingSequenceInformation, StorageCondition, TransferInformation
     from qmnode.model.api import Access, QueueApi, Share
-    from qmnode.model.outgoing import OutgoingQueue
-    from qmnode.model.queue import Queue
+    from qmnode.model.queue import OutgoingQueue, Queue
     from qmnode.model.waiting import Waiting
     from qmnode.structures.guid import Guid
     from qmnode.structures.names import FormatName

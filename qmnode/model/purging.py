@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.model.positions import LANE_SHIFT, SEQUENCE_MASK, PositionState
 from qmnode.model.stored_message import PREFIX_SIZE
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

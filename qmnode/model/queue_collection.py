@@ -6,6 +6,7 @@ QueueCollection (MS-MQDMPR 3.1.1.1), path names and format names (MS-MQMQ 2.1), 
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any, Final
@@ -13,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueProperties, QueueType
 from qmnode.model.delayed import DelayedQueue
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.own_names import OwnNames, own_identifier
-from qmnode.model.queue import DEFAULT_PROPERTIES, TEMPORARY, Queue
+from qmnode.model.queue import DEFAULT_PROPERTIES, TEMPORARY, OutgoingQueue, Queue, write_counters
 from qmnode.objects.table import QUEUE as ROWS
-from qmnode.structures.acks import ORDER_QUEUE
 from qmnode.structures.change_notification import NOTIFICATION_QUEUE_NAME, NOTIFICATION_QUEUE_NUMBER
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
@@ -35,9 +34,10 @@ from qmnode.structures.names import (
     PublicFormatName,
     QueueKind,
     QueueNameError,
+    fold,
     parse_format_name,
 )
-from qmnode.structures.names.direct import fold
+from qmnode.structures.packets import ORDER_QUEUE
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class QueueCollection(dict[int, Queue]):
         super().__init__()
         self._context = context
         self._next_queue_id = _FIRST_QUEUE_ID
-        context.store.before_write = self._write_counters
+        context.store.before_write = partial(write_counters, context)
 
     def load(self) -> None:
         """Load the system queues and the stored queues, with the counters of their contents."""
@@ -518,15 +518,6 @@ class QueueCollection(dict[int, Queue]):
         self._context.store.delete_queue(queue.queue_id)
         if queue.has_journal:
             self._context.store.delete_queue(queue.journal.queue_id)
-
-    def _write_counters(self) -> None:
-        context = self._context
-        context.traffic.settle()
-        touched, context.touched = context.touched, []
-        for queue in touched:
-            queue.touched = False
-            if not queue.deleted:
-                context.store.put_counters(queue.queue_id, queue.counters())
 
 
 def owner_of(security: bytes) -> bytes:

@@ -27,14 +27,13 @@ from qmnode.model.api import (
 )
 from qmnode.model.context import Context
 from qmnode.model.duplicates import Duplicates
-from qmnode.model.expiry import Expiry
 from qmnode.model.opening import Opening, ResolveDistributionList
 from qmnode.model.outcomes import Outcomes
-from qmnode.model.outgoing import OutgoingQueue
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
+from qmnode.model.positions import Expiry
 from qmnode.model.published import PublishedQueues, information_of
 from qmnode.model.purging import delete_queue
-from qmnode.model.queue import Queue
+from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.quotas import Declared, Source
 from qmnode.model.retries import Retries

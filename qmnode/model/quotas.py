@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Final
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.settings.node import QuotaSettings
-from qmnode.shares.account import Accountant
-from qmnode.shares.parties import OWN, UNKNOWN, Kind, Party
-from qmnode.shares.resources import NOTICES, QUOTA
+from qmnode.shares import NOTICES, OWN, QUOTA, UNKNOWN, Accountant, Kind, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 

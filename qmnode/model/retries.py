@@ -33,8 +33,8 @@ from qmnode.model.stored_message import (
     with_class,
     with_prefix,
 )
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

@@ -23,10 +23,10 @@ from qmnode.model.stored_message import (
     with_time_to_reach_queue,
 )
 from qmnode.model.transaction import Transaction, unit_of_work
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
 from qmnode.structures.packet_view import Packet, Shape
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

@@ -49,26 +49,11 @@ from qmnode.model.stored_message import (
     packed,
     read_properties_place,
 )
-from qmnode.structures import base_header
-from qmnode.structures.base_header import BaseFlags
+from qmnode.structures import user_message
 from qmnode.structures.conformance import violations
-from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.enumerations import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm, is_permitted
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import is_permitted
-from qmnode.structures.message_properties_header import MAX_LABEL, PropertyFlags
-from qmnode.structures.message_security import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm
-from qmnode.structures.multi_queue_format_header import (
-    ADMIN,
-    RESPONSE,
-    MQFAddressHeader,
-    MQFDirectQueueFormatName,
-    MQFDistributionQueueFormatName,
-    MQFFormatNameElement,
-    MQFPrivateQueueFormatName,
-    MQFPublicQueueFormatName,
-    MultiQueueFormatHeader,
-)
 from qmnode.structures.names import (
     DirectFormatName,
     DistributionListFormatName,
@@ -108,10 +93,28 @@ from qmnode.structures.packet_view import (
     user_flags_of,
     with_base_flags,
 )
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    ADMIN,
+    MAX_LABEL,
+    RESPONSE,
+    BaseFlags,
+    DebugHeader,
+    MQFAddressHeader,
+    MQFDirectQueueFormatName,
+    MQFDistributionQueueFormatName,
+    MQFFormatNameElement,
+    MQFPrivateQueueFormatName,
+    MQFPublicQueueFormatName,
+    MultiQueueFormatHeader,
+    PropertyFlags,
+    ProviderInfo,
+    SecurityFlags,
+    SecurityHeader,
+    SoapHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 
 MAXIMUM_LABEL: Final = 249
 _FIXED_SIZE: Final = HEAD.size - PREFIX_SIZE + PROPERTIES_SIZE
@@ -524,10 +527,10 @@ def serialize(
                 HEAD.size + len(name),
                 NEVER if deadline == NEVER else min(sent + deadline, NEVER - 1),
                 int(now * 1e6),
-                base_header.VERSION,
+                user_message.VERSION,
                 0,
                 priority,
-                base_header.SIGNATURE,
+                user_message.SIGNATURE,
                 size,
                 reach,
                 destination.source,
@@ -631,10 +634,10 @@ def _plain_value(
         HEAD.size + len(name),
         min(sent + _TIME_TO_REACH_QUEUE, NEVER - 1) if destination.transit else NEVER,
         int(now * 1e6),
-        base_header.VERSION,
+        user_message.VERSION,
         0,
         priority,
-        base_header.SIGNATURE,
+        user_message.SIGNATURE,
         size,
         _TIME_TO_REACH_QUEUE,
         destination.source,

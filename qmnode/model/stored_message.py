@@ -18,11 +18,9 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.objects.message_table import FOUR_DAYS
 from qmnode.structures import packet_view
-from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text, guid_to_text
-from qmnode.structures.multi_queue_format_header import format_names
 from qmnode.structures.packet_view import (
     EXTENSION_SIZE_AT,
     FLAGS_AT,
@@ -48,10 +46,17 @@ from qmnode.structures.packet_view import (
     with_message_class,
     with_transaction_flag,
 )
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.transaction_header import TransactionFlags
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    MAX_PACKET_SIZE,
+    BaseFlags,
+    ProviderInfo,
+    SecurityFlags,
+    SecurityHeader,
+    TransactionFlags,
+    UserFlags,
+    UserMessage,
+    format_names,
+)
 
 PREFIX: Final = struct.Struct("<BBBBIIQ")
 """Version, flags, aborted receives, moves, offset of the MessagePropertiesHeader in the value, second of expiry,

@@ -14,11 +14,17 @@ import structlog
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.queue import TEMPORARY
-from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE
+from qmnode.structures.security_descriptor import (
+    ANONYMOUS,
+    BUILTIN_ADMINISTRATORS,
+    EVERYONE,
+    Acl,
+    QueueAccess,
+    SecurityDescriptor,
+    allow,
+)
 
 if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qmnode.model.api import QueueType
 from qmnode.model.stored_message import PREFIX_SIZE
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.ports import Clock

@@ -17,9 +17,9 @@ from qmnode.model.ports import Entry
 from qmnode.model.positions import LockedPosition, PositionState
 from qmnode.model.serialization import TransactionFields
 from qmnode.model.stored_message import mark_last_in_transaction, moved
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Any, Final
 
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
 
 
 @unique

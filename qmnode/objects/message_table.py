@@ -7,15 +7,17 @@ from enum import IntEnum
 from typing import Any, Final
 
 from qmnode.objects.rows import FLAG, GUID, Changes, Door, Form, Kind, Property, Rows, number, octets, text
-from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.message_classes import CUSTOM_CLASS_MASK, MessageClass, is_permitted
-from qmnode.structures.message_security import (
+from qmnode.structures.enumerations import (
+    CUSTOM_CLASS_MASK,
     AuthenticationLevel,
     EncryptionAlgorithm,
     HashAlgorithm,
+    MessageClass,
     PrivacyLevel,
     SenderIdentifierType,
+    is_permitted,
 )
+from qmnode.structures.guid import ZERO_GUID
 
 LONGEST_MESSAGE_LABEL: Final = 249
 """UTF-16 units (MS-MQMQ 2.2.19.3)."""

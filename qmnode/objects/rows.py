@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from qmnode.structures.guid import ZERO_GUID, guid_from_text, guid_to_text
-from qmnode.structures.names.direct import utf16_length
+from qmnode.structures.names import utf16_length
 
 NO_QUOTA: Final = 0xFFFFFFFF
 """The value of a quota that is never reached, in a queue manager and in the directory; ``none`` and null elsewhere."""

@@ -31,8 +31,8 @@ from qmnode.objects.rows import (
     seconds,
     text,
 )
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 
 LONGEST_LABEL: Final = 124
 """UTF-16 units of a queue's label (MS-MQMQ 2.3.1.8)."""
@@ -212,7 +212,7 @@ MACHINE: Final = Rows(
         _declared(
             *("dns_name", text(255), None, "Fully qualified name", "MS-MQDSSM 3.1.6.11.1"),
             *("dNSHostName", "3.1.6.11.1", "qualified_computer_name"),
-            obeyed_by="qmnode.delivery.next_hops",
+            obeyed_by="qmnode.delivery.topology",
         ),
     ),
 )

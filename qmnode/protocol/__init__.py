@@ -28,6 +28,6 @@ The contract with the packages that transport the bytes and store the messages, 
    batch that deletes the messages; on FORGED the session closes if its peer is the author.
 7. ``Closed`` names the messages to send again: call ``outgoing.disconnected`` and begin at the head of the queue.
 
-Everything that survives a restart is a record (family, key, value) of bytes; see :mod:`qmnode.protocol.records`. Times:
-``now`` is seconds on a monotonic clock, ``time`` whole seconds since 1970 (UTC).
+Everything that survives a restart is a record (family, key, value) of bytes; see :mod:`qmnode.protocol.commands`.
+Times: ``now`` is seconds on a monotonic clock, ``time`` whole seconds since 1970 (UTC).
 """

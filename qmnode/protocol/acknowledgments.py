@@ -4,13 +4,18 @@
 and puts them into an outgoing queue, in the same batch as the messages that they are about.
 """
 
+from datetime import UTC, datetime
+from enum import Enum, auto, unique
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from qmnode.model.outcomes import Repeated
-from qmnode.protocol.disposition import WITHOUT_BODY
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
-from qmnode.structures.acks import (
+from qmnode.structures.enumerations import INSECURE_NACKS, MessageClass
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
+from qmnode.structures.names import PrivateFormatName, PublicFormatName
+from qmnode.structures.packet_view import ADDRESS, SENT_TIME_AT, pack_sent_into
+from qmnode.structures.packets import (
     ORDER_QUEUE,
     ORDER_QUEUE_NAME,
     FinalAckBody,
@@ -19,24 +24,93 @@ from qmnode.structures.acks import (
     order_ack,
     pack_order_ack_body_into,
 )
-from qmnode.structures.base_header import BaseFlags
-from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
-from qmnode.structures.message_properties_header import PropertyFlags
-from qmnode.structures.multi_queue_format_header import MOST_ADMINISTRATION_QUEUES, format_names
-from qmnode.structures.names import PrivateFormatName, PublicFormatName
-from qmnode.structures.packet_view import ADDRESS, SENT_TIME_AT, pack_sent_into
-from qmnode.structures.queue_formats import (
+from qmnode.structures.user_message import (
+    INFINITE,
+    MOST_ADMINISTRATION_QUEUES,
+    BaseFlags,
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
+    PropertyFlags,
     PublicQueueFormatName,
     QueueFormat,
+    SecurityFlags,
+    TransactionFlags,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+    format_names,
 )
-from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.transaction_header import TransactionFlags
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Decisions about a message and its copy at the sender: journals, dead-letter queues, refusals.
+#
+# Figures 5 to 10 of 3.1.1.1.1, sections 3.1.5.5.4, 3.1.5.6, 3.1.5.7, 3.1.5.8.8, 3.1.7.1.2, 3.1.7.1.5.1 and 3.1.7.15.
+
+_JN: Final = UserFlags.JN.mask
+_JP: Final = UserFlags.JP.mask
+_TH: Final = UserFlags.TH.mask
+
+WITHOUT_BODY: Final = frozenset({MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE})
+"""Administration acknowledgments that do not return the body (3.1.7.15)."""
+
+
+@unique
+class Fate(Enum):
+    """The fate of a message that leaves the outgoing queue, or that is refused."""
+
+    RELEASE = auto()
+    """The message is deleted."""
+    JOURNAL = auto()
+    """Moved to the system journal queue."""
+    DEAD_LETTER = auto()
+    """Moved to the system dead-letter queue."""
+    TRANSACTIONAL_DEAD_LETTER = auto()
+    """The message's application dead-letter queue if it has one, else the system transactional dead-letter queue."""
+    AWAIT_FINAL_ACK = auto()
+    """Moved to AwaitingFinalACKTable until the FinalAck reports its outcome."""
+    KEEP = auto()
+    """Stays where it is."""
+
+
+def after_order_ack(user_flags: int, final_ack_requested: bool = False) -> Fate:
+    """The fate of a transactional message that an order acknowledgment covers (3.1.5.6); FA is the header's flag."""
+    return Fate.AWAIT_FINAL_ACK if user_flags & (_JN | _JP) or final_ack_requested else Fate.RELEASE
+
+
+def after_final_ack(user_flags: int, message_class: int) -> Fate:
+    """The fate of a message with a FinalAck, whether it waited for it or is still in the outgoing queue (3.1.5.7)."""
+    if message_class == MessageClass.MQMSG_CLASS_ACK_RECEIVE:
+        return Fate.JOURNAL if user_flags & _JP else Fate.RELEASE
+    return Fate.TRANSACTIONAL_DEAD_LETTER if user_flags & _JN else Fate.RELEASE
+
+
+KEPT_WHEN_REFUSED: Final = frozenset(
+    {
+        MessageClass.MQMSG_CLASS_NACK_Q_EXCEED_QUOTA,
+        MessageClass.MQMSG_CLASS_NACK_REACH_QUEUE_TIMEOUT,
+        MessageClass.MQMSG_CLASS_NACK_HOP_COUNT_EXCEEDED,
+        MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q,
+        MessageClass.MQMSG_CLASS_NACK_NOT_TRANSACTIONAL_MSG,
+    }
+)
+"""Refusals after which a message that is not transactional goes to the dead-letter queue of the refusing node, since
+its source has deleted it. 3.1.5.8.8 requires this for the quota. It is done for the others too, because some are not
+even acknowledged by default and would leave no trace. Refusals for security keep nothing.
+"""
+
+
+def refused_here(user_flags: int, message_class: int) -> Fate:
+    """The fate of a refused message at the refuser. A transactional one is kept by its source for the FinalAck."""
+    if message_class in KEPT_WHEN_REFUSED and user_flags & _JN and not user_flags & _TH:
+        return Fate.DEAD_LETTER
+    return Fate.RELEASE
+
+
+def has_expired(time_to_reach_queue: int, sent_time: int, time: int) -> bool:
+    """Whether the time to reach the queue has ended (3.1.7.1.2, MS-MQMQ 2.2.19.1): seconds, since 1970."""
+    return time_to_reach_queue != INFINITE and time - sent_time > time_to_reach_queue
+
 
 _PRIVATE_ON_SOURCE: Final = 2
 _MESSAGE_ID_SIZE: Final = 4
@@ -209,3 +283,61 @@ def position_deleted(message: UserMessage, reason: MessageClass, route: Route) -
     if transaction is None or not (journaling or transaction.flags & TransactionFlags.FA.mask):
         return None
     return final_acknowledgment(message, reason, route)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Trace reports: a queue manager's reports on a message that requested tracing (1.3.6, 3.1.5.8.9, 3.1.7.1.7).
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class TraceReport(NamedTuple):
+    """An express message of class MQMSG_CLASS_REPORT to a public queue."""
+
+    queue: str
+    label: str
+    body: bytes
+    """UTF-16-LE text of the report."""
+    source: Guid
+    """The source queue manager of the traced message."""
+
+
+def received_report(message: UserMessage, time: int) -> TraceReport | None:
+    """The report about a message that arrived here, 3.1.5.8.9; None if it requested none."""
+    return _report(message, time, None)
+
+
+def sent_report(message: UserMessage, time: int, next_hop: str) -> TraceReport | None:
+    """The report about a message that was sent from here to the address ``next_hop``, 3.1.7.1.7."""
+    return _report(message, time, next_hop)
+
+
+def _report(message: UserMessage, time: int, next_hop: str | None) -> TraceReport | None:
+    debug = message.debug_header
+    if not message.base_header.flags & BaseFlags.TR.mask or debug is None or debug.queue_identifier is None:
+        return None
+    header = message.user_header
+    hops = UserFlags.RC.get(header.flags)
+    source = guid_to_text(header.source_queue_manager).upper()
+    destination = format_name(header.destination_queue, UserFlags.DQ.get(header.flags), header)
+    # The grammar's qm-id comes from "the source queue identifier"; a message names no source queue, so it is the first
+    # four digits of the source queue manager. The same "received by" stands in both labels of the text.
+    label = f"{source[:4]}:{header.message_id:08X}:{hops:02X} received by {source} at {_time_date(time)}"
+    lines = [
+        f"<MESSAGE ID>{header.message_id:08X}</MESSAGE ID>\r\n",
+        f"<TARGET QUEUE>{destination}</TARGET QUEUE>\r\n",
+    ]
+    if next_hop is not None:
+        lines += [f"<NEXT HOP>{next_hop}</NEXT HOP>\r\n", f"<HOP COUNT>{hops:02X} </HOP COUNT>\r\n"]
+    queue = str(PublicFormatName(Guid(debug.queue_identifier)))
+    return TraceReport(queue, label, "".join(lines).encode("utf-16-le", "surrogatepass"), header.source_queue_manager)
+
+
+def _time_date(time: int) -> str:
+    """time-date of the grammar: ``01:02:03 PM Sat, Nov 21 26``, in UTC and in any locale."""
+    moment = datetime.fromtimestamp(time, UTC)
+    hour = moment.strftime("%I:%M:%S")
+    half = "AM" if moment.hour < 12 else "PM"
+    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    return f"{hour} {half} {day}, {month} {moment.day:02} {moment.year % 100:02}"

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from qmnode.protocol.commands import CloseReason
-from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState
-from qmnode.protocol.timers import Timer, Timers
+from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState, Timer, Timers
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.enumerations import ConnectionStatus, OutgoingQueueState
+from qmnode.structures.error_codes import hresult_of_status
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.hresults import hresult_of_status
-from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
 
 HISTORY_LENGTH: Final = 32
 """Entries of the connection history that are kept; the newest is the last."""

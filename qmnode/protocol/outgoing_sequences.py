@@ -1,7 +1,7 @@
 """The sending halves of sequences. That of a session counts messages, with a window (3.1.1.4, 3.1.5.5, 3.1.7.1.3);
 outgoing transactional sequences have order acknowledgments and resending (3.1.1.5, 3.1.5.6, 3.1.6.5).
 
-Counts of a session never wrap here; see :mod:`qmnode.protocol.serial`.
+Counts of a session never wrap here; see :mod:`qmnode.protocol.wire`.
 
 One sequence per outgoing queue, not per session. Numbers are assigned when a transaction commits and stored in the same
 batch as the messages, so that sending costs no second write. Only PreviousTxSequenceNumber is set at sending: it names
@@ -17,11 +17,9 @@ from enum import Enum, IntEnum, auto, unique
 from struct import Struct
 from typing import Final, NamedTuple
 
-from qmnode.protocol.commands import MessagesAcknowledged, Token
-from qmnode.protocol.errors import LocalProtocolError, RemoteProtocolError
-from qmnode.protocol.records import Family, Record
-from qmnode.protocol.serial import nearest
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.commands import Family, MessagesAcknowledged, Record, Token
+from qmnode.protocol.states import Timer
+from qmnode.protocol.wire import LocalProtocolError, RemoteProtocolError, nearest
 from qmnode.settings.protocol import SessionSettings, TransferSettings
 from qmnode.structures.guid import ZERO_GUID, Guid
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.states import Timer
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.ping import Ping, PingFlags
+from qmnode.structures.packets import Ping, PingFlags
 
 RESPONSE_TIMEOUT: Final = 1.0
 """Ping Response Timer in seconds, 3.1.2.9."""

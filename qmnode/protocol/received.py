@@ -6,13 +6,11 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from qmnode.allocator import LENT_FROM, filled, lend
-from qmnode.protocol.errors import RemoteProtocolError
-from qmnode.structures.acks import is_order_queue
-from qmnode.structures.base_header import SIGNATURE, VERSION, BaseFlags
+from qmnode.protocol.wire import RemoteProtocolError
 from qmnode.structures.conformance import violation
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.names import DirectFormatName, FormatName, PrivateFormatName, PublicFormatName, fold
 from qmnode.structures.packet_view import (
     ADDRESS,
@@ -28,13 +26,19 @@ from qmnode.structures.packet_view import (
     user_flags_of,
     without_session_header,
 )
-from qmnode.structures.packets import BASE_HEADER_SIZE, SESSION_HEADER_SIZE
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
-from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.transaction_header import TransactionFlags
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.packets import BASE_HEADER_SIZE, SESSION_HEADER_SIZE, is_order_queue
+from qmnode.structures.user_message import (
+    SIGNATURE,
+    VERSION,
+    BaseFlags,
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    SecurityFlags,
+    SessionHeader,
+    TransactionFlags,
+    UserFlags,
+    UserMessage,
+)
 
 _INTERNAL_OR_SESSION: Final = BaseFlags.IN.mask | BaseFlags.SH.mask
 _SESSION: Final = BaseFlags.SH.mask

@@ -6,44 +6,306 @@ tentatively: ``persisted`` makes it final, ``abandon`` undoes it.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto, unique
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 from qmnode.protocol.acknowledgments import (
+    AdministrationAcknowledgment,
+    Fate,
+    FinalAcknowledgment,
+    TraceReport,
     administration_acknowledgment,
     final_acknowledgment,
+    has_expired,
+    received_report,
+    refused_here,
 )
-from qmnode.protocol.admission import (
-    Admission,
-    Destination,
-    DestinationKind,
-    FinalAckReceived,
-    OrderAckReceived,
-    Pass,
-    Space,
-    Taken,
-    Target,
-    Verdict,
-)
-from qmnode.protocol.branches import turn_among
-from qmnode.protocol.content import content_of
-from qmnode.protocol.disposition import Fate, has_expired, refused_here
-from qmnode.protocol.incoming_sequences import IncomingSequence, IncomingSequences, Route, Turn
-from qmnode.protocol.limits import MAXIMUM_HOPS
-from qmnode.protocol.message_id_history import Latest, MessageIdHistory, is_the_same
-from qmnode.protocol.neighbour import Brought, Neighbour, Speakers, passing
+from qmnode.protocol.commands import Record
+from qmnode.protocol.incoming_sequences import Gap, IncomingSequence, IncomingSequences, Route, Turn, turn_among
+from qmnode.protocol.message_id_history import Latest, MessageIdHistory, content_of, is_the_same
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
-from qmnode.protocol.tracing import received_report
+from qmnode.protocol.wire import MAXIMUM_HOPS
 from qmnode.settings.protocol import TransferSettings
-from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
-from qmnode.structures.base_header import INFINITE, BaseFlags
+from qmnode.shares import declared, stranger
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
-from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import PropertyFlags
-from qmnode.structures.packet_view import with_user_flags
-from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
+from qmnode.structures.packet_view import IDENTIFIER, NAMES_AT, Packet, with_user_flags
+from qmnode.structures.packets import FinalAckBody, MessageKind, OrderAckBody, message_kind
+from qmnode.structures.user_message import INFINITE, BaseFlags, PropertyFlags, SecurityFlags, UserFlags
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The peer of a session, and the trust in messages that it delivers.
+
+_SOURCES: Final = 4_096
+"""Sources remembered for one session."""
+_SPEAKERS: Final = 4_096
+"""Remembered pairs of a source and an address."""
+_NOBODY: Final[set[str]] = set()
+_PASSING: Final = b"passing"
+
+
+class Brought:
+    """Messages of one source that one neighbour delivers."""
+
+    __slots__ = ("bringer", "history_source", "is_own", "party", "speakers")
+
+    def __init__(self, source: Guid, bringer: str, is_own: bool) -> None:
+        self.bringer = bringer
+        """Empty if the neighbour is known to speak for the source; else its address."""
+        self.is_own = is_own
+        """Whether the messages claim this queue manager as their source."""
+        self.party = stranger(bringer) if bringer else declared(guid_to_text(source))
+        """The party that pays for what is remembered of them."""
+        self.history_source = source
+        """The source under which their identifiers are remembered: a stranger's claims get a source of their own."""
+        if bringer:
+            self.history_source = Guid(blake2b(source + bringer.encode(), digest_size=16).digest())
+        self.speakers: set[str] = set()
+        """The addresses of the strangers that speak for the source."""
+
+
+class Neighbour:
+    """The peer of one session. The delivery room fills in ``known``."""
+
+    __slots__ = ("_brought", "address", "ask_again", "elsewhere", "is_unsettled", "itself", "known", "unanswered")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.known: dict[Guid, bool] = {}
+        """By source: whether this neighbour is known to speak for it."""
+        self.elsewhere: set[Guid] = set()
+        """Sources known to be elsewhere: not forwarded for this neighbour, whom the next hop would believe."""
+        self.unanswered: set[Guid] = set()
+        """Sources whose addresses were not found in time. Their messages wait there: this neighbour may not be them."""
+        self.is_unsettled = False
+        """Whether the directory or the name service could not tell in time who it is."""
+        self.ask_again = float("inf")
+        """The time at which to check again."""
+        self.itself: Guid | None = None
+        """This queue manager, if it opened the session to itself, by one of its own names that it did not recognise."""
+        self._brought: dict[Guid, Brought] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known to speak for every source whose messages it delivered."""
+        return bool(self.known) and all(self.known.values())
+
+    def forget(self) -> None:
+        """Check again, because the topology has changed."""
+        self.known.clear()
+        self.elsewhere.clear()
+        self.unanswered.clear()
+        self.is_unsettled = False
+        self._brought.clear()
+        self.ask_again = float("inf")
+
+    def speaks_for(self, source: Guid) -> bool:
+        """Whether it is known to speak for a queue manager."""
+        return source == self.itself or self.known.get(source, False)
+
+    def is_doubted(self, source: Guid) -> bool:
+        """Whether it may be speaking for a queue manager that is elsewhere."""
+        return source in self.elsewhere or source in self.unanswered
+
+    def brought(self, source: Guid, own: Guid, speakers: "Speakers") -> Brought:
+        """The trust in messages of ``source`` that it delivers to the queue manager ``own``."""
+        found = self._brought.get(source)
+        if found is None:
+            if len(self._brought) >= _SOURCES:
+                self._brought.clear()
+            bringer = "" if self.speaks_for(source) else self.address
+            found = self._brought[source] = Brought(source, bringer, source == own and self.itself is None)
+            if bringer:
+                speakers.join(source, bringer)
+        found.speakers = speakers.of(source)
+        return found
+
+
+class Speakers:
+    """The strangers that deliver messages of each source."""
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[tuple[Guid, str], None] = OrderedDict()
+        self._of_source: dict[Guid, set[str]] = {}
+
+    def of(self, source: Guid) -> set[str]:
+        """The addresses of a source's strangers."""
+        return self._of_source.get(source, _NOBODY)
+
+    def join(self, source: Guid, address: str) -> None:
+        """Record a stranger that delivers messages of a source."""
+        self._latest[source, address] = None
+        self._latest.move_to_end((source, address))
+        self._of_source.setdefault(source, set()).add(address)
+        if len(self._latest) > _SPEAKERS:
+            self._drop(next(iter(self._latest)))
+
+    def _drop(self, key: tuple[Guid, str]) -> None:
+        del self._latest[key]
+        source, address = key
+        others = self._of_source[source]
+        others.discard(address)
+        if not others:
+            del self._of_source[source]
+
+
+def passing(source: bytes, packet: bytes) -> tuple[Guid, int]:
+    """The source and identifier under which to remember a forwarded message that ended here.
+
+    The identifier depends on the content, because any peer may send a message with another's identifier through here.
+    """
+    content = blake2b(packet[IDENTIFIER] + packet[NAMES_AT:], digest_size=4).digest()
+    return Guid(blake2b(source + _PASSING, digest_size=16).digest()), int.from_bytes(content, "little")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Where a received message goes, and the outcome for a batch of them: the types around ``reception``.
+
+
+@unique
+class DestinationKind(Enum):
+    """The kind of place that a destination name resolves to."""
+
+    LOCAL = auto()
+    """A queue of this queue manager."""
+    FORWARD = auto()
+    """An outgoing queue: the message is forwarded."""
+    CONNECTOR = auto()
+    """A connector queue: for the protocol the message ends here, and continues to a foreign system unchanged."""
+    ORDER_QUEUE = auto()
+    """This queue manager's order queue: order and final acknowledgments, for the protocol itself."""
+    FULL = auto()
+    """There is no room for an outgoing queue now: the message must come again."""
+    UNKNOWN = auto()
+    """This queue manager has no such queue."""
+
+
+@unique
+class Space(Enum):
+    """Whether there is room for a message that has to wait."""
+
+    FREE = auto()
+    REPEATED = auto()
+    """It is already waiting."""
+    NONE = auto()
+
+
+@dataclass(slots=True)
+class Destination:
+    """The caller's knowledge of a destination, one for each name and batch; ``room`` falls with accepted messages."""
+
+    kind: DestinationKind
+    queue: object = None
+    """The caller's handle for the queue."""
+    transactional: bool = False
+    transactional_queue: object = None
+    """The second queue of a connector, for transactional messages."""
+    room: int | None = None
+    """Bytes left under the queue's quota; None for no limit."""
+    space: Callable[[ReceivedMessage], Space] | None = None
+    """Called for each message to be forwarded without other objection; sets ``queue``. None: all are accepted."""
+    until: int = INFINITE
+    """The time, in seconds since 1970, until which forwarded messages may wait."""
+
+
+class Verdict(NamedTuple):
+    """The security verdict on one message (3.1.5.8.3)."""
+
+    refused: MessageClass | None = None
+    """The class of its negative acknowledgment."""
+    packet: bytes | None = None
+    """The packet to store instead: decrypted, with verified authentication bits."""
+    silent: bool = False
+    """Whether the refusal must not be acknowledged: that would show a stranger whether the body was decrypted."""
+
+
+class Taken(NamedTuple):
+    """An accepted message to store."""
+
+    packet: Packet
+    """As it is to be stored. A view only if ``received.packet`` is one."""
+    destination: Destination
+    received: ReceivedMessage
+
+
+class OrderAckReceived(NamedTuple):
+    """For ``OutgoingSequences.take_order_ack``. ``author`` is the queue manager that claims to have sent it."""
+
+    author: Guid
+    body: OrderAckBody
+
+
+class FinalAckReceived(NamedTuple):
+    """For ``OutgoingSequences`` and AwaitingFinalACKTable, see ``final_acks``."""
+
+    author: Guid
+    message_class: int
+    body: FinalAckBody
+
+
+@dataclass(slots=True)
+class Admission:
+    """The outcome for a batch. Everything in it goes into one write, in this order; then ``Reception.persisted``."""
+
+    taken: list[Taken] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    dead_letters: list[tuple[bytes, MessageClass]] = field(default_factory=list)
+    """Refused messages for the system dead-letter queue of this queue manager, with the reason."""
+    administration: list[AdministrationAcknowledgment] = field(default_factory=list)
+    final_acks: list[FinalAcknowledgment] = field(default_factory=list)
+    traces: list[TraceReport] = field(default_factory=list)
+    order_acks_received: list[OrderAckReceived] = field(default_factory=list)
+    final_acks_received: list[FinalAckReceived] = field(default_factory=list)
+    refused: list[tuple[ReceivedMessage, MessageClass]] = field(default_factory=list)
+    """For the log: every refused message, with the reason."""
+    failed: list[tuple[ReceivedMessage, Exception]] = field(default_factory=list)
+    """For the log: refused messages that caused an unexpected error in this code."""
+    duplicates: int = 0
+    out_of_order: int = 0
+    gaps: dict[IncomingSequence, Gap] = field(default_factory=dict)
+    """Sequences whose messages came early, with the gap before them."""
+    disowned: int = 0
+    """Packets that claim to be from this queue manager, and are not believed."""
+    contested: dict[Guid, int] = field(default_factory=dict)
+    """By source: transactional messages that were not accepted because another neighbour is known to speak for it."""
+    future: dict[Guid, int] = field(default_factory=dict)
+    """By source: transactional messages of sequences whose time stamps are in the future."""
+    elsewhere: Guid | None = None
+    """A source known to be elsewhere, whose messages come to be forwarded, or unsigned. None is taken from here on."""
+    unanswered: Guid | None = None
+    """The same for a source whose addresses could not be found in time."""
+    neighbour: Neighbour | None = None
+    without_place: int = 0
+    """The number of refused messages that begin a sequence for which there is no place: they wait at their source."""
+    ordinal: int = 0
+    recoverable_ordinal: int = 0
+    """For ``Session.messages_settled``, once this and every earlier admission is synced."""
+    stopped: bool = False
+    """The queue manager is full (rStatus 2 of 3.1.5.8.8): settle, then close. The messages from here on come again."""
+    sequences: dict[IncomingSequence, tuple[int, int]] = field(default_factory=dict)
+
+
+class Target(NamedTuple):
+    """The destination of the current message."""
+
+    name: DestinationName
+    destination: Destination
+
+
+class Pass(NamedTuple):
+    """Values that are the same for all messages of a batch."""
+
+    admission: Admission
+    now: float
+    time: int
+    neighbour: Neighbour
+    verdicts: Mapping[int, Verdict]
+
 
 _DM: Final = UserFlags.DM.mask
 _TR: Final = BaseFlags.TR.mask

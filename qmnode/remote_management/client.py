@@ -25,15 +25,16 @@ from qmnode.remote_management.qmmgmt import (
 )
 from qmnode.remote_management.variants import FlatVariant
 from qmnode.remote_read.queue_format import to_queue_format
+from qmnode.remote_read.read_session import CALL_TIMEOUT
 from qmnode.remote_read.remote_errors import check_status, rpc_error, unavailable
-from qmnode.remote_read.remote_node import CALL_TIMEOUT, RemoteReadOptions, connected, find_port
+from qmnode.remote_read.remote_node import RemoteReadOptions, connected, find_port
+from qmnode.structures.enumerations import VariantType as V
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName
-from qmnode.structures.variant_types import VariantType as V
 
 if TYPE_CHECKING:
     from qmnode.dcerpc.client import RpcClient
-    from qmnode.structures.property_ids import ManagementMachineProperty, ManagementQueueProperty, PropertyId
+    from qmnode.structures.properties import ManagementMachineProperty, ManagementQueueProperty, PropertyId
 
 _NOTHING: Final = frozenset({V.VT_NULL, V.VT_EMPTY})
 _VECTORS: Final = frozenset({V.VT_VECTOR_LPWSTR})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from qmnode.model.administration import IncomingSequenceInformation, NodeStatus, SequencePlace, TransferInformation
 from qmnode.model.api import QueueInformation, QueueType
 from qmnode.remote_management.variants import Variant, variant, vector
-from qmnode.structures.property_ids import ManagementMachineProperty as M
-from qmnode.structures.property_ids import ManagementQueueProperty as Q
-from qmnode.structures.property_values import (
+from qmnode.structures.enumerations import OutgoingQueueState
+from qmnode.structures.enumerations import VariantType as V
+from qmnode.structures.properties import (
     ConnectedState,
     ManagedQueueType,
     QueueForeign,
@@ -23,13 +23,13 @@ from qmnode.structures.property_values import (
     QueueState,
     QueueTransactional,
 )
-from qmnode.structures.queue_attributes import OutgoingQueueState
+from qmnode.structures.properties import ManagementMachineProperty as M
+from qmnode.structures.properties import ManagementQueueProperty as Q
 from qmnode.structures.sequence_info import SequenceInfo
-from qmnode.structures.variant_types import VariantType as V
 from qmnode.version import program_version
 
 if TYPE_CHECKING:
-    from qmnode.model.outgoing import ConnectionAttempt
+    from qmnode.model.queue import ConnectionAttempt
 
 _LARGEST: Final = 0xFFFF_FFFF
 _LATEST: Final = 0x7FFF_FFFF

@@ -17,7 +17,7 @@ from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.dcerpc.errors import FaultStatus, RpcFault
 from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.remote_management.properties import Machine, ManagedQueue, machine_value, queue_value
 from qmnode.remote_management.qmmgmt import (
     ACTION,

@@ -21,7 +21,7 @@ from qmnode.dcerpc.ndr import (
     counts,
     member,
 )
-from qmnode.structures.variant_types import VariantType as V
+from qmnode.structures.enumerations import VariantType as V
 
 _I8: Final = Fixed("b", 1)
 _I16: Final = Fixed("h", 2)

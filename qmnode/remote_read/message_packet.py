@@ -17,7 +17,6 @@ from qmnode.model.stored_message import (
     without_dead_letter_header,
 )
 from qmnode.remote_read.remoteread import SectionBuffer, SectionType
-from qmnode.structures.base_header import INFINITE
 from qmnode.structures.errors import PacketError
 from qmnode.structures.packet_view import (
     NAMES_AT,
@@ -38,6 +37,7 @@ from qmnode.structures.stored_headers import (
     SubqueueHeader,
     subqueue_name,
 )
+from qmnode.structures.user_message import INFINITE
 
 _COUNTED: Final = EXTENSION_SIZE + SUBQUEUE_SIZE
 _NO_ADDRESS: Final = ExtendedAddressHeader().write()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.errors import MessageQueuingError
@@ -12,19 +12,16 @@ from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.message_packet import lookup_identifier
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
 from qmnode.remote_read.qmcomm import QMCOMM
-from qmnode.remote_read.read_session import Call, ReadSession
+from qmnode.remote_read.read_session import Call, Peer, ReadSession
 from qmnode.remote_read.remote_errors import check_status, moves_unknown
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from qmnode.remote_read.remote_node import RemoteNode
 
 
 class Qm2qmSession(ReadSession):
     """An open queue: its numbers and its PCTX_RRSESSION_HANDLE_TYPE."""
 
-    def __init__(self, node: RemoteNode, handle: int, queue: int, context: bytes) -> None:
+    def __init__(self, node: Peer, handle: int, queue: int, context: bytes) -> None:
         self._node = node
         self.handle = handle
         """OpenQueueDescriptorHandle: hRemoteQueue and hQueue of every call."""

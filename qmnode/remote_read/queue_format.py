@@ -1,16 +1,23 @@
 """QUEUE_FORMAT (MS-MQMQ 2.2.7) as stub data, and its conversion to and from format names.
 
-The union without NDR is in ``qmnode.structures.queue_format_union``: its rules on suffixes are used here.
+The union without NDR is in ``qmnode.structures.queue_format``: its rules on suffixes are used here.
 """
 
 from typing import Any, Final
 
 from qmnode.dcerpc.ndr import GUID, U8, U16, U32, WIDE_STRING, NdrStructure, Pointer, Union, member
+from qmnode.structures.enumerations import QueueFormatType
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import FormatName
-from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
-from qmnode.structures.queue_format_types import QueueFormatType
-from qmnode.structures.queue_format_union import QueueFormat, format_name_of, queue_format_of
+from qmnode.structures.queue_format import (
+    DlId,
+    LpWStr,
+    MulticastId,
+    ObjectId,
+    QueueFormat,
+    format_name_of,
+    queue_format_of,
+)
 
 
 class ObjectIdentifier(NdrStructure):

@@ -1,4 +1,4 @@
-"""How one queue is read in a peer's interface: the calls that :mod:`~qmnode.remote_read.remote_queue` makes of it."""
+"""A peer, and the calls by which :mod:`~qmnode.remote_read.remote_queue` reads one of its queues, in any interface."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Any, Final, NamedTuple
 
-from qmnode.dcerpc.interface import Method
+from qmnode.dcerpc.client import RpcClient
+from qmnode.dcerpc.errors import RpcError
+from qmnode.dcerpc.interface import Interface, Method
 from qmnode.dcerpc.ndr import Parameters
 from qmnode.model.api import Seek
 from qmnode.model.message import Message
 from qmnode.model.stored_message import TransferredMessage, received_message
-from qmnode.remote_read.qm2qm import Action
+from qmnode.remote_read.qm2qm import QM2QM, Action
+from qmnode.remote_read.remote_errors import rpc_error
 
+CALL_TIMEOUT: Final = 60.0
+"""Seconds for calls that do not wait for a message."""
 LAST: Final = 0xFFFFFFFFFFFFFFFF
 SEEKS: Final[dict[Seek, tuple[Action, Action]]] = {
     # Actions that peek and actions that receive.
@@ -33,6 +38,44 @@ class Reading(NamedTuple):
     message: Message
     key: Any
     """The identity of its unfinished read at the server; None if that has ended."""
+
+
+class Peer:
+    """The connections to a queue manager that is read, and their calls."""
+
+    def __init__(self, host: str, client: RpcClient, reader: RpcClient, interface: Interface) -> None:
+        self.host = host
+        self._client = client
+        self.reader = reader
+        """The connection for reads."""
+        self.interface = interface
+        """The interface of reads: RemoteRead, or qm2qm."""
+        self.request_id = 0
+        self.takes_lookup_ids = True
+        """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a connection has ended."""
+        return self._client.lost is not None or self.reader.lost is not None
+
+    def next_request_id(self) -> int:
+        """A RequestId, 3.2.1.1, that no waiting read has, since there are never four billion of them."""
+        self.request_id = self.request_id % 0xFFFFFFFF + 1
+        return self.request_id
+
+    async def call(self, interface: Interface, method: Method, request: Parameters, limit: float = CALL_TIMEOUT) -> Any:
+        """Call a method that does not wait for a message; raises errors with MQ_ERROR codes."""
+        client = self.reader if interface is QM2QM else self._client
+        return await self.answer(client.begin(interface, method, request), limit)
+
+    async def answer(self, call: asyncio.Future[Any], limit: float = CALL_TIMEOUT) -> Any:
+        """The response of a call that does not wait for a message; raises errors with MQ_ERROR codes."""
+        try:
+            async with asyncio.timeout(limit):
+                return await call
+        except (RpcError, TimeoutError) as error:
+            raise rpc_error(self.host, error) from error
 
 
 class ReadSession(ABC):

@@ -9,15 +9,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final, Self
 
 from qmnode.dcerpc import endpoint_mapper_interface as endpoint_mapper
 from qmnode.dcerpc.client import RpcClient
 from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, NOT_REGISTERED, port_of, tower_of
 from qmnode.dcerpc.errors import RpcError, RpcFault
 from qmnode.dcerpc.initiator import BindRefusedError
-from qmnode.dcerpc.interface import Interface, Method
-from qmnode.dcerpc.ndr import Parameters, Representation
+from qmnode.dcerpc.interface import Interface
+from qmnode.dcerpc.ndr import Representation
 from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
@@ -26,24 +26,20 @@ from qmnode.remote_read.qm2qm import QM2QM, PortType
 from qmnode.remote_read.qm2qm_session import Qm2qmSession
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
-from qmnode.remote_read.read_session import ReadSession
+from qmnode.remote_read.read_session import CALL_TIMEOUT, Peer, ReadSession
 from qmnode.remote_read.remote_errors import check_status, moves_unknown, rpc_error, unavailable
+from qmnode.remote_read.remote_queue import RemoteReadQueue
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import FormatName
 
-if TYPE_CHECKING:
-    from qmnode.remote_read.remote_queue import RemoteReadQueue
-
 ENDPOINT_MAPPER_PORT: Final = 135
 DEFAULT_PORT: Final = 2103
 """The port of the interfaces if no endpoint mapper is asked (MS-MQMP 3.1.4.24)."""
 OPEN_TIMEOUT: Final = 300.0
 """Seconds that opening may take: 3.2.4.1."""
-CALL_TIMEOUT: Final = 60.0
-"""Seconds for other calls that do not wait for a message."""
 TICKET_TIMEOUT: Final = 30.0
 """Seconds that a domain controller has to issue a ticket."""
 _OLD_VERSION: Final = (5, 1)
@@ -69,22 +65,14 @@ class RemoteReadOptions:
     """dwMQS: 1 for a routing server or a directory server."""
 
 
-class RemoteNode:
+class RemoteNode(Peer):
     """Connections to one queue manager. Its open queues share them; ``close`` ends all."""
 
     def __init__(
         self, host: str, options: RemoteReadOptions, client: RpcClient, reader: RpcClient, interface: Interface
     ) -> None:
-        self.host = host
+        super().__init__(host, client, reader, interface)
         self._options = options
-        self._client = client
-        self.reader = reader
-        """The connection for reads."""
-        self.interface = interface
-        """The interface of reads: RemoteRead, or qm2qm."""
-        self.request_id = 0
-        self.takes_lookup_ids = True
-        """Whether the server has RemoteQMStartReceive2 and RemoteQMStartReceiveByLookupId."""
         self.queues: set[RemoteReadQueue] = set()
         """RemoteOpenQueueEntryCollection, 3.2.1.4: the queues opened through it."""
         self.on_idle: Callable[[RemoteNode], object] | None = None
@@ -146,29 +134,6 @@ class RemoteNode:
         else:
             self.takes_lookup_ids = (version.major, version.minor) >= _OLD_VERSION
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether a connection has ended."""
-        return self._client.lost is not None or self.reader.lost is not None
-
-    def next_request_id(self) -> int:
-        """A RequestId, 3.2.1.1, that no waiting read has, since there are never four billion of them."""
-        self.request_id = self.request_id % 0xFFFFFFFF + 1
-        return self.request_id
-
-    async def call(self, interface: Interface, method: Method, request: Parameters, limit: float = CALL_TIMEOUT) -> Any:
-        """Call a method that does not wait for a message; raises errors with MQ_ERROR codes."""
-        client = self.reader if interface is QM2QM else self._client
-        return await self.answer(client.begin(interface, method, request), limit)
-
-    async def answer(self, call: asyncio.Future[Any], limit: float = CALL_TIMEOUT) -> Any:
-        """The response of a call that does not wait for a message; raises errors with MQ_ERROR codes."""
-        try:
-            async with asyncio.timeout(limit):
-                return await call
-        except (RpcError, TimeoutError) as error:
-            raise rpc_error(self.host, error) from error
-
     async def open_queue(
         self, name: FormatName, access: Access = Access.RECEIVE, share: Share = Share.DENY_NONE
     ) -> RemoteReadQueue:
@@ -194,10 +159,8 @@ class RemoteNode:
         self.queue_closed()
 
     async def _open_queue(self, name: FormatName, access: Access, share: Share) -> RemoteReadQueue:
-        from qmnode.remote_read.remote_queue import RemoteReadQueue  # imported here because it imports this module
-
         opened = self._open_remote_read if self.interface is REMOTE_READ else self._open_qm2qm
-        queue = RemoteReadQueue(self, str(name), access, share, await opened(name, access, share))
+        queue = RemoteReadQueue(self, str(name), access, share, await opened(name, access, share), self._closed)
         self.queues.add(queue)
         return queue
 
@@ -253,6 +216,10 @@ class RemoteNode:
         await self.call(QMCOMM, qmcomm.CLOSE_REMOTE_QUEUE_CONTEXT, qmcomm.CloseRemoteQueueContext(handle=opened.handle))
         check_status(session.status, f"{name} at {self.host}")
         return Qm2qmSession(self, opened.h_queue, opened.p_queue, session.context)
+
+    def _closed(self, queue: RemoteReadQueue) -> None:
+        self.queues.discard(queue)
+        self.queue_closed()
 
     def queue_closed(self) -> None:
         """Count a queue that was closed, or could not be opened."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from qmnode.dcerpc.client import Calls, ConnectionLostError
 from qmnode.dcerpc.errors import RpcError
@@ -21,13 +21,10 @@ from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, S
 from qmnode.model.message import Message
 from qmnode.model.stored_message import TransferredMessage
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadSession
+from qmnode.remote_read.read_session import LAST, SEEKS, Peer, Reading, ReadSession
 from qmnode.remote_read.remote_errors import check_status, rpc_error
 from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from qmnode.remote_read.remote_node import RemoteNode
 
 _ALL_TIMEOUT: Final = 60.0
 """Seconds for several reads that do not wait for a message."""
@@ -42,8 +39,18 @@ _GIVE_UP: Final = 10.0
 class RemoteReadQueue(QueueApi):
     """One queue of another queue manager, opened for reading or as the target of moves."""
 
-    def __init__(self, node: RemoteNode, format_name: str, access: Access, share: Share, session: ReadSession) -> None:
+    def __init__(
+        self,
+        node: Peer,
+        format_name: str,
+        access: Access,
+        share: Share,
+        session: ReadSession,
+        closed: Callable[[RemoteReadQueue], object],
+    ) -> None:
+        """``closed`` is called when it is closed."""
         self.node = node
+        self._closed = closed
         self.format_name = format_name
         self.access = access
         self.share = share
@@ -335,8 +342,7 @@ class RemoteReadQueue(QueueApi):
             if not self.node.is_lost:
                 await self.session.close()
         finally:
-            self.node.queues.discard(self)  # not before: another queue's close would end the connection
-            self.node.queue_closed()
+            self._closed(self)  # not before: another queue's close would end the connection
 
     # Operations that are only possible on local queues
 

@@ -26,7 +26,7 @@ from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_server import RemoteReadInterface
 from qmnode.security.principals import Principals
 from qmnode.settings.remote_read import RemoteReadSettings
-from qmnode.shares.resources import RPC_ANSWER_BYTES
+from qmnode.shares import RPC_ANSWER_BYTES
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -26,28 +26,27 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from qmnode.errors import MessageQueuingError
 from qmnode.security import legacy
-from qmnode.security.algorithms import (
+from qmnode.security.caches import AgedCache
+from qmnode.security.errors import MessageRefusedError
+from qmnode.security.rsa_keys import (
     AES_PROVIDER,
     BASE_PROVIDER,
     CIPHERS,
     ENHANCED_PROVIDER,
     Policy,
     Provider,
+    encrypt_to,
     modulus_weakness,
     usable_algorithms,
 )
-from qmnode.security.caches import AgedCache
-from qmnode.security.errors import MessageRefusedError
-from qmnode.security.rsa_keys import encrypt_to
+from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass, PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.fields import Octets
-from qmnode.structures.key_blobs import SimpleBlob
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
+from qmnode.structures.public_keys import SimpleBlob
 
 if TYPE_CHECKING:
-    from qmnode.security.key_ring import KeyRing
+    from qmnode.security.key_stores import KeyRing
     from qmnode.security.published_keys import PublishedKey, PublishedKeys
     from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid

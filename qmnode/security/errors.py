@@ -1,6 +1,6 @@
 """Errors of message security: refusals of received messages, and faults that an operator mends."""
 
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 
 class MessageRefusedError(Exception):

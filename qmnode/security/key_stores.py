@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import fcntl
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, runtime_checkable
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -27,14 +28,154 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
 from qmnode.security.private_files import as_owner_of, read_private
 from qmnode.security.rsa_keys import PrivateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from qmnode.settings.node import KeyRotationSettings
+    from qmnode.settings.security import SecuritySettings
     from qmnode.structures.guid import Guid
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The key pairs of this queue manager, and which of them a message may have been encrypted to.
+#
+# The wire carries no key id (MS-MQQB 2.4.2), so while a rotation lasts several private keys may fit. The sent time says
+# which are likely.
+
+
+class KeyPurpose(enum.StrEnum):
+    """The directory's list that holds a public key (MS-MQDMPR 3.1.1.1)."""
+
+    ENCRYPTION = "encryption"
+    """Keys that senders encrypt to: PublicEncryptionKeyList."""
+    SIGNING = "signing"
+    """Keys that verify signatures: PublicSigningKeyList."""
+
+
+class KeyState(enum.StrEnum):
+    """The life of a key pair."""
+
+    NEXT = "next"
+    """Made and not published yet. It decrypts already: the directory may show it before this node learns so."""
+    CURRENT = "current"
+    PREVIOUS = "previous"
+    """Superseded; messages encrypted to it may still arrive."""
+    RETIRED = "retired"
+    """No longer used, and not destroyed yet."""
+    DESTROYED = "destroyed"
+    """Only the record is left."""
+
+
+_DECRYPTS = frozenset({KeyState.NEXT, KeyState.CURRENT, KeyState.PREVIOUS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPair:
+    """A key pair with its history. Times are seconds since 1970; a time that has not come is None."""
+
+    provider: str
+    """The name of the cryptographic service provider."""
+    purpose: KeyPurpose
+    state: KeyState
+    fingerprint: str
+    modulus_length: int
+    created_time: float
+    staged_time: float | None = None
+    """When the key became the next one. A node that has read its key store since then decrypts with it."""
+    published_time: float | None = None
+    superseded_time: float | None = None
+    """When the directory had the next key: from here on only caches and lagging replicas lead senders to this one."""
+    destroyed_time: float | None = None
+    private_key: PrivateKey | None = field(default=None, repr=False)
+    """The private half; None once it was destroyed."""
+
+    @classmethod
+    def of(cls, private_key: PrivateKey, provider: str, purpose: KeyPurpose, state: KeyState, now: float) -> KeyPair:
+        """A key pair made at ``now``."""
+        return cls(
+            provider=provider,
+            purpose=purpose,
+            state=state,
+            fingerprint=private_key.fingerprint,
+            modulus_length=private_key.modulus_length,
+            created_time=now,
+            staged_time=now,
+            published_time=now if state is KeyState.CURRENT else None,
+            private_key=private_key,
+        )
+
+    def superseded(self, now: float) -> KeyPair:
+        """The same pair after another took its place in the directory."""
+        return replace(self, state=KeyState.PREVIOUS, superseded_time=now)
+
+    def destroyed(self, now: float) -> KeyPair:
+        """The record of the pair without its private key."""
+        return replace(self, state=KeyState.DESTROYED, destroyed_time=now, private_key=None)
+
+    def may_have_served(self, sent_time: float, clock_skew: float, grace: float) -> bool:
+        """Whether a sender may have encrypted to this key at ``sent_time``."""
+        if sent_time < self.created_time - clock_skew:
+            return False
+        return self.superseded_time is None or sent_time <= self.superseded_time + grace + clock_skew
+
+    def needed_until(
+        self, settings: SecuritySettings, replication_delay: float, longest_time_to_reach_queue: float
+    ) -> float | None:
+        """When no message that is encrypted to this key can arrive any more; None while it is not superseded.
+
+        A lagging replica shows the key for ``replication_delay`` seconds after the next one was published; a sender
+        keeps what it read and the session key that it made for their lifetimes, and the message then has
+        ``longest_time_to_reach_queue`` seconds to arrive.
+        """
+        if self.superseded_time is None:
+            return None
+        kept = (settings.public_key_lifetime + settings.symmetric_key_short_lifetime) / 1000
+        return self.superseded_time + replication_delay + kept + longest_time_to_reach_queue + settings.clock_skew
+
+    def distance(self, sent_time: float) -> float:
+        """Seconds from ``sent_time`` to the time in which this key was the published one; 0 within it."""
+        start = self.created_time if self.published_time is None else self.published_time
+        if sent_time < start:
+            return start - sent_time
+        if self.superseded_time is not None and sent_time > self.superseded_time:
+            return sent_time - self.superseded_time
+        return 0.0
+
+
+class KeyRing:
+    """The usable key pairs of this node. Immutable: a rotation makes a new ring."""
+
+    __slots__ = ("_pairs", "unavailable")
+
+    def __init__(self, pairs: Iterable[KeyPair] = (), *, unavailable: str | None = None) -> None:
+        self._pairs = tuple(pair for pair in pairs if pair.state in _DECRYPTS and pair.private_key is not None)
+        self.unavailable = unavailable
+        """Why the key store cannot be read at the moment; messages that no key here decrypts wait."""
+
+    def current(self, provider: str, purpose: KeyPurpose) -> KeyPair | None:
+        """The pair whose public key the directory holds."""
+        return next((pair for pair in self._of(provider, purpose) if pair.state is KeyState.CURRENT), None)
+
+    def candidates(self, provider: str, modulus_size: int, sent_time: float) -> list[KeyPair]:
+        """The pairs that could decrypt a session key of ``modulus_size`` bytes, the likeliest first."""
+        fitting = [
+            pair for pair in self._of(provider, KeyPurpose.ENCRYPTION) if (pair.modulus_length + 7) // 8 == modulus_size
+        ]
+        return sorted(fitting, key=lambda pair: (pair.distance(sent_time), -pair.created_time))
+
+    def fingerprints(self, provider: str) -> list[str]:
+        """The names of the provider's keys that decrypt, for a log line."""
+        return [pair.fingerprint for pair in self._of(provider, KeyPurpose.ENCRYPTION)]
+
+    def __iter__(self) -> Iterator[KeyPair]:
+        return iter(self._pairs)
+
+    def _of(self, provider: str, purpose: KeyPurpose) -> list[KeyPair]:
+        return [pair for pair in self._pairs if pair.provider == provider and pair.purpose is purpose]
+
+    def __repr__(self) -> str:
+        return f"<KeyRing of {len(self._pairs)} keys{'' if self.unavailable is None else ', unavailable'}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,3 +502,130 @@ def open_key_store(name: str, options: KeyStoreOptions, *, factories: Iterable[A
             return factory(options)
     known = ", ".join(sorted([FILE, *(entry_point.name for entry_point in installed)]))
     raise KeyStoreError(f"no key store named {name!r} is installed (known: {known})")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The port to a rotation of this node's own keys: its plan, and the change itself.
+#
+# The directory's plug-in supplies it (``mqenterprise.keys.own_node``), since public keys are published in the
+# directory. Nothing here holds a private key.
+
+
+class RotationAction(enum.StrEnum):
+    """The changes of a node's keys, as ``mqenterprise keys`` names them."""
+
+    ROTATE = "rotate"
+    ROLLBACK = "rollback"
+    RETIRE = "retire"
+
+
+class StepKind(enum.StrEnum):
+    """The step that a key goes through."""
+
+    MAKE = "make"
+    """A new key pair is made in the key store."""
+    PUBLISH = "publish"
+    """The directory shows this key from then on."""
+    KEEP = "keep"
+    """Another key is published in its place, and it goes on decrypting."""
+    RETIRE = "retire"
+    """The node stops decrypting with it. It can be brought back."""
+    DESTROY = "destroy"
+    """Its private half is deleted for good."""
+
+
+class RotationStage(enum.StrEnum):
+    """The stages of a rotation."""
+
+    MAKING = "making"
+    READING = "reading"
+    """The node reads its key store, so that it decrypts with a new key before anybody encrypts to it."""
+    PUBLISHING = "publishing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """One step of a plan. Times are seconds since 1970, as they are if the plan is carried out now."""
+
+    kind: StepKind
+    provider: str
+    purpose: KeyPurpose
+    length: int
+    """Bits of its modulus."""
+    fingerprint: str | None = None
+    """None for a key that is not made yet."""
+    senders_until: float | None = None
+    """Until when a sender may still encrypt to the key."""
+    needed_until: float | None = None
+    """Until when a message that is encrypted to the key may arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class RotationPlan:
+    """The steps of each action on the keys of a node."""
+
+    version: int
+    """The version of the key store's contents that the plan is made for."""
+    steps: Mapping[RotationAction, tuple[PlannedStep, ...]]
+    """Empty for an action that has nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A key that a rotation has changed, and its state since."""
+
+    fingerprint: str
+    purpose: KeyPurpose
+    state: KeyState
+
+
+class RotationFailure(Exception):
+    """A rotation cannot begin or go on; the sentence says why and what to do, and holds no part of a key."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+class KeyRotation(Protocol):
+    """The keys of this node in its key store and in the directory. Raises only :class:`RotationFailure`."""
+
+    async def plan(self) -> RotationPlan:
+        """Return what each action would do now. Changes nothing."""
+        ...
+
+    async def carry_out(
+        self,
+        action: RotationAction,
+        begun: float,
+        read: Callable[[], Awaitable[frozenset[str]]],
+        progress: Callable[[RotationStage], None],
+    ) -> tuple[KeyChange, ...]:
+        """Carry out an action and return the keys that it changed.
+
+        ``read`` has the node read its key store, and returns the fingerprints that it decrypts with. A key that was
+        published since ``begun`` is not replaced. After an interruption the same action does the remaining steps.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRotationOptions:
+    """The node whose keys are rotated."""
+
+    computer_name: str
+    identifier: Callable[[], Guid]
+    """Returns QueueManager.Identifier, which the directory may change when the node joins."""
+    data: Path
+    """The folder of the node, for key stores in files."""
+    security: SecuritySettings
+    settings: KeyRotationSettings
+
+
+@runtime_checkable
+class RotatesKeys(Protocol):
+    """A directory whose plug-in rotates the keys of a node."""
+
+    def key_rotation(self, options: KeyRotationOptions) -> KeyRotation:
+        """The rotation of this node's keys."""
+        ...

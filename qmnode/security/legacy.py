@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.security.errors import LegacyUnavailableError
-from qmnode.structures.message_security import HashAlgorithm
+from qmnode.structures.enumerations import HashAlgorithm
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey

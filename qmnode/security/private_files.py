@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import resource
 import stat
 from typing import TYPE_CHECKING, Any, Final
+
+import structlog
 
 from qmnode.security.errors import KeyStoreError, KeyStoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes that are read at most."""
@@ -71,3 +76,22 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         raise KeyStoreError(f"{path} has mode {mode:04o}: others may know what is in it. Replace that; chmod 600")
     if status.st_uid != _user():
         raise KeyStoreError(f"{path} belongs to user {status.st_uid}, not to user {_user()}: run this as its owner")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Protection of a process that holds private keys: it leaves no core dump, and no other process reads its memory.
+
+_PR_SET_DUMPABLE: Final = 4
+
+log = structlog.get_logger(__name__)
+
+
+def forbid_core_dumps() -> None:
+    """No core file of this process or its children, whatever the shell allowed: it would hold the keys in clear.
+
+    Where the system can (Linux), no other process of this user may read this one's memory either (prctl(2)).
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    if prctl is not None and prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        log.warning("other processes of this user may read this one's memory", error=ctypes.get_errno())

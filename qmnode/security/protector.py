@@ -17,23 +17,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from qmnode.errors import MessageQueuingError
-from qmnode.security.algorithms import (
-    CIPHERS,
-    HASHES,
-    PROVIDER_BY_PRIVACY_LEVEL,
-    PROVIDERS,
-    Provider,
-    accepting_policy,
-    sending_policy,
-)
 from qmnode.security.caches import AgedCache
-from qmnode.security.certificates import SenderCertificate, parse_certificate
 from qmnode.security.encryption import (
     CachedSymmetricKey,
     Choice,
@@ -48,45 +39,165 @@ from qmnode.security.encryption import (
     session_key,
     unwrap,
 )
-from qmnode.security.errors import (
-    LegacyUnavailableError,
-    MessageDeferredError,
-    MessageRefusedError,
-    WeakAlgorithmError,
+from qmnode.security.errors import LegacyUnavailableError, MessageDeferredError, MessageRefusedError, WeakAlgorithmError
+from qmnode.security.identity import Sender, SenderCertificate, SenderClaim, parse_certificate
+from qmnode.security.key_stores import KeyRing
+from qmnode.security.rsa_keys import (
+    CIPHERS,
+    HASHES,
+    PROVIDER_BY_PRIVACY_LEVEL,
+    PROVIDERS,
+    PrivateKey,
+    Provider,
+    accepting_policy,
+    sending_policy,
+    sign,
+    verify,
 )
-from qmnode.security.identity import SenderClaim
-from qmnode.security.key_ring import KeyRing
-from qmnode.security.outcomes import (
-    TRUSTED,
-    Deferred,
-    Neighbour,
-    Opened,
-    Protected,
-    ProtectionRequest,
-    Refused,
-    Signer,
-    Unprotectable,
-)
-from qmnode.security.rsa_keys import sign, verify
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.base_header import MAX_PACKET_SIZE
-from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.fields import Octets
-from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import (
+from qmnode.structures.enumerations import (
     AuthenticationLevel,
     EncryptionAlgorithm,
     HashAlgorithm,
+    MessageClass,
     PrivacyLevel,
     SenderIdentifierType,
 )
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.fields import Octets
+from qmnode.structures.guid import Guid
 from qmnode.structures.packet_view import DIRECT, SECURITY_SIZE, Sections
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import MAX_PACKET_SIZE, ProviderInfo, SecurityFlags, SecurityHeader, UserMessage
 
 if TYPE_CHECKING:
     from qmnode.security.published_keys import PublishedKeys
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Requests to message security and its answers, as values.
+
+
+class Deliverer(NamedTuple):
+    """The queue manager at the other end of the session that brought a message."""
+
+    block: str
+    """Its address, or its /64 network in IPv6."""
+    declared: bool
+    """Whether the neighbour is in the directory and speaks from its own address, or has shown a certificate."""
+
+
+TRUSTED: Final = Deliverer("", declared=True)
+"""The neighbour that stands for this machine itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The signer of a message: a user, or this queue manager for itself."""
+
+    private_key: PrivateKey
+    certificate: bytes
+    """The X.509 certificate in DER."""
+    type: SenderIdentifierType
+    identifier: bytes
+    """A SID, or the GUID of the queue manager."""
+
+
+@dataclass(slots=True)
+class ProtectionRequest:
+    """An outgoing message and what its security needs. Privacy level and algorithms are in the packet."""
+
+    packet: bytes
+    authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
+    signer: Signer | None = None
+    keys: PublishedKeys | None = None
+    """Of the destination queue manager, wherever the next hop is; filled in when they are looked up."""
+    sections: Sections = field(init=False, repr=False, compare=False)
+    """The packet, cut into its headers."""
+
+    def __post_init__(self) -> None:
+        self.sections = Sections(self.packet)
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """The packet as it leaves."""
+
+    written: bytes
+
+    @property
+    def packet(self) -> UserMessage:
+        """The same as a structure."""
+        return UserMessage.parse(self.written)
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotectable:
+    """The message must not leave (3.1.7.1.5.1): it goes to the dead-letter queue if the sender wanted that."""
+
+    error: MessageQueuingError
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An arrived message in clear. Only this node has set its bits AU and AS."""
+
+    written: bytes
+    authentication_level: AuthenticationLevel = AuthenticationLevel.NONE
+    """The kind of signature that verified."""
+    claim: SenderClaim | None = None
+    """The claimed signer, to be confirmed by the directory before it counts. None: the sender is anonymous."""
+    key_fingerprint: str | None = None
+    """Of our key that the message was encrypted to; None if it was not."""
+    silent: bool = False
+    """Whether the sender gets no answer, because an answer would show whether the body decrypted."""
+
+    @property
+    def packet(self) -> UserMessage:
+        """The packet as a structure."""
+        return UserMessage.parse(self.written)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The message fails a check: its negative acknowledgment, and a sentence for the log."""
+
+    message_class: MessageClass
+    sentence: str
+    silent: bool = False
+    """The same as in :class:`Opened`."""
+    key_missing: bool = field(default=False, compare=False)
+    """Whether none of our private keys unwraps the session key: it may be one that was not read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The message cannot be judged now. It is neither acknowledged nor refused; the sender will send it again."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An arrived message that may go into its queue."""
+
+    written: bytes
+    """In clear, with our bits."""
+    sender: Sender
+    authentication_level: AuthenticationLevel
+    key_fingerprint: str | None = None
+    """Of our key that the message was encrypted to; None if it was not."""
+    silent: bool = False
+    """The same as in :class:`Opened`."""
+
+    @property
+    def packet(self) -> UserMessage:
+        """The packet as a structure."""
+        return UserMessage.parse(self.written)
+
+
+Verdict = Admitted | Refused | Deferred
+"""The outcome for an arrived message."""
+
 
 CHOICES_KEPT: Final = 1024
 """Choices of provider and algorithm that are kept, one for each destination."""
@@ -285,7 +396,7 @@ class Suspects:
         self._records: tuple[dict[str, _FailedKeys], dict[str, _FailedKeys]] = ({}, {})
         self._lock = Lock()
 
-    def failed(self, neighbour: Neighbour, key: bytes, now: float) -> None:
+    def failed(self, neighbour: Deliverer, key: bytes, now: float) -> None:
         """A body under this SIMPLEBLOB, which one of our private keys unwrapped, did not decrypt."""
         with self._lock:
             records = self._records[neighbour.declared]
@@ -299,7 +410,7 @@ class Suspects:
             if digest in record.counts or len(record.counts) < SUSPECT_KEYS:
                 record.counts[digest] = record.counts.get(digest, 0) + 1
 
-    def is_dropped(self, neighbour: Neighbour, key: bytes, now: float) -> bool:
+    def is_dropped(self, neighbour: Deliverer, key: bytes, now: float) -> bool:
         """Whether too many messages that the neighbour brought under this key did not decrypt."""
         if neighbour.block not in self._records[neighbour.declared]:
             return False
@@ -309,7 +420,7 @@ class Suspects:
                 return False
             return len(record.counts) >= SUSPECT_KEYS or record.counts.get(_digest(key), 0) >= FAILURES
 
-    def _fresh(self, neighbour: Neighbour, now: float) -> _FailedKeys | None:
+    def _fresh(self, neighbour: Deliverer, now: float) -> _FailedKeys | None:
         record = self._records[neighbour.declared].get(neighbour.block)
         return record if record is not None and abs(now - record.last) <= SUSPICION_LIFETIME else None
 
@@ -379,7 +490,7 @@ class IncomingSecurity:
         self._certificates: dict[bytes, SenderCertificate] = {}
         self._suspects = Suspects()
 
-    def open(self, packet: bytes, now: float, neighbour: Neighbour = TRUSTED) -> Opened | Refused | Deferred:
+    def open(self, packet: bytes, now: float, neighbour: Deliverer = TRUSTED) -> Opened | Refused | Deferred:
         """Decrypt a message and verify its signature. One without a security header is anonymous.
 
         Every failure inside an encrypted message has the same answer, after the same work. The failure of an unsigned
@@ -400,10 +511,10 @@ class IncomingSecurity:
             silent = encrypted and self._is_silent(sections, neighbour, now)
             return Refused(MessageClass.MQMSG_CLASS_NACK_UNSUPPORTED_CRYPTO_PROVIDER, str(error), silent)
 
-    def _is_silent(self, sections: Sections, neighbour: Neighbour, now: float) -> bool:
+    def _is_silent(self, sections: Sections, neighbour: Deliverer, now: float) -> bool:
         return not neighbour.declared or self._suspects.is_dropped(neighbour, sections.encryption_key, now)
 
-    def _open(self, sections: Sections, encrypted: bool, now: float, neighbour: Neighbour) -> Opened:
+    def _open(self, sections: Sections, encrypted: bool, now: float, neighbour: Deliverer) -> Opened:
         flags = sections.security_flags & ~_SET_BY_RECEIVER
         if sections.address != self._identifier:
             if encrypted:
@@ -426,7 +537,7 @@ class IncomingSecurity:
         return Opened(sections.with_body(flags, body), level, claim, fingerprint, silent)
 
     def _decrypted(
-        self, sections: Sections, signature: _Signature | None, now: float, neighbour: Neighbour
+        self, sections: Sections, signature: _Signature | None, now: float, neighbour: Deliverer
     ) -> tuple[bytes, str]:
         """The body in clear, and the fingerprint of the key that it was encrypted to."""
         if not neighbour.declared and self._suspects.is_dropped(neighbour, sections.encryption_key, now):
@@ -574,7 +685,7 @@ class MessageProtector:
         """
         return [self._outgoing.protect(request, now) for request in requests]
 
-    def open_all(self, packets: Iterable[tuple[bytes, Neighbour]], now: float) -> list[Opened | Refused | Deferred]:
+    def open_all(self, packets: Iterable[tuple[bytes, Deliverer]], now: float) -> list[Opened | Refused | Deferred]:
         """Decrypt messages that are at their destination, each with who brought it, and verify their signatures, in one
         call for a batch in a worker thread.
         """

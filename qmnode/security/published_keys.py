@@ -15,24 +15,24 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, QueueManager, equals
-from qmnode.security.algorithms import (
+from qmnode.security.caches import AgedCache, SharedReads
+from qmnode.security.errors import KeyStoreUnavailableError, MessageDeferredError
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStore
+from qmnode.security.rsa_keys import (
     PROVIDER_BY_NAME,
     PROVIDERS,
+    PrivateKey,
     Provider,
+    fingerprint_of,
     modulus_weakness,
+    public_key_from_wire,
     sending_policy,
     usable_algorithms,
 )
-from qmnode.security.caches import AgedCache, SharedReads
-from qmnode.security.errors import KeyStoreUnavailableError, MessageDeferredError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import KeyStore
-from qmnode.security.rsa_keys import PrivateKey, fingerprint_of, public_key_from_wire
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.key_blobs import CALG_RSA_KEYX, CALG_RSA_SIGN, PublicKeyBlob
-from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
+from qmnode.structures.public_keys import CALG_RSA_KEYX, CALG_RSA_SIGN, MqdsPublicKey, MqdsPublicKeys, PublicKeyBlob
 
 
 def usable_providers(settings: SecuritySettings) -> list[Provider]:

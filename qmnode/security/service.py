@@ -11,20 +11,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
 
 from qmnode.security.access_check import Token, access_check
 from qmnode.security.errors import KeyStoreError, MessageDeferredError, MessageRefusedError
-from qmnode.security.identity import SenderDirectory, UnsignedSenderDirectory, anonymous, place_of
-from qmnode.security.key_ring import KeyPurpose, KeyRing, KeyState
-from qmnode.security.outcomes import (
+from qmnode.security.identity import (
+    Sender,
+    SenderClaim,
+    SenderDirectory,
+    Senders,
+    UnsignedSenderDirectory,
+    anonymous,
+    place_of,
+)
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState, KeyStore
+from qmnode.security.protector import (
     TRUSTED,
     Admitted,
     Deferred,
-    Neighbour,
+    Deliverer,
+    MessageProtector,
     Opened,
     Protected,
     ProtectionRequest,
@@ -32,26 +41,15 @@ from qmnode.security.outcomes import (
     Unprotectable,
     Verdict,
 )
-from qmnode.security.protector import MessageProtector
-from qmnode.security.published_keys import DestinationDirectory
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.security.published_keys import DestinationDirectory, PublishedKeys
+from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, QueuePrivacyLevel
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel
 from qmnode.structures.packet_view import has_security
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
-from qmnode.structures.security_descriptor import SecurityDescriptor
-from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, QueueAccess, SecurityDescriptor, Sid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from qmnode.directory.port import Directory
-    from qmnode.security.identity import Sender, SenderClaim, Senders
-    from qmnode.security.key_ring import KeyPair
-    from qmnode.security.key_stores import KeyStore
-    from qmnode.security.published_keys import PublishedKeys
     from qmnode.settings.security import SecuritySettings
 
     Keys = dict[Guid, PublishedKeys | Deferred]
@@ -93,7 +91,7 @@ class Arrival:
 
     packet: bytes
     rules: QueueRules
-    neighbour: Neighbour = TRUSTED
+    neighbour: Deliverer = TRUSTED
     """The queue manager that brought it."""
     believed: Sender | None = None
     """Its sender if it is not signed, for the word of that queue manager."""
@@ -147,7 +145,7 @@ class Admission:
         """
         return refusal_of(_PLAIN, believed or self._anonymous, rules)
 
-    async def _opened(self, packets: list[tuple[bytes, Neighbour]], now: float) -> list[Opened | Refused | Deferred]:
+    async def _opened(self, packets: list[tuple[bytes, Deliverer]], now: float) -> list[Opened | Refused | Deferred]:
         """Messages in clear; a batch without any security header takes no detour through the worker."""
         if not any(has_security(packet) for packet, _ in packets):
             return self._protector.open_all(packets, now)

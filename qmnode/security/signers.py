@@ -14,17 +14,17 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, User, equals
 from qmnode.errors import MessageQueuingError
-from qmnode.security.certificates import SenderCertificate, parse_certificate
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.outcomes import Signer
+from qmnode.security.identity import SenderCertificate, parse_certificate
 from qmnode.security.principals import security_identifier_of
 from qmnode.security.private_files import read_private
+from qmnode.security.protector import Signer
 from qmnode.security.rsa_keys import PrivateKey, public_key_to_wire
 from qmnode.settings.security import SecuritySettings, SignerSettings
+from qmnode.structures.enumerations import SenderIdentifierType
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
-from qmnode.structures.message_security import SenderIdentifierType
-from qmnode.structures.user_certificates import MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCerts
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.enumerations import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
 
 
 class WeakAlgorithm(StrEnum):

@@ -16,7 +16,7 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.stored_message |
 | messages | the same, of a large message | reference to the file that has them: qmnode.storage.large |
 | express | the same | the same, if memory has no room; written without the log, emptied at every start |
-| expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.expiry |
+| expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.positions |
 | queues | queue (u32) | definition, JSON |
 | counters | queue (u32) | bytes, and per priority the count and the head (qmnode.model.queue) |
 | transactions | transaction identifier | prepared transaction |

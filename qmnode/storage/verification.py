@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from rocksdict import DBRecoveryMode, Options, Rdict
 
-from qmnode.model.expiry import group_of
-from qmnode.model.positions import LANE_SHIFT
+from qmnode.model.positions import LANE_SHIFT, group_of
 from qmnode.model.queue import Counters, Queue
 from qmnode.model.stored_message import (
     BROKEN,

@@ -11,21 +11,27 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from qmnode.structures.base_header import MAX_PACKET_SIZE, BaseFlags, BaseHeader
+from qmnode.structures.enumerations import AuthenticationLevel
 from qmnode.structures.fields import Choice, Nested, Scalar
 from qmnode.structures.guid import Guid
-from qmnode.structures.internal_packets import SessionAck
 from qmnode.structures.layout import Buffer, codes_of, codes_of_some, names_of, offset_of, size_of
-from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
-from qmnode.structures.message_security import AuthenticationLevel
-from qmnode.structures.multi_queue_format_header import MultiQueueFormatHeader
-from qmnode.structures.packets import SESSION_HEADER_SIZE
-from qmnode.structures.security_header import SecurityHeader
-from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.packets import SESSION_HEADER_SIZE, SessionAck
 from qmnode.structures.signature_properties import FLAGS_COVERED, signed_bytes
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    MAX_LABEL,
+    MAX_PACKET_SIZE,
+    BaseFlags,
+    BaseHeader,
+    MessagePropertiesHeader,
+    MultiQueueFormatHeader,
+    SecurityHeader,
+    SessionHeader,
+    TransactionFlags,
+    TransactionHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 
 _UINT16: Final = Struct("<H")
 _UINT32: Final = Struct("<I")
@@ -118,7 +124,7 @@ def _name(attribute: str) -> _Name:
     for kind, case in field.cases.items():
         if isinstance(case, Nested):
             structure = case.structure
-            is_fixed = all(isinstance(item, Scalar) for item in structure.fields())
+            is_fixed = all(isinstance(item, Scalar) for item in structure.PLAN.fields)
             sizes[kind] = size_of(structure) if is_fixed else None
     bits: str = field.on.rpartition(".")[2]
     return _Name(UserFlags.FIELDS[bits].shift, tuple(sizes))

@@ -1,17 +1,129 @@
-"""Access control of an object: ACE (MS-DTYP 2.4.4), ACL (2.4.5), self-relative SECURITY_DESCRIPTOR (2.4.6)."""
+"""Access control: SIDs, rights on each kind of object, security descriptors (MS-DTYP 2.4, MS-MQMQ 2.2.23 to 2.2.27)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
-from typing import Final, TypeAlias, TypeVar
+from functools import reduce
+from operator import or_
+from typing import Any, Final, TypeAlias, TypeVar
 
 from qmnode.structures.errors import PacketError
-from qmnode.structures.fields import Flags, array, bits, choice, const8, guid, length16, nested, rest, u8, u16, u32
+from qmnode.structures.fields import (
+    Flags,
+    array,
+    bits,
+    choice,
+    const8,
+    guid,
+    length8,
+    length16,
+    nested,
+    raw,
+    rest,
+    u8,
+    u16,
+    u32,
+)
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Buffer, Structure
-from qmnode.structures.sid import Sid
 
+# ----------------------------------------------------------------------------------------------------------------------
+# SID, MS-DTYP 2.4.2, of a user or group: packet form (2.4.2.2), text form (2.4.2.1), well-known ones (2.4.2.4).
+
+MAX_SUB_AUTHORITIES: Final = 15
+
+_NUMBER: Final = r"(?:0|[1-9]\d{0,9})"
+_TEXT: Final = re.compile(rf"S-1-(0x[0-9A-F]{{12}}|{_NUMBER})((?:-{_NUMBER})*)", re.ASCII | re.IGNORECASE)
+_NT_AUTHORITY: Final = bytes((0, 0, 0, 0, 0, 5))
+_DOMAIN_ACCOUNTS: Final = 21
+_DOMAIN_PARTS: Final = 5
+_DECIMAL_AUTHORITIES: Final = 1 << 32
+"""Authorities below this are printed in decimal, others in hexadecimal."""
+
+
+# fmt: off
+class Sid(Structure, section="MS-DTYP 2.4.2.2", title="SID"):
+    """A security identifier. ``str()`` and ``from_text`` are the text form, ``S-1-5-18``."""
+
+    revision: int                    = const8(0, "Revision", 1, "Revision of the SID")
+    sub_authority_count: int         = length8(1, "SubAuthorityCount", "At most 15", of="sub_authorities",
+                                               allowed=range(MAX_SUB_AUTHORITIES + 1))
+    authority: bytes                 = raw(2, 6, "IdentifierAuthority", "Who issued it, most significant byte first")
+    sub_authorities: tuple[int, ...] = array(8, u32(name="SubAuthority"), "SubAuthority", "Relative to the authority")
+# fmt: on
+
+    def __str__(self) -> str:
+        number = int.from_bytes(self.authority, "big")
+        authority = str(number) if number < _DECIMAL_AUTHORITIES else f"0x{number:012x}"
+        return "-".join(["S", "1", authority, *map(str, self.sub_authorities)])
+
+    @classmethod
+    def from_text(cls, text: str) -> Sid:
+        """The SID in text form. Raises ValueError for other text."""
+        match = _TEXT.fullmatch(text)
+        sub_authorities = tuple(map(int, match[2].split("-")[1:])) if match else ()
+        authority = int(match[1], 0) if match else 0
+        if (
+            match is None
+            or len(sub_authorities) > MAX_SUB_AUTHORITIES
+            or max(sub_authorities, default=0) > 0xFFFFFFFF
+            or (authority >= _DECIMAL_AUTHORITIES) != match[1].lower().startswith("0x")
+        ):
+            raise ValueError(f"not a SID: {text[:80]!r}; expected S-1-, an authority, up to 15 numbers of 32 bits")
+        return cls(authority=authority.to_bytes(6, "big"), sub_authorities=sub_authorities)
+
+    def __repr__(self) -> str:
+        return f"Sid.from_text({str(self)!r})"
+
+    @property
+    def relative_id(self) -> int | None:
+        """The last sub-authority, which distinguishes the principals of one domain; None if there is none."""
+        return self.sub_authorities[-1] if self.sub_authorities else None
+
+    @property
+    def is_domain_account(self) -> bool:
+        """Whether it is a user, group or machine of a domain, S-1-5-21-A-B-C-RID: the same on every machine."""
+        parts = self.sub_authorities
+        return self.authority == _NT_AUTHORITY and len(parts) == _DOMAIN_PARTS and parts[0] == _DOMAIN_ACCOUNTS
+
+    def child(self, relative_id: int) -> Sid:
+        """The SID of a principal of the domain that this SID names."""
+        return Sid(authority=self.authority, sub_authorities=(*self.sub_authorities, relative_id))
+
+
+EVERYONE: Final = Sid.from_text("S-1-1-0")
+LOCAL: Final = Sid.from_text("S-1-2-0")
+CREATOR_OWNER: Final = Sid.from_text("S-1-3-0")
+CREATOR_GROUP: Final = Sid.from_text("S-1-3-1")
+OWNER_RIGHTS: Final = Sid.from_text("S-1-3-4")
+NETWORK: Final = Sid.from_text("S-1-5-2")
+INTERACTIVE: Final = Sid.from_text("S-1-5-4")
+SERVICE: Final = Sid.from_text("S-1-5-6")
+ANONYMOUS: Final = Sid.from_text("S-1-5-7")
+ENTERPRISE_DOMAIN_CONTROLLERS: Final = Sid.from_text("S-1-5-9")
+PRINCIPAL_SELF: Final = Sid.from_text("S-1-5-10")
+AUTHENTICATED_USERS: Final = Sid.from_text("S-1-5-11")
+LOCAL_SYSTEM: Final = Sid.from_text("S-1-5-18")
+LOCAL_SERVICE: Final = Sid.from_text("S-1-5-19")
+NETWORK_SERVICE: Final = Sid.from_text("S-1-5-20")
+BUILTIN_ADMINISTRATORS: Final = Sid.from_text("S-1-5-32-544")
+BUILTIN_USERS: Final = Sid.from_text("S-1-5-32-545")
+BUILTIN_GUESTS: Final = Sid.from_text("S-1-5-32-546")
+
+UNIX_USERS: Final = Sid.from_text("S-1-22-1")
+"""Samba's domain of the users of a Linux machine: the user's number follows."""
+UNIX_GROUPS: Final = Sid.from_text("S-1-22-2")
+"""The same for groups."""
+
+GUEST_RELATIVE_ID: Final = 501
+"""DOMAIN_USER_RID_GUEST: the guest account of any domain (MS-SAMR 2.2.1.14)."""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Access control of an object: ACE (MS-DTYP 2.4.4), ACL (2.4.5), self-relative SECURITY_DESCRIPTOR (2.4.6).
 
 class AccessMask(IntFlag):
     """The bits of an ACCESS_MASK that mean the same for every kind of object: MS-DTYP 2.4.3."""
@@ -267,3 +379,165 @@ def allow(sid: Sid, mask: int, *, flags: int = 0) -> Ace:
 def deny(sid: Sid, mask: int, *, flags: int = 0) -> Ace:
     """An entry that denies rights to a user or group (ACCESS_DENIED_ACE)."""
     return Ace(ace_type=AceType.ACCESS_DENIED, ace_flags=flags, entry=AccessEntry(mask=mask, sid=sid))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Access rights of each kind of object: MS-MQMQ 2.2.23 to 2.2.27, and SECURITY_INFORMATION, 2.2.3.
+#
+# The low 16 bits are specific to the kind of object. DELETE to WRITE_OWNER (0x00010000 to 0x00080000) have the meaning
+# of MS-DTYP 2.4.3, under a name of their own for each kind.
+
+
+def _every(declared: Mapping[str, Any]) -> int:
+    """All rights that a class declared so far, which is what the specification lists for GENERIC_ALL."""
+    return int(reduce(or_, (value for name, value in declared.items() if not name.startswith("_"))))
+
+
+class SecurityInformation(IntFlag):
+    """SECURITY_INFORMATION, 2.2.3: the parts of a security descriptor that a call refers to."""
+
+    OWNER_SECURITY_INFORMATION = 0x00000001
+    GROUP_SECURITY_INFORMATION = 0x00000002
+    DACL_SECURITY_INFORMATION = 0x00000004
+    SACL_SECURITY_INFORMATION = 0x00000008
+
+
+class QueueManagerAccess(IntFlag):
+    """MQQMACCESSMASK, 2.2.23: rights on a queue manager."""
+
+    MQSEC_DELETE_DEADLETTER_MESSAGE = 0x00000001
+    MQSEC_PEEK_DEADLETTER_MESSAGE = 0x00000002
+    MQSEC_CREATE_QUEUE = 0x00000004
+    MQSEC_SET_MACHINE_PROPERTIES = 0x00000010
+    MQSEC_GET_MACHINE_PROPERTIES = 0x00000020
+    MQSEC_DELETE_JOURNAL_QUEUE_MESSAGE = 0x00000040
+    MQSEC_PEEK_JOURNAL_QUEUE_MESSAGE = 0x00000080
+    MQSEC_DELETE_MACHINE = 0x00010000
+    MQSEC_GET_MACHINE_PERMISSIONS = 0x00020000
+    MQSEC_CHANGE_MACHINE_PERMISSIONS = 0x00040000
+    MQSEC_TAKE_MACHINE_OWNERSHIP = 0x00080000
+    MQSEC_RECEIVE_DEADLETTER_MESSAGE = MQSEC_DELETE_DEADLETTER_MESSAGE | MQSEC_PEEK_DEADLETTER_MESSAGE
+    MQSEC_RECEIVE_JOURNAL_QUEUE_MESSAGE = MQSEC_DELETE_JOURNAL_QUEUE_MESSAGE | MQSEC_PEEK_JOURNAL_QUEUE_MESSAGE
+    MQSEC_MACHINE_GENERIC_READ = (
+        MQSEC_GET_MACHINE_PROPERTIES
+        | MQSEC_GET_MACHINE_PERMISSIONS
+        | MQSEC_RECEIVE_DEADLETTER_MESSAGE
+        | MQSEC_RECEIVE_JOURNAL_QUEUE_MESSAGE
+    )
+    MQSEC_MACHINE_GENERIC_WRITE = MQSEC_GET_MACHINE_PROPERTIES | MQSEC_GET_MACHINE_PERMISSIONS | MQSEC_CREATE_QUEUE
+    MQSEC_MACHINE_GENERIC_ALL = _every(vars())
+    MQSEC_MACHINE_WORLD_RIGHTS = MQSEC_GET_MACHINE_PROPERTIES | MQSEC_GET_MACHINE_PERMISSIONS
+
+
+class QueueAccess(IntFlag):
+    """MQQUEUEACCESSMASK, 2.2.24: rights on a queue."""
+
+    MQSEC_DELETE_MESSAGE = 0x00000001
+    MQSEC_PEEK_MESSAGE = 0x00000002
+    MQSEC_WRITE_MESSAGE = 0x00000004
+    MQSEC_DELETE_JOURNAL_MESSAGE = 0x00000008
+    MQSEC_SET_QUEUE_PROPERTIES = 0x00000010
+    MQSEC_GET_QUEUE_PROPERTIES = 0x00000020
+    MQSEC_DELETE_QUEUE = 0x00010000
+    MQSEC_GET_QUEUE_PERMISSIONS = 0x00020000
+    MQSEC_CHANGE_QUEUE_PERMISSIONS = 0x00040000
+    MQSEC_TAKE_QUEUE_OWNERSHIP = 0x00080000
+    MQSEC_RECEIVE_MESSAGE = MQSEC_DELETE_MESSAGE | MQSEC_PEEK_MESSAGE
+    MQSEC_RECEIVE_JOURNAL_MESSAGE = MQSEC_DELETE_JOURNAL_MESSAGE | MQSEC_PEEK_MESSAGE
+    MQSEC_QUEUE_GENERIC_READ = (
+        MQSEC_GET_QUEUE_PROPERTIES | MQSEC_GET_QUEUE_PERMISSIONS | MQSEC_RECEIVE_MESSAGE | MQSEC_RECEIVE_JOURNAL_MESSAGE
+    )
+    MQSEC_QUEUE_GENERIC_WRITE = MQSEC_GET_QUEUE_PROPERTIES | MQSEC_GET_QUEUE_PERMISSIONS | MQSEC_WRITE_MESSAGE
+    MQSEC_QUEUE_GENERIC_ALL = _every(vars())
+
+
+class SiteAccess(IntFlag):
+    """MQSITEACCESSMASK, 2.2.25: rights on a site."""
+
+    MQSEC_CREATE_FRS = 0x00000001
+    MQSEC_CREATE_BSC = 0x00000002
+    MQSEC_CREATE_MACHINE = 0x00000004
+    MQSEC_SET_SITE_PROPERTIES = 0x00000010
+    MQSEC_GET_SITE_PROPERTIES = 0x00000020
+    MQSEC_DELETE_SITE = 0x00010000
+    MQSEC_GET_SITE_PERMISSIONS = 0x00020000
+    MQSEC_CHANGE_SITE_PERMISSIONS = 0x00040000
+    MQSEC_TAKE_SITE_OWNERSHIP = 0x00080000
+    MQSEC_SITE_GENERIC_READ = MQSEC_GET_SITE_PROPERTIES | MQSEC_GET_SITE_PERMISSIONS
+    MQSEC_SITE_GENERIC_WRITE = MQSEC_GET_SITE_PROPERTIES | MQSEC_GET_SITE_PERMISSIONS | MQSEC_CREATE_MACHINE
+    MQSEC_SITE_GENERIC_ALL = _every(vars())
+
+
+class EnterpriseAccess(IntFlag):
+    """MQENTACCESSMASK, 2.2.26: rights on the enterprise."""
+
+    MQSEC_CREATE_USER = 0x00000001
+    MQSEC_CREATE_SITE = 0x00000002
+    MQSEC_CREATE_CN = 0x00000004
+    MQSEC_SET_ENTERPRISE_PROPERTIES = 0x00000010
+    MQSEC_GET_ENTERPRISE_PROPERTIES = 0x00000020
+    MQSEC_DELETE_ENTERPRISE = 0x00010000
+    MQSEC_GET_ENTERPRISE_PERMISSIONS = 0x00020000
+    MQSEC_CHANGE_ENTERPRISE_PERMISSIONS = 0x00040000
+    MQSEC_TAKE_ENTERPRISE_OWNERSHIP = 0x00080000
+    MQSEC_ENTERPRISE_GENERIC_READ = (
+        MQSEC_CREATE_USER | MQSEC_GET_ENTERPRISE_PROPERTIES | MQSEC_GET_ENTERPRISE_PERMISSIONS
+    )
+    MQSEC_ENTERPRISE_GENERIC_WRITE = (
+        MQSEC_CREATE_USER
+        | MQSEC_GET_ENTERPRISE_PROPERTIES
+        | MQSEC_GET_ENTERPRISE_PERMISSIONS
+        | MQSEC_CREATE_SITE
+        | MQSEC_CREATE_CN
+    )
+    MQSEC_ENTERPRISE_GENERIC_ALL = _every(vars())
+
+
+class ConnectedNetworkAccess(IntFlag):
+    """MQCNACCESSMASK, 2.2.27: rights on a connected network."""
+
+    MQSEC_CN_OPEN_CONNECTOR = 0x00000001
+    MQSEC_SET_CN_PROPERTIES = 0x00000010
+    MQSEC_GET_CN_PROPERTIES = 0x00000020
+    MQSEC_DELETE_CN = 0x00010000
+    MQSEC_GET_CN_PERMISSIONS = 0x00020000
+    MQSEC_CHANGE_CN_PERMISSIONS = 0x00040000
+    MQSEC_TAKE_CN_OWNERSHIP = 0x00080000
+    MQSEC_CN_GENERIC_READ = MQSEC_GET_CN_PROPERTIES | MQSEC_GET_CN_PERMISSIONS
+    # The specification's only name here without "MQ"; kept as printed.
+    SEC_CN_GENERIC_ALL = _every(vars())
+
+
+QUEUE_RIGHTS: Final = {
+    "receive": QueueAccess.MQSEC_RECEIVE_MESSAGE,
+    "receive_journal": QueueAccess.MQSEC_RECEIVE_JOURNAL_MESSAGE,
+    "peek": QueueAccess.MQSEC_PEEK_MESSAGE,
+    "send": QueueAccess.MQSEC_WRITE_MESSAGE,
+    "set_properties": QueueAccess.MQSEC_SET_QUEUE_PROPERTIES,
+    "get_properties": QueueAccess.MQSEC_GET_QUEUE_PROPERTIES,
+    "delete": QueueAccess.MQSEC_DELETE_QUEUE,
+    "get_permissions": QueueAccess.MQSEC_GET_QUEUE_PERMISSIONS,
+    "change_permissions": QueueAccess.MQSEC_CHANGE_QUEUE_PERMISSIONS,
+    "take_ownership": QueueAccess.MQSEC_TAKE_QUEUE_OWNERSHIP,
+    "generic_read": QueueAccess.MQSEC_QUEUE_GENERIC_READ,
+    "generic_write": QueueAccess.MQSEC_QUEUE_GENERIC_WRITE,
+    "generic_all": QueueAccess.MQSEC_QUEUE_GENERIC_ALL,
+}
+"""The names of declarations and documents. ``receive`` and ``receive_journal`` include ``peek``, as in 2.2.24."""
+
+
+def names_of_rights(mask: int, known: Mapping[str, int] = QUEUE_RIGHTS) -> tuple[str, ...]:
+    """Return the fewest names whose mask this is. Bits without a name are in hexadecimal."""
+    if mask == known["generic_all"]:
+        return ("generic_all",)
+    names: list[str] = []
+    left = mask
+    # Wide rights come first: receive and receive_journal include the bit of peek.
+    for name, right in known.items():
+        bits = int(right)  # the inverse of a flag has no bits without a name
+        if not name.startswith("generic_") and mask & bits == bits and left & bits:
+            names.append(name)
+            left &= ~bits
+    if left:
+        names.append(hex(left))
+    return tuple(sorted(names))

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from qmnode.structures.base_header import BaseFlags
+from qmnode.structures.enumerations import AuthenticationLevel
 from qmnode.structures.fields import Octets
-from qmnode.structures.message_security import AuthenticationLevel
-from qmnode.structures.multi_queue_format_header import MQFDirectQueueFormatName, MQFFormatNameElement
-from qmnode.structures.queue_formats import DirectQueueFormatName, QueueFormat
-from qmnode.structures.user_header import UserFlags
-
-if TYPE_CHECKING:
-    from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    BaseFlags,
+    DirectQueueFormatName,
+    MQFDirectQueueFormatName,
+    MQFFormatNameElement,
+    QueueFormat,
+    UserFlags,
+    UserMessage,
+)
 
 FLAGS_COVERED: Final = 0x0F
 """The bits of MessagePropertiesHeader.Flags that a signature covers: those that request acknowledgments."""

@@ -5,10 +5,8 @@ import pytest
 from qmnode.administration.access_control import RIGHTS, Change, changed, describe, mask_of, names_of, trustee
 from qmnode.errors import MessageQueuingError
 from qmnode.security.access_check import Token, access_check
-from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.security_descriptor import SecurityDescriptor
-from qmnode.structures.sid import EVERYONE, Sid
+from qmnode.structures.security_descriptor import EVERYONE, QueueAccess, SecurityDescriptor, Sid
 from tests.lab.cases import cases
 from tests.lab.sddl import parse_sddl
 

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 import qmnode
 from qmnode.administration.asker import Asker
 from qmnode.administration.document_faults import DocumentFault
-from qmnode.administration.local_settings import read_local
+from qmnode.administration.local_settings import Bridges, read_local
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.settings.node import NodeSettings
-from qmnode.structures.names.direct import machine_address
+from qmnode.structures.names import machine_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from qmnode.administration.local_settings import Bridges
 
 NODE = Asker("the node")
 OUT: dict[str, Any] = {"direction": "out", "queue": "orders", "peer": "amqp://127.0.0.1:1", "address": "orders"}

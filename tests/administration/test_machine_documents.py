@@ -20,7 +20,7 @@ from qmnode.model.queue_collection import QueueCollection
 from qmnode.model.queue_manager import QueueManager as ModelManager
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Property
 from qmnode.objects.table import PRIVATE_QUEUE
-from qmnode.structures.access_masks import QUEUE_RIGHTS
+from qmnode.structures.security_descriptor import QUEUE_RIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,8 +63,8 @@ async def test_a_queue_is_made_as_declared_and_a_second_time_changes_nothing(qm:
 
 
 async def test_the_access_list_is_the_declared_one_and_counts(qm: qmnode.QueueManager) -> None:
-    from qmnode.security.queue_policy import parsed
-    from qmnode.structures.sid import ANONYMOUS, EVERYONE
+    from qmnode.security.principals import parsed
+    from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE
 
     await apply(qm, ORDERS)
     descriptor = parsed(await qm.queue_security(r".\private$\orders"))

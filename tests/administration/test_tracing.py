@@ -10,8 +10,7 @@ from qmnode.administration.asker import Asker
 from qmnode.security.access_check import Token
 from qmnode.security.principals import Principal, unix_user
 from qmnode.settings.node import Settings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import SecurityDescriptor, allow
+from qmnode.structures.security_descriptor import QueueAccess, SecurityDescriptor, allow
 
 SEEN, HIDDEN = r".\private$\seen", r".\private$\hidden"
 USER = unix_user(3000)

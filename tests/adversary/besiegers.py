@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
 from qmnode.remote_read.remoteread import REMOTE_READ
-from qmnode.structures.security_header import SecurityHeader
+from qmnode.structures.user_message import SecurityHeader
 from tests.adversary import wire
 from tests.adversary.lab import HIGHEST
 from tests.adversary.peer import Peer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qmnode import Access, Message, QueueManager
 from qmnode.directory.file import FileDirectory
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.structures.guid import guid_to_text
 from tests.adversary import wire

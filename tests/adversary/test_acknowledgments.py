@@ -12,9 +12,9 @@ import pytest
 
 from qmnode import Access
 from qmnode.delivery import notices
-from qmnode.delivery.distrust import Distrust
-from qmnode.delivery.distrust import Doubt as Distrusted
-from qmnode.delivery.routes import DirectoryResolver
+from qmnode.delivery.strangers import Distrust
+from qmnode.delivery.strangers import Doubt as Distrusted
+from qmnode.delivery.topology import DirectoryResolver
 from qmnode.protocol.connection import NextHop
 from qmnode.structures.guid import Guid
 from tests.adversary import wire

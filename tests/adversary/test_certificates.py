@@ -13,10 +13,9 @@ import pytest
 from cryptography.x509 import DNSName, GeneralName, IPAddress, UniformResourceIdentifier
 
 from qmnode import Access, Message, QueueManager
-from qmnode.security.tls import acceptor_context, initiator_context
+from qmnode.security.tls import acceptor_context, initiator_context, queue_manager_of
 from qmnode.settings.security import SecuritySettings, TlsSettings
 from qmnode.structures.guid import guid_to_text
-from qmnode.transport.certificate import queue_manager_of
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import PORT, Peer

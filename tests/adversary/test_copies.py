@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message
-from qmnode.security.outcomes import Deferred
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from qmnode.security.protector import Deferred
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.lab import packets_of, sent

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode import Access, Message
-from qmnode.shares import turns
+from qmnode import Access, Message, QueueManager, shares
 from qmnode.structures.guid import Guid
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.user_message import (
     ADMIN,
     RESPONSE,
+    DirectQueueFormatName,
     MQFAddressHeader,
     MQFFormatNameElement,
     MQFPrivateQueueFormatName,
     MQFSignatureHeader,
     MultiQueueFormatHeader,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with
@@ -31,7 +30,6 @@ from tests.transport.conftest import PLAIN, loopback_address
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qmnode import QueueManager
 
 NAMES = 1000
 
@@ -93,12 +91,12 @@ async def test_names_are_paid_for_by_their_sender(tmp_path: Path, blocks: int, c
             peer.send(flood)
         honest, longest, slowest = loopback_address(), 0.0, 0.0
         for number in range(1, 4):
-            asked, by_clock = turns._had(), time.monotonic()
+            asked, by_clock = shares._had(), time.monotonic()
             async with session(honest, target, wire.identifier()) as known:
                 await known.say(letter(target, number))
             async with await bob.open_queue(f"DIRECT=OS:{PLAIN}", Access.SEND) as out:
                 await out.send(Message(b"own"))
-            longest, slowest = max(longest, turns._had() - asked), max(slowest, time.monotonic() - by_clock)
+            longest, slowest = max(longest, shares._had() - asked), max(slowest, time.monotonic() - by_clock)
         seconds = time.monotonic() - began
         read = read_of(bob, addresses)
         print(

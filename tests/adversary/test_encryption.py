@@ -19,13 +19,9 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message
-from qmnode.security.outcomes import TRUSTED, Refused
-from qmnode.security.protector import FAILURES, IncomingSecurity
-from qmnode.structures.message_properties_header import PropertyFlags
-from qmnode.structures.message_security import PrivacyLevel
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
+from qmnode.security.protector import FAILURES, TRUSTED, IncomingSecurity, Refused
+from qmnode.structures.enumerations import PrivacyLevel
+from qmnode.structures.user_message import DirectQueueFormatName, PropertyFlags, UserFlags, UserMessage
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import Peer, acceptor, session

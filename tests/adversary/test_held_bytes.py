@@ -23,9 +23,8 @@ from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings, QuotaSettings, Settings
 from qmnode.settings.security import SecuritySettings
-from qmnode.shares.account import Accountant
-from qmnode.shares.parties import Kind as PartyKind
-from qmnode.shares.resources import RPC_ANSWER_BYTES
+from qmnode.shares import RPC_ANSWER_BYTES, Accountant
+from qmnode.shares import Kind as PartyKind
 from qmnode.structures.guid import new_guid
 from qmnode.transport.connection import Connection, HeldBytes
 from tests.adversary import wire
@@ -247,7 +246,7 @@ async def test_callers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         return process(connection)
 
     monkeypatch.setattr(RpcConnection, "_process_some", noted)
-    monkeypatch.setattr("qmnode.shares.turns._ALONE", 1)
+    monkeypatch.setattr("qmnode.shares._ALONE", 1)
     server = rpc_server()
     await server.start("127.0.0.1", 0)
     async with AsyncExitStack() as stack:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.lab import (

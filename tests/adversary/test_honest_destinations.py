@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.delivery.credibility import Credibility
+from qmnode.delivery.unacknowledged import Credibility
 from tests.adversary import wire
 from tests.adversary.acknowledgments import COUNT, final_acks, numbered
 from tests.adversary.lab import (
@@ -55,7 +55,7 @@ async def test_a_destination_may_change_the_address_from_which_it_answers(pair: 
 
 
 async def test_final_acknowledgments_that_wait_are_no_lies(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.delivery.distrust._MISSES", 10)
+    monkeypatch.setattr("qmnode.delivery.strangers._MISSES", 10)
     target, identifier = loopback_address(), wire.identifier()
     alice, journal = pair.addresses["ALICE"], pair.alice.journal_queue
     async with acceptor(target, identifier) as sessions, session(loopback_address(), alice, identifier) as back:
@@ -71,7 +71,7 @@ async def test_final_acknowledgments_that_wait_are_no_lies(pair: Pair, monkeypat
 
 
 async def test_the_same_final_acknowledgment_waits_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.delivery.distrust._MISSES", 10)
+    monkeypatch.setattr("qmnode.delivery.strangers._MISSES", 10)
     target, identifier, alice = loopback_address(), wire.identifier(), pair.addresses["ALICE"]
     async with acceptor(target, identifier) as sessions, session(loopback_address(), alice, identifier) as back:
         await send(pair.alice, rf"DIRECT=TCP:{target}\private$\q", numbered(0, 1), positive_journaling_requested=True)
@@ -84,7 +84,7 @@ async def test_a_destination_is_heard_although_much_from_its_address_fits_nothin
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages of before that ended in another way meanwhile, or of others at that address."""
-    monkeypatch.setattr("qmnode.delivery.distrust._MISSES", 10)
+    monkeypatch.setattr("qmnode.delivery.strangers._MISSES", 10)
     target, identifier = loopback_address(), wire.identifier()
     alice, journal = pair.addresses["ALICE"], pair.alice.journal_queue
     async with acceptor(target, identifier) as sessions:

@@ -17,16 +17,16 @@ from qmnode.model.api import QueueType
 from qmnode.model.stored_message import NEVER, expiry
 from qmnode.settings.node import QuotaSettings
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_properties_header import PropertyFlags
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.user_message import (
     ADMIN,
+    DirectQueueFormatName,
     MQFAddressHeader,
     MQFDirectQueueFormatName,
     MQFFormatNameElement,
     MQFSignatureHeader,
     MultiQueueFormatHeader,
+    PropertyFlags,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with

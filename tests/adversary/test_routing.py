@@ -19,15 +19,13 @@ import pytest
 from qmnode import Access, Message, QueueManager
 from qmnode.administration.access_control import Change, change_access
 from qmnode.administration.guarded import GuardedQueueManager
-from qmnode.delivery import machine_addresses
-from qmnode.delivery.machine_addresses import MachineAddresses
+from qmnode.delivery import topology
+from qmnode.delivery.topology import MachineAddresses
 from qmnode.directory.file import FileDirectory
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.settings.node import QuotaSettings
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.queue_formats import PrivateQueueFormatNameId
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import PrivateQueueFormatNameId, SecurityFlags, SecurityHeader, UserFlags
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import acceptor, session
@@ -391,7 +389,7 @@ async def test_a_declared_machine_stays_declared_however_long_its_session_lasts(
         looked_up.append(machine)
         await look_up(addresses, machine)
 
-    monkeypatch.setattr(machine_addresses, "_FRESH", 0.1)
+    monkeypatch.setattr(topology, "_FRESH", 0.1)
     monkeypatch.setattr(MachineAddresses, "_look_up", counted)
     router = await lab.start("ROUTER", QuotaSettings(outgoing_queues=32))
     async with session(lab.address("SOURCE"), lab.address("ROUTER"), lab.identifier("SOURCE")) as source:

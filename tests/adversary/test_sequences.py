@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.delivery.routes import DirectoryResolver
+from qmnode.delivery.topology import DirectoryResolver
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES
@@ -338,7 +338,7 @@ async def test_a_sender_that_moves_there_and_back_goes_on_in_its_sequence(pair: 
 async def test_a_machine_at_an_unregistered_address_is_served_once_the_registered_one_is_silent(
     enterprise: Enterprise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.protocol.branches.SPEAKING", 0.0)
+    monkeypatch.setattr("qmnode.protocol.incoming_sequences.SPEAKING", 0.0)
     target = await enterprise.start("TARGET")
     await enterprise.start("ROUTER")
     await target.create_queue(TRANSACTIONAL, transactional=True)

@@ -12,8 +12,8 @@ import qmnode
 from qmnode import Access, Message, QueueManager
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.security import SecuritySettings
-from qmnode.shares.blocks import block_of
-from qmnode.transport import slots
+from qmnode.shares import block_of
+from qmnode.transport import listener
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.nodes import address_of, letter, node_with
@@ -107,7 +107,7 @@ async def test_a_network_of_64_bits_is_one_block() -> None:
     assert block_of("2001:db8:1:3::1") != block_of("2001:db8:1:2::1")
     assert block_of("::ffff:192.0.2.7") == block_of("192.0.2.7") == "192.0.2.7"
     assert block_of("no address") == "no address"
-    table = slots.Slots(8, 3, lambda _: False, lambda _: False)
+    table = listener.Slots(8, 3, lambda _: False, lambda _: False)
     taken = [table.take(block_of(f"2001:db8:1:2::{last}"), 0.0) for last in range(5)]
     assert [one is not None for one in taken] == [True] * 3 + [False] * 2
     assert table.take(block_of("2001:db8:1:3::1"), 0.0) is not None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from qmnode.shares import resources
-from qmnode.shares.resources import Resource
+from qmnode import shares
+from qmnode.shares import Resource
 from tests.adversary.attacks import Area, attack
 from tests.adversary.beside import KIB, MIB, MOST, Besieged
 from tests.adversary.besiegers import PLAIN, SIEGES, attackers
@@ -179,7 +179,7 @@ LIMITS: Final = {
 }
 """What a siege uses up, and how much there is; ``test_crowds.py`` has the tables, ``test_costly_names.py`` names."""
 STOLEN_SMALL: Final = [pytest.param(name, STOLEN, marks=pytest.mark.soak) for name in ("held bytes", "quota")]
-RESOURCES: Final = {one.name: one for one in vars(resources).values() if isinstance(one, Resource)}
+RESOURCES: Final = {one.name: one for one in vars(shares).values() if isinstance(one, Resource)}
 FAMILIES: Final = {"one": "ten", "ten": "ten", "network": "network", STOLEN: STOLEN}
 """Crowds that attack the same node."""
 

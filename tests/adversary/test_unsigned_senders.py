@@ -14,8 +14,8 @@ from qmnode import QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.settings.security import SecuritySettings, TlsMode, UnsignedSenders
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import QueueAccess as Right
+from qmnode.structures.security_descriptor import Sid
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.peer import Peer, session

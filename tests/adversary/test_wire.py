@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
+from qmnode.structures.packets import FinalAckBody, MessageKind, OrderAckBody, message_kind
 from qmnode.structures.user_message import UserMessage
 from tests.adversary import wire
 from tests.adversary.attacks import all_attacks

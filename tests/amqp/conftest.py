@@ -15,18 +15,15 @@ from proton.utils import BlockingConnection
 from qmnode import Access, Message, QueueManager
 from qmnode.administration.messages import browse
 from qmnode.amqp.door import AmqpDoor
-from qmnode.directory.port import WorkgroupDirectory
+from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.security.principals import Principals
 from qmnode.settings.node import NodeSettings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from qmnode.directory.port import Directory
 
 SECRET = "open sesame"
 READER = "only reading"

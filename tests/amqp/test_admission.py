@@ -11,10 +11,8 @@ from proton.utils import LinkDetached
 from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslServer, SaslState
 from qmnode.errors import ConfigurationError
 from qmnode.settings.amqp import AmqpSettings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
-from tests.amqp.conftest import READER, SECRET, amqp_message, connected, in_thread, open_door, tokens_file
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
+from tests.amqp.conftest import READER, SECRET, Door, amqp_message, connected, in_thread, open_door, tokens_file
 from tests.amqp.raw import CLOSE, OPEN, connect, frame, init, plain, read_all, values
 from tests.lab.waiting import eventually
 from tests.security.test_tls import node
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.amqp.conftest import Door
 
 SEND_ONLY = QueueAccess.MQSEC_WRITE_MESSAGE
 

@@ -16,19 +16,15 @@ from qmnode.amqp.door import AmqpDoor
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.security.principals import Principals
 from qmnode.settings.node import NodeSettings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.enumerations import MessageClass
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, tokens_file
 from tests.lab.waiting import eventually, holds
-from tests.transport.conftest import PLAIN, TRANSACTIONAL, pair  # noqa: F401 (a fixture)
+from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, pair  # noqa: F401 (a fixture)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from tests.transport.conftest import Pair
 
 
 # Only users with a name send to other machines.

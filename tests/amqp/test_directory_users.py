@@ -19,10 +19,8 @@ from qmnode.amqp.sasl import AMQP_HEADER
 from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError
 from qmnode.settings.amqp import AmqpSettings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import EVERYONE, Sid
-from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, open_door
+from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, Sid, allow
+from tests.amqp.conftest import SECRET, Door, amqp_message, connected, in_thread, open_door
 from tests.amqp.raw import CLOSE, OPEN, frame, plain
 from tests.amqp.test_admission import codes
 from tests.lab.groups import Groups
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mqenterprise.directory.service import EnterpriseDirectory
-    from tests.amqp.conftest import Door
     from tests.lab.servers import DirectoryServer
 
 OPENLDAP = pytest.mark.parametrize("directory_server", [ServerKind.OPENLDAP], indirect=True, ids=["slapd"])

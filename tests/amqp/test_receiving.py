@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from proton import Condition, Delivery, Timeout, symbol
@@ -13,15 +13,12 @@ from structlog.testing import capture_logs
 
 from qmnode.amqp.codec import Described, ULong
 from qmnode.settings.node import PoisonSettings
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.adversary.test_amqp_crowds import OPENED
 from tests.adversary.test_amqp_door import attach, flow
-from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take
+from tests.amqp.conftest import Browsing, Door, amqp_message, connected, in_thread, take
 from tests.amqp.raw import BEGIN, frame, opened, performative, read_frames, values
 from tests.lab.waiting import holds
-
-if TYPE_CHECKING:
-    from tests.amqp.conftest import Door
 
 
 async def test_messages_come_in_order_and_are_gone_once_accepted(door: Door) -> None:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.amqp.foreign import CLIENTS, installed, run
 from tests.forwarding.enterprise import Directory, Machine, Node
 from tests.lab.waiting import holds

@@ -14,9 +14,9 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 from qmnode import Access, Message
 from qmnode.administration.asker import Asker
 from qmnode.amqp.codec import Described, Symbol, UInt, ULong
-from qmnode.shares.parties import declared
+from qmnode.shares import declared
 from tests.amqp import raw
-from tests.amqp.conftest import amqp_message, connected, in_thread, open_door, take
+from tests.amqp.conftest import Door, amqp_message, connected, in_thread, open_door, take
 from tests.amqp.test_transactions import move
 from tests.lab.waiting import holds
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.amqp.conftest import Door
 
 DELETE_ON_CLOSE, DELETE_ON_NO_LINKS = 0x2B, 0x2C
 

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.directory.file import FileDirectory
-from qmnode.security.certificates import make_internal_certificate
+from qmnode.security.identity import make_internal_certificate
 from qmnode.security.key_stores import FileKeyStore
 from qmnode.settings.security import SecuritySettings, SignerSettings
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.security_descriptor import Sid
 from tests.bench import Comparison, absolute, bench
 from tests.bench.peer import Peer, loopback_address, say_processor_time
 from tests.bench.transport import BATCH, BODY, PLAIN, folder, settings
@@ -39,8 +39,6 @@ from tests.security.messages import encryption_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from cryptography.hazmat.primitives.asymmetric import rsa
 
     from qmnode.model.api import QueueApi
 

@@ -15,16 +15,14 @@ import struct
 from time import process_time
 from typing import TYPE_CHECKING, Final
 
-from qmnode.protocol.admission import Destination, DestinationKind
 from qmnode.protocol.commands import MessagesReceived
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
-from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import OutgoingSequences
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol.reception import Reception
+from qmnode.protocol.reception import Destination, DestinationKind, Neighbour, Reception
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.structures.packet_view import places_of, read_sequence_fields, with_sequence_fields
 from tests.bench import Comparison, bench
 from tests.protocol.machines import ALICE, BOB, TIME, SessionPair, message, transactional

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
-from qmnode.security.key_ring import KeyRing
-from qmnode.security.outcomes import Opened, Protected, ProtectionRequest
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from qmnode.security.key_stores import KeyRing
+from qmnode.security.protector import Opened, Protected, ProtectionRequest
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.user_message import UserMessage
 from tests.bench import Comparison, bench, medians
 from tests.security.keys import EVERYTHING_ALLOWED, private_key

@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Final
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.model.serialization import Destination, serialize, serialize_plain
 from qmnode.model.stored_message import PREFIX_SIZE, received_message
-from qmnode.protocol.admission import Destination as Target
-from qmnode.protocol.admission import DestinationKind
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
-from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol.reception import Reception
+from qmnode.protocol.reception import Destination as Target
+from qmnode.protocol.reception import DestinationKind, Neighbour, Reception
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import PrivateFormatName
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 from tests.bench import Comparison, bench, medians
 from tests.bench.peer import loopback_address
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    SecurityFlags,
+    SecurityHeader,
+    TransactionFlags,
+    TransactionHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 from tests.bench import Comparison, bench, medians
 
 if TYPE_CHECKING:

@@ -18,11 +18,8 @@ from qmnode.capture.explain import Explainer
 from qmnode.capture.render import Body, plain, tree
 from qmnode.capture.source import Captured, read_packets
 from qmnode.commands.table import COMMANDS, app
-from qmnode.structures.internal_packets import ConnectionParameters, ConnectionParametersHeader
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.user_header import UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.packets import ConnectionParameters, ConnectionParametersHeader
+from qmnode.structures.user_message import DirectQueueFormatName, MessagePropertiesHeader, UserHeader, UserMessage
 from tests.capture.builders import pcap, tcp_segment
 from tests.conformance import session
 from tests.conformance.frames import FRAMES

@@ -10,32 +10,41 @@ from qmnode.capture.conversations import Conversations
 from qmnode.capture.explain import Explained, Explainer
 from qmnode.capture.packetizer import Origin
 from qmnode.capture.source import Captured, Carrier, Route
-from qmnode.structures.acks import FinalAckBody, OrderAckBody, final_ack, order_ack
-from qmnode.structures.base_header import BaseFlags, BaseHeader
-from qmnode.structures.debug_header import DebugHeader
-from qmnode.structures.findings import Finding, Kind, Seen
+from qmnode.structures.conformance import NOTES, RULES, Finding, Kind, Seen
+from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.internal_packets import (
+from qmnode.structures.packets import (
     ConnectionParameters,
     ConnectionParametersHeader,
     EstablishConnection,
     EstablishConnectionHeader,
+    FinalAckBody,
     InternalFlags,
     InternalHeader,
     OperatingSystemFlags,
+    OrderAckBody,
+    Ping,
+    PingFlags,
     SessionAck,
+    final_ack,
+    order_ack,
 )
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import EncryptionAlgorithm
-from qmnode.structures.ping import Ping, PingFlags
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
-from qmnode.structures.rules import NOTES, RULES
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DebugHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    SecurityFlags,
+    SecurityHeader,
+    SessionHeader,
+    TransactionHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 from tests.lab.cases import cases
 
 ONE, TWO = Guid(b"\x11" * 16), Guid(b"\x22" * 16)

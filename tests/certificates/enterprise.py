@@ -17,16 +17,14 @@ from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueApi
-from qmnode.security.certificates import make_internal_certificate
-from qmnode.security.key_ring import KeyPair
-from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.identity import make_internal_certificate
+from qmnode.security.key_stores import FileKeyStore, KeyPair
 from qmnode.settings.node import ExportSettings, LocalSettings
 from qmnode.settings.security import SecuritySettings, SignerSettings
+from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, PrivacyLevel
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.security_descriptor import Sid
 from tests.security.keys import private_key
 from tests.security.messages import encryption_pair
 from tests.transport.conftest import loopback_address, settings_of

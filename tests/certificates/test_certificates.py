@@ -22,11 +22,10 @@ from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import User
 from qmnode.security.key_stores import FileKeyStore
-from qmnode.security.outcomes import Admitted, Protected, ProtectionRequest, Refused, Signer
+from qmnode.security.protector import Admitted, Protected, ProtectionRequest, Refused, Signer
 from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
+from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, SenderIdentifierType
 from tests.lab.directory_objects import create
 from tests.security.keys import private_key
 from tests.security.messages import DAY, DESTINATION, NOW, SOURCE, certificate, message, on_the_wire

@@ -10,8 +10,8 @@ from cryptography import x509
 
 from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.certificates.hosts import Authority, issue_for_host, why_due
+from qmnode.security.tls import queue_manager_in
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.transport.certificate import queue_manager_in
 
 
 def test_a_host_certificate_names_its_queue_manager(tmp_path: Path) -> None:

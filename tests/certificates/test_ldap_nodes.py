@@ -22,12 +22,10 @@ from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.names import child
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, User
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow, deny
-from qmnode.structures.sid import EVERYONE, Sid
-from qmnode.structures.user_certificates import MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCerts
+from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, Sid, allow, deny
 from tests.certificates.enterprise import ACCOUNT, ADMIN, ALICE
 from tests.collection.conftest import COLLECTION
 from tests.keys.processes import PROJECT, QUEUE, NodeProcess, ReplicatedDirectory

@@ -11,13 +11,12 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.management.message_documents import MessageDocument
-from qmnode.security.outcomes import Signer
+from qmnode.security.protector import Signer
 from qmnode.settings.security import SignerSettings, WeakAlgorithm
+from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm, PrivacyLevel, SenderIdentifierType
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, PrivacyLevel, SenderIdentifierType
-from qmnode.structures.queue_formats import PrivateQueueFormatNameId
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
+from qmnode.structures.user_message import PrivateQueueFormatNameId, SecurityFlags, SecurityHeader
 from tests.adversary.peer import session
 from tests.certificates.enterprise import (
     ACCOUNT,

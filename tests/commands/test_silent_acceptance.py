@@ -10,8 +10,7 @@ import pytest
 from qmnode.administration.names import queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.settings.node import read_settings
-from qmnode.structures.names import parse_format_name
-from qmnode.structures.names.direct import QueueNameError
+from qmnode.structures.names import QueueNameError, parse_format_name
 from qmnode.unix_sockets import bind_unix_socket
 from tests.commands.conftest import Command
 from tests.lab.cases import cases

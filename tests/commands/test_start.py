@@ -50,7 +50,7 @@ def test_status_loads_no_library(tmp_path: Path) -> None:
 def test_a_command_loads_nothing_that_only_a_node_needs(tmp_path: Path) -> None:
     modules = loaded(_PROGRAM, "queue", "list", "--socket", str(tmp_path / "nobody"))
     assert "qmnode.management.documents" in modules
-    assert modules & {"fastapi", "qmnode.model.outgoing", "qmnode.settings.node", "rocksdict"} == set()
+    assert modules & {"fastapi", "qmnode.model.queue", "qmnode.settings.node", "rocksdict"} == set()
 
 
 def test_run_answers_before_it_loads_what_serves_http_and_what_few_nodes_use() -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import guid_from_text, guid_to_text
-from qmnode.structures.internal_packets import (
+from qmnode.structures.packets import (
     RESPONSE_PADDING,
     ConnectionParameters,
     EstablishConnection,
     OperatingSystemFlags,
+    Ping,
+    PingFlags,
     SessionAck,
+    packet_size,
+    read_packet,
 )
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.packets import packet_size, read_packet
-from qmnode.structures.ping import Ping, PingFlags
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    SecurityFlags,
+    UserFlags,
+    UserMessage,
+)
 from tests.conformance.frames import FRAME_7_PRINTED_SIZE, FRAMES, Frame
 
 # The texts print the 16 bytes of a GUID last to first: {C626EA11-E6B6-9749-9595-9150557358D1} is

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError, QueueManager
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
 from tests.conformance.statements import COUNT, Statement, load
 from tests.lab.cases import cases
 from tests.lab.waiting import eventually

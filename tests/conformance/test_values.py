@@ -11,26 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.structures import access_masks
+from qmnode.structures import security_descriptor
+from qmnode.structures.enumerations import VT_VECTOR, MessageClass, QueueFormatType, QueueSuffixType, VariantType
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.property_ids import PROPERTY_FAMILIES
-from qmnode.structures.queue_format_types import QueueFormatType, QueueSuffixType
-from qmnode.structures.variant_types import VT_VECTOR, VariantType
+from qmnode.structures.properties import PROPERTY_FAMILIES
 from tests.lab.cases import cases
 
 LINES = [line.split() for line in (Path(__file__).parent / "ms-mqmq-values.txt").read_text("utf-8").splitlines()]
 PROPERTIES = [line for line in LINES if line[0].startswith("2.3.")]
 ENUMERATIONS: dict[str, type[IntEnum | IntFlag]] = {
-    "2.2.3": access_masks.SecurityInformation,
+    "2.2.3": security_descriptor.SecurityInformation,
     "2.2.6": QueueFormatType,
     "2.2.11": QueueSuffixType,
     "2.2.18.1.6": MessageClass,
-    "2.2.23": access_masks.QueueManagerAccess,
-    "2.2.24": access_masks.QueueAccess,
-    "2.2.25": access_masks.SiteAccess,
-    "2.2.26": access_masks.EnterpriseAccess,
-    "2.2.27": access_masks.ConnectedNetworkAccess,
+    "2.2.23": security_descriptor.QueueManagerAccess,
+    "2.2.24": security_descriptor.QueueAccess,
+    "2.2.25": security_descriptor.SiteAccess,
+    "2.2.26": security_descriptor.EnterpriseAccess,
+    "2.2.27": security_descriptor.ConnectedNetworkAccess,
     "2.4": ErrorCode,
 }
 

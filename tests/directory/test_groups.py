@@ -14,7 +14,7 @@ from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from qmnode.directory.port import GroupExpansion
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 from tests.lab.addresses import free_alias
 from tests.lab.groups import Groups
 

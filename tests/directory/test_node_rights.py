@@ -20,11 +20,11 @@ from mqenterprise.directory.slapd_configuration import (
 from mqenterprise.keys.publication import ATTRIBUTES, Node, Publication
 from mqenterprise.keys.rotation import Rotation
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
-from qmnode.security.key_ring import KeyPurpose, KeyState
+from qmnode.security.key_stores import KeyPurpose, KeyState
 from qmnode.security.published_keys import public_key_list
 from qmnode.structures.guid import new_guid
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_certificates import MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCerts
+from qmnode.structures.security_descriptor import Sid
 from tests.keys.lab import Bench as KeyBench
 from tests.lab.directory_objects import create
 from tests.lab.servers import start_slapd

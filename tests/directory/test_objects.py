@@ -18,8 +18,8 @@ from qmnode.directory.port import (
     equals,
 )
 from qmnode.objects.table import OperatingSystemType
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
 from tests.lab.directory_objects import change, create, delete
 
 if TYPE_CHECKING:

@@ -21,9 +21,19 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.directory.slapd_configuration import NODE_UNIT
 from qmnode.directory.port import Queue, QueueManager, Site
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
-from qmnode.structures.security_descriptor import AceType, Acl, ObjectEntry, SecurityDescriptor, allow, deny
-from qmnode.structures.sid import AUTHENTICATED_USERS, EVERYONE, Sid
+from qmnode.structures.security_descriptor import (
+    AUTHENTICATED_USERS,
+    EVERYONE,
+    AceType,
+    Acl,
+    ObjectEntry,
+    QueueAccess,
+    QueueManagerAccess,
+    SecurityDescriptor,
+    Sid,
+    allow,
+    deny,
+)
 from tests.lab.directory_objects import change, create
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import Queue, QueueManager
-from qmnode.security.certificates import parse_certificate
 from qmnode.security.errors import MessageRefusedError
-from qmnode.security.identity import SenderClaim, SenderDirectory
+from qmnode.security.identity import SenderClaim, SenderDirectory, parse_certificate
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.message_security import SenderIdentifierType
+from qmnode.structures.enumerations import SenderIdentifierType
 from tests.directory.test_port import count_requests
 from tests.lab.groups import Groups
 from tests.lab.waiting import eventually

@@ -26,8 +26,8 @@ from qmnode.management.refused_documents import RefusedMessagesDocument
 from qmnode.model.traffic import Standing
 from qmnode.security.tls import initiator_context
 from qmnode.settings.security import SecuritySettings, TlsMode, UnsignedSenders
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import QueueAccess as Right
+from qmnode.structures.security_descriptor import Sid
 from tests.adversary import wire
 from tests.adversary.peer import PORT, Peer
 from tests.doors.expectation import described

@@ -6,17 +6,20 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow, deny
-from qmnode.structures.sid import (
+from qmnode.structures.security_descriptor import (
     ANONYMOUS,
     AUTHENTICATED_USERS,
     BUILTIN_ADMINISTRATORS,
     EVERYONE,
     LOCAL,
     NETWORK,
+    Acl,
+    SecurityDescriptor,
     Sid,
+    allow,
+    deny,
 )
+from qmnode.structures.security_descriptor import QueueAccess as Right
 
 ALL = int(Right.MQSEC_QUEUE_GENERIC_ALL)
 SEE_AND_SEND = int(Right.MQSEC_GET_QUEUE_PROPERTIES | Right.MQSEC_GET_QUEUE_PERMISSIONS | Right.MQSEC_WRITE_MESSAGE)

@@ -22,8 +22,8 @@ from qmnode.amqp.door import AmqpDoor
 from qmnode.amqp.links import DoorLink
 from qmnode.security.principals import Principals
 from qmnode.settings.node import NodeSettings
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, NETWORK, Sid
+from qmnode.structures.security_descriptor import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, NETWORK, Sid
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread
 from tests.doors.directory import Groups
 from tests.doors.expectation import DOMAIN, MEMBER, STRANGER, Matrix, Who, allowed, described, descriptors

@@ -18,8 +18,8 @@ import typer
 
 from qmnode.commands.table import COMMANDS
 from qmnode.security.principals import unix_user
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.sid import AUTHENTICATED_USERS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL
+from qmnode.structures.security_descriptor import AUTHENTICATED_USERS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from qmnode.sync import connect
 from tests.commands.conftest import Answer, Command, command
 from tests.doors.expectation import Accounts, Matrix, Who, allowed, described, descriptors

@@ -26,8 +26,15 @@ from qmnode.management.server import ManagementServer
 from qmnode.security.principals import Principals, unix_user
 from qmnode.service import configure_log
 from qmnode.settings.node import LogSettings, ManagementSettings, Settings
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.sid import AUTHENTICATED_USERS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL, NETWORK, Sid
+from qmnode.structures.security_descriptor import (
+    AUTHENTICATED_USERS,
+    BUILTIN_ADMINISTRATORS,
+    EVERYONE,
+    LOCAL,
+    NETWORK,
+    Sid,
+)
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from tests.adversary import wire
 from tests.doors.directory import Groups
 from tests.doors.expectation import (

@@ -32,10 +32,18 @@ from qmnode.model.api import QueueManagerApi
 from qmnode.model.published import PublishedQueues
 from qmnode.security.principals import unix_group, unix_user
 from qmnode.settings.node import LocalSettings, Settings
-from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow, deny
-from qmnode.structures.sid import BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL, Sid
+from qmnode.structures.security_descriptor import (
+    BUILTIN_ADMINISTRATORS,
+    EVERYONE,
+    LOCAL,
+    Acl,
+    SecurityDescriptor,
+    Sid,
+    allow,
+    deny,
+)
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from tests.doors.unix import connected_as
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")

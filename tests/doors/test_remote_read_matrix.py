@@ -27,10 +27,10 @@ from qmnode.remote_read.server import RemoteReadServer
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
-from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, NETWORK
+from qmnode.structures.security_descriptor import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, NETWORK
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from tests.doors.directory import Groups
 from tests.doors.expectation import DOMAIN, MEMBER, STRANGER, Matrix, Who, allowed, described, descriptors
 from tests.lab.addresses import free_alias

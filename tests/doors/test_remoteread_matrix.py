@@ -18,9 +18,9 @@ from qmnode.remote_read.qm2qm import Action
 from qmnode.remote_read.queue_format import QueueFormatValue, to_queue_format
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.server import RemoteReadServer
-from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from tests.doors.expectation import DOMAIN, Matrix, allowed
 from tests.doors.test_remote_read_matrix import (
     DESCRIPTORS,

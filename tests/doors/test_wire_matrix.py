@@ -14,18 +14,23 @@ import yaml
 from qmnode import Access, QueueManager
 from qmnode.administration.messages import browse
 from qmnode.directory.file import FileDirectory
-from qmnode.security.outcomes import Protected, ProtectionRequest, Signer
-from qmnode.structures.access_masks import QueueAccess as Right
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.security.protector import Protected, ProtectionRequest, Signer
+from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm, SenderIdentifierType
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.internal_packets import InternalPacketType
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm, SenderIdentifierType
-from qmnode.structures.queue_formats import PrivateQueueFormatNameId
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.packets import InternalPacketType
+from qmnode.structures.security_descriptor import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
+from qmnode.structures.security_descriptor import QueueAccess as Right
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    MessagePropertiesHeader,
+    PrivateQueueFormatNameId,
+    SecurityFlags,
+    SecurityHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 from tests.adversary.peer import session
 from tests.doors.expectation import DOMAIN, MEMBER, STRANGER, Matrix, Who, allowed, described, descriptors
 from tests.security.directories import user_certificates

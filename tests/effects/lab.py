@@ -31,12 +31,10 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.session import Applied, apply_declared
-from qmnode.security.certificates import make_internal_certificate
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.security.identity import make_internal_certificate
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import EVERYONE
+from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.effects.binds import ANNE, BOB, Users
 from tests.forwarding.enterprise import HURRIED
 from tests.lab.addresses import free_alias

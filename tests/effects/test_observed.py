@@ -24,10 +24,9 @@ from mqenterprise.topology import drawing
 from mqenterprise.topology.plan import FixedError
 from qmnode.objects.rows import Door, Kind, Property
 from qmnode.objects.table import PRIVATE_QUEUE, ROWS
+from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from tests.effects.binds import ANNE, BOB
 from tests.effects.lab import FAST, LISTED, LONG, Lab, Phase
 from tests.lab.waiting import until

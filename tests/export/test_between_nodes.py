@@ -7,13 +7,12 @@ import pytest
 
 from qmnode.model.api import Access
 from qmnode.model.message import Message
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.node import QueueManager
 from qmnode.settings.node import ExportSettings, Settings, TransportSettings
 from qmnode.settings.protocol import TransferSettings
+from qmnode.structures.enumerations import MessageClass, PrivacyLevel
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import PrivacyLevel
 from tests.certificates.enterprise import two_nodes
 from tests.export.test_export import rows
 from tests.lab.addresses import free_alias

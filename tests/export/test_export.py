@@ -17,7 +17,7 @@ from qmnode.model.message import Acknowledgment, Message
 from qmnode.node import QueueManager
 from qmnode.settings.node import ExportSettings, Settings, TransportSettings
 from qmnode.storage.store import Store
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 Row = dict[str, Any]
 

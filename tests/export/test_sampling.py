@@ -26,13 +26,16 @@ from qmnode.model.stored_message import IDENTIFIER, SOURCE, value_of_packet
 from qmnode.node import QueueManager
 from qmnode.protocol.received import MessageReader
 from qmnode.settings.node import LocalSettings, Settings, TelemetrySettings, TransportSettings
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import ProviderInfo, SecurityHeader
-from qmnode.structures.user_header import UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    ProviderInfo,
+    SecurityHeader,
+    UserHeader,
+    UserMessage,
+)
 from tests.export.collector import Collector, Span, collector
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import eventually

@@ -6,7 +6,7 @@ import pytest
 
 from qmnode.model.api import Access
 from qmnode.model.message import Message
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.node import QueueManager
 from qmnode.settings.node import ExportSettings, Settings, TransportSettings
 from qmnode.settings.protocol import TransferSettings

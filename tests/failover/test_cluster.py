@@ -21,9 +21,7 @@ import pytest
 import qmnode
 from qmnode import Access, Message
 from qmnode.model.api import QueueType
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.failover import letters
 from tests.failover.cluster import NAMES, Cluster, why_no_cluster
 from tests.lab.hosts import why_no_hosts

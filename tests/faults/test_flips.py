@@ -16,8 +16,7 @@ from qmnode.administration.history import History
 from qmnode.administration.operations import HISTORY_FILE
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.key_stores import FileKeyStore, KeyPair, KeyPurpose, KeyState
 from qmnode.settings.node import read_settings
 from qmnode.structures.error_codes import ErrorCode
 from tests.faults.conftest import COUNT

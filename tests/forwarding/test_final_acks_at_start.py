@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import QueueManager
-from qmnode.delivery.routes import DirectoryResolver
+from qmnode.delivery.topology import DirectoryResolver
 from qmnode.directory.file import FileDirectory
 from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.protocol.connection import NextHop
@@ -72,7 +72,7 @@ async def test_they_come_again_while_the_directory_is_silent(
     enterprise: Enterprise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_PAUSE", "_FRESH_FAILURE"):
-        monkeypatch.setattr(f"qmnode.delivery.machine_addresses.{name}", 0.5)
+        monkeypatch.setattr(f"qmnode.delivery.topology.{name}", 0.5)
     file = tmp_path / "later.yaml"
     source, came = await start_source(enterprise, file)
     await eventually(lambda: bool(came), "they come")
@@ -86,7 +86,7 @@ async def test_they_come_again_while_the_name_service_is_silent(
     for module in ("identities", "machine_addresses"):
         monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
     for name in ("_PAUSE", "_FRESH_FAILURE"):
-        monkeypatch.setattr(f"qmnode.delivery.machine_addresses.{name}", 0.5)
+        monkeypatch.setattr(f"qmnode.delivery.topology.{name}", 0.5)
     router, answers = enterprise.identifier("ROUTER"), DirectoryResolver.addresses
 
     async def silent(resolver: DirectoryResolver, machine: Guid) -> list[NextHop]:
@@ -117,11 +117,11 @@ async def test_a_destination_that_does_not_know_the_routing_server_yet_ends_noth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It refuses what looks like a stranger's copy without a word, so it must not let the source wait for one."""
-    monkeypatch.setattr("qmnode.delivery.identities._ASK_AGAIN", 0.5)
+    monkeypatch.setattr("qmnode.delivery.neighbours._ASK_AGAIN", 0.5)
     for module in ("identities", "machine_addresses"):
         monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
     for name in ("_PAUSE", "_FRESH_FAILURE"):
-        monkeypatch.setattr(f"qmnode.delivery.machine_addresses.{name}", 0.5)
+        monkeypatch.setattr(f"qmnode.delivery.topology.{name}", 0.5)
     async with enterprise_in(tmp_path) as enterprise:
         source, _ = await enterprise.start("SOURCE", resend_short=1), await enterprise.start("ROUTER")
         router, answers = enterprise.identifier("ROUTER"), DirectoryResolver.addresses

@@ -8,8 +8,8 @@ import pytest
 
 from qmnode import Access, QueueManager
 from qmnode.directory.file import FileDirectory
-from qmnode.model.context import SystemClock
-from qmnode.structures.message_classes import MessageClass
+from qmnode.model.positions import SystemClock
+from qmnode.structures.enumerations import MessageClass
 from tests.adversary.lab import enterprise_in, packets_of, send
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, settings_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from qmnode import Access, Message, QueueManager
-from qmnode.delivery.transit_repeats import Repeats
+from qmnode.delivery.queue_sender import Repeats
 from qmnode.directory.file import FileDirectory
 from qmnode.protocol.received import MessageReader
 from qmnode.settings.protocol import TransferSettings

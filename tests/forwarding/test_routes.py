@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.message_classes import MessageClass
 from tests.forwarding.conftest import Enterprise
 from tests.forwarding.enterprise import Directory, Machine, Node
 from tests.lab.waiting import until

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.enumerations import MessageClass, PrivacyLevel
 from tests.forwarding.conftest import Enterprise
 from tests.lab.waiting import until
 

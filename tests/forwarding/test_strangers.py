@@ -16,18 +16,22 @@ from typing import Any, Self
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.delivery.routes import DirectoryResolver
+from qmnode.delivery.topology import DirectoryResolver
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import DirectoryObject, Filter
 from qmnode.model.api import QueueType
-from qmnode.model.context import SystemClock
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.positions import SystemClock
+from qmnode.model.queue import OutgoingQueue
 from qmnode.protocol.connection import NextHop
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatName, PrivateQueueFormatNameId
-from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import (
+    DirectQueueFormatName,
+    PrivateQueueFormatName,
+    PrivateQueueFormatNameId,
+    TransactionHeader,
+    UserFlags,
+)
 from tests.forwarding.enterprise import Directory, Machine
 from tests.lab.waiting import eventually
 from tests.model.conftest import FakeClock

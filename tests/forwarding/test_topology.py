@@ -14,8 +14,7 @@ import pytest
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.delivery.next_hops import ResolutionError
-from qmnode.delivery.topology import Topology
+from qmnode.delivery.topology import ResolutionError, Topology
 from qmnode.directory import port as directory_port
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import (

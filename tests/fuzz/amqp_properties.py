@@ -17,7 +17,7 @@ import structlog
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, UInt, ULong, encode
 from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.mapping import MappingContext, from_amqp, to_amqp
-from qmnode.amqp.principals import Principals
+from qmnode.amqp.principals import Principal, Principals
 from qmnode.amqp.sasl import AMQP_HEADER, ANONYMOUS, EXTERNAL, PLAIN, SASL_HEADER, Attempt, SaslServer, SaslState
 from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, write
 from qmnode.amqp.transactions import read_request
@@ -29,12 +29,11 @@ from qmnode.security.principals import Principals as Callers
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from qmnode.amqp.principals import Principal
 
 NOW = 1_000_000.0
 PLACE = MappingContext(lambda name: False, lambda: NOW)

@@ -23,10 +23,9 @@ from qmnode.capture.frames import Endpoint, Segment
 from qmnode.capture.render import Body, summary, tree
 from qmnode.capture.source import Captured, Format, SourceOptions, read_packets
 from qmnode.capture.streams import Data, Gap, StreamFollower, StreamLimits
-from qmnode.structures.annotate import annotate
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text
-from qmnode.structures.layout import Structure
+from qmnode.structures.layout import Structure, annotate
 from qmnode.structures.names import PathName, QueueNameError, parse_format_name
 from qmnode.structures.packets import packet_size, read_packet
 from tests.fuzz.amqp_properties import AMQP_TARGETS

@@ -6,14 +6,15 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from qmnode.structures.acks import FinalAckBody, OrderAckBody, final_ack, order_ack
-from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.packets import FinalAckBody, OrderAckBody, final_ack, order_ack
+from qmnode.structures.user_message import (
+    DebugHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
     MQFAddressHeader,
     MQFDirectQueueFormatName,
     MQFDistributionQueueFormatName,
@@ -22,14 +23,17 @@ from qmnode.structures.multi_queue_format_header import (
     MQFPublicQueueFormatName,
     MQFSignatureHeader,
     MultiQueueFormatHeader,
+    PrivateQueueFormatName,
+    ProviderInfo,
+    PublicQueueFormatName,
+    SecurityFlags,
+    SecurityHeader,
+    SessionHeader,
+    SoapHeader,
+    TransactionHeader,
+    UserHeader,
+    UserMessage,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatName, PublicQueueFormatName
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserHeader
-from qmnode.structures.user_message import UserMessage
 from tests.conformance.frames import FRAMES
 from tests.conformance.session import capture
 from tests.fuzz.amqp_properties import amqp_seeds

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 from qmnode.model.serialization import Destination, TransactionFields, serialize
 from qmnode.model.stored_message import PREFIX, PREFIX_SIZE, message_from_packet, packed
-from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import MessageReader
+from qmnode.protocol.wire import RemoteProtocolError
 from qmnode.structures.conformance import violation
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid

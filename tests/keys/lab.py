@@ -10,8 +10,7 @@ from mqenterprise.keys.publication import Node, Shown
 from mqenterprise.keys.rotation import Rotation
 from mqenterprise.keys.settings import KeySettings
 from qmnode.security.errors import KeyStoreConflictError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import FileKeyStore, KeyStore, KeyStoreContents
+from qmnode.security.key_stores import FileKeyStore, KeyPair, KeyPurpose, KeyState, KeyStore, KeyStoreContents
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.guid import Guid
 

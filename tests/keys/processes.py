@@ -18,8 +18,7 @@ import yaml
 
 import qmnode
 from mqenterprise.keys.publication import Node, Shown
-from qmnode.security.key_ring import KeyPurpose
-from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.key_stores import FileKeyStore, KeyPurpose
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from tests.lab.nodes import PROJECT, answers, launch
 from tests.lab.waiting import holds

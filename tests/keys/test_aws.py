@@ -17,13 +17,20 @@ from mqenterprise.keys.aws import AwsKeyStore, open_aws_key_store
 from mqenterprise.keys.rotation import Rotation
 from qmnode import Access, Message
 from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_stores import ENTRY_POINT_GROUP, FileKeyStore, KeyStore, KeyStoreOptions, open_key_store
-from qmnode.security.outcomes import Admitted, Deferred
+from qmnode.security.key_stores import (
+    ENTRY_POINT_GROUP,
+    FileKeyStore,
+    KeyPurpose,
+    KeyState,
+    KeyStore,
+    KeyStoreOptions,
+    open_key_store,
+)
+from qmnode.security.protector import Admitted, Deferred
 from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
+from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.message_security import PrivacyLevel
 from tests.certificates.enterprise import QUEUE, two_nodes
 from tests.keys.lab import NEEDED_FOR, NODE, WAITING, Bench
 from tests.lab.aws import ENVIRONMENT, Moto

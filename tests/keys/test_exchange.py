@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,24 +25,26 @@ from qmnode.directory.port import (
     WorkgroupDirectory,
     equals,
 )
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused
+from qmnode.security.key_stores import KeyPurpose, KeyState
+from qmnode.security.protector import Admitted, Deferred, Protected, ProtectionRequest, Refused
 from qmnode.security.published_keys import PublishedKeys
 from qmnode.security.service import Arrival, QueueRules, SecurityService
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass, PrivacyLevel
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
-from qmnode.structures.queue_formats import DirectQueueFormatName, PublicQueueFormatName
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    PublicQueueFormatName,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 from tests.keys.lab import NEEDED_FOR, SECURITY, SETTINGS, WAITING, Clock, MemoryStore
 from tests.security.messages import on_the_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mqenterprise.directory.service import EnterpriseDirectory
     from tests.lab.servers import DirectoryServer
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from qmnode.security.key_ring import KeyPair, KeyRing, KeyState
+from qmnode.security.key_stores import KeyPair, KeyRing, KeyState
 from tests.keys.lab import NEEDED_FOR, RELOAD, START
 from tests.keys.worker import Fate, opened
 

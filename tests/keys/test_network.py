@@ -16,9 +16,9 @@ from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.rotation import Rotation
 from mqenterprise.keys.settings import KeySettings
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.security.key_ring import KeyPurpose, KeyState
+from qmnode.security.key_stores import KeyPurpose, KeyState
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.enumerations import PrivacyLevel
 from tests.keys.processes import QUEUE, NodeProcess, ReplicatedDirectory
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(300)]

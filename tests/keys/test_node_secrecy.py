@@ -11,7 +11,7 @@ import pytest
 import qmnode
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.security.rsa_keys import PrivateKey
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from tests.certificates.enterprise import ACCOUNT, ALICE, user_certificate
 from tests.keys.processes import QUEUE, NodeProcess, ReplicatedDirectory
 from tests.security.keys import private_key

@@ -26,19 +26,20 @@ from mqenterprise.keys.publication import Node, Publication, Shown
 from mqenterprise.keys.rotation import Rotation
 from qmnode import Access, Message
 from qmnode.directory.port import QueueManager
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_rotation import (
+from qmnode.security.key_stores import (
+    FileKeyStore,
+    KeyPurpose,
     KeyRotationOptions,
+    KeyState,
     RotationAction,
     RotationFailure,
     RotationPlan,
     RotationStage,
     StepKind,
 )
-from qmnode.security.key_stores import FileKeyStore
 from qmnode.settings.node import KeyRotationSettings
+from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_security import PrivacyLevel
 from tests.keys.lab import NEEDED_FOR, NODE, SECURITY, SHOWN_FOR, Bench, Lists
 from tests.keys.processes import QUEUE, NodeProcess, ReplicatedDirectory
 from tests.lab.directory_objects import delete

@@ -9,8 +9,7 @@ import pytest
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Shown
 from mqenterprise.keys.report import rows_of
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import KeyStore, KeyStoreContents
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStore, KeyStoreContents
 from qmnode.security.published_keys import public_key_list
 from qmnode.structures.public_keys import PROV_RSA_FULL, MqdsPublicKey, MqdsPublicKeys
 from tests.keys.lab import NEEDED_FOR, RELOAD, SHOWN_FOR, WAITING, Bench

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.key_stores import FileKeyStore, KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import public_key_list
 from qmnode.security.rsa_keys import PrivateKey
-from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.enumerations import PrivacyLevel
 from tests.certificates.enterprise import HOUR, QUEUE, Enterprise, two_nodes
 from tests.lab.waiting import eventually
 from tests.security.keys import private_key

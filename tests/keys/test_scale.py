@@ -15,11 +15,9 @@ from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.settings import KeySettings
 from qmnode.directory.port import QueueManager
-from qmnode.security.algorithms import AES_PROVIDER, Policy
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import KeyStoreContents
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStoreContents
 from qmnode.security.published_keys import public_key_list
-from qmnode.security.rsa_keys import PrivateKey
+from qmnode.security.rsa_keys import AES_PROVIDER, Policy, PrivateKey
 from tests.keys.lab import MemoryStore
 from tests.lab.servers import start_slapd
 

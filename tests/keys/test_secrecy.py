@@ -18,7 +18,7 @@ from mqenterprise.keys.aws import AwsKeyStore
 from mqenterprise.keys.fleet import Fleet
 from mqenterprise.keys.report import rows_of
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.key_ring import KeyPair
+from qmnode.security.key_stores import KeyPair
 from tests.keys.lab import NEEDED_FOR, NODE, WAITING, Bench
 
 

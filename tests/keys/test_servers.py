@@ -15,7 +15,7 @@ from mqenterprise.cli import app
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Publication
 from qmnode.directory.port import QueueManager, Site
-from qmnode.security.key_ring import KeyPurpose
+from qmnode.security.key_stores import KeyPurpose
 from qmnode.security.published_keys import PublishedKeys, public_key_list
 from tests.lab.directory_objects import create, delete
 from tests.security.messages import encryption_pair

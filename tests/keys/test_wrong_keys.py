@@ -10,9 +10,8 @@ import pytest
 import structlog
 
 from qmnode import Access, Message
-from qmnode.security.key_ring import KeyState
-from qmnode.security.key_stores import FileKeyStore
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from qmnode.security.key_stores import FileKeyStore, KeyState
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.user_message import UserMessage
 from tests.certificates.enterprise import ALICE, HOUR, Enterprise, two_nodes, user_certificate
 from tests.security.messages import encryption_pair

@@ -20,8 +20,7 @@ import structlog
 
 from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Node, Shown
-from qmnode.security.key_ring import KeyPair, KeyPurpose
-from qmnode.security.key_stores import KeyStore, KeyStoreContents
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyStore, KeyStoreContents
 from tests.keys.lab import Bench, Lists
 
 

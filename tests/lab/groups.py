@@ -10,7 +10,7 @@ from mqenterprise.directory.groups import groups_of
 from mqenterprise.directory.names import child
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import User
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 from tests.lab.directory_objects import create
 
 if TYPE_CHECKING:

@@ -14,16 +14,6 @@ from qmnode.structures.errors import PacketError
 from qmnode.structures.fields import Bits
 from qmnode.structures.guid import Guid, guid_from_text, guid_to_text
 from qmnode.structures.security_descriptor import (
-    AccessEntry,
-    Ace,
-    AceFlags,
-    AceType,
-    Acl,
-    Control,
-    ObjectEntry,
-    SecurityDescriptor,
-)
-from qmnode.structures.sid import (
     ANONYMOUS,
     AUTHENTICATED_USERS,
     BUILTIN_ADMINISTRATORS,
@@ -41,6 +31,14 @@ from qmnode.structures.sid import (
     OWNER_RIGHTS,
     PRINCIPAL_SELF,
     SERVICE,
+    AccessEntry,
+    Ace,
+    AceFlags,
+    AceType,
+    Acl,
+    Control,
+    ObjectEntry,
+    SecurityDescriptor,
     Sid,
 )
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import qmnode
 from qmnode import Access, Message, MessageQueuingError
+from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_security import PrivacyLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,21 +6,21 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from pydantic import ValidationError
 
 from qmnode.administration import key_rotation
-from qmnode.administration.key_rotation import KeyRotations
+from qmnode.administration.key_rotation import KeyRotations, Run
 from qmnode.console.own_node import WithConsole
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.management.app import build_app
 from qmnode.management.doorway import Doorway
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_rotation import (
+from qmnode.security.key_stores import (
     KeyChange,
+    KeyPurpose,
+    KeyState,
     PlannedStep,
     RotationAction,
     RotationFailure,
@@ -34,9 +34,6 @@ from qmnode.settings.node import ConfigurationError, NodeSettings
 from tests.lab.waiting import eventually, until
 from tests.management.conftest import OPERATOR, READER, Managed, digest
 from tests.management.test_node import ReadKeys
-
-if TYPE_CHECKING:
-    from qmnode.administration.key_rotation import Run
 
 PATH = "/v1/keys/rotation"
 BOSS = "the-boss-secret"

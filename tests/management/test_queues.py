@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import qmnode
 from qmnode.model.api import Access
-from qmnode.model.outgoing import ConnectionAttempt
-from qmnode.structures.queue_attributes import ConnectionStatus
+from qmnode.model.queue import ConnectionAttempt
+from qmnode.structures.enumerations import ConnectionStatus
 from tests.management.conftest import NAME, Managed
 
 OUTGOING = r"DIRECT=OS:beta\private$\orders"

@@ -10,13 +10,10 @@ from qmnode.errors import MessageQueuingError, MessageTooLargeError
 from qmnode.model.message import Message
 from qmnode.model.serialization import Destination, TransactionFields, address_packets, serialize
 from qmnode.model.stored_message import PREFIX_SIZE, message_from_packet, received_message, shapes_of
-from qmnode.structures.base_header import BaseFlags
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.security_descriptor import Sid
+from qmnode.structures.user_message import BaseFlags, SessionHeader, UserFlags, UserMessage
 from tests.lab.cases import cases
 
 APPLICATION, NODE, OTHER = (Guid(bytes([number]) * 16) for number in (1, 2, 3))

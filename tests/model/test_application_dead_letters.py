@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.model.stored_message import PREFIX_SIZE, packet_of, received_message, stored_value
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 from qmnode.structures.user_message import UserMessage
 
 ORDERS = r"DIRECT=OS:.\private$\orders"

@@ -8,14 +8,21 @@ from qmnode import Access, Message
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Acknowledgment
 from qmnode.security.access_check import Token
-from qmnode.security.queue_policy import QueueAccessPolicy
-from qmnode.shares.parties import Kind
+from qmnode.security.principals import QueueAccessPolicy
+from qmnode.shares import Kind
 from qmnode.storage.verification import verify
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE, LOCAL, NETWORK
+from qmnode.structures.security_descriptor import (
+    ANONYMOUS,
+    EVERYONE,
+    LOCAL,
+    NETWORK,
+    Acl,
+    QueueAccess,
+    SecurityDescriptor,
+    allow,
+)
 
 ORDERS = r"DIRECT=OS:.\private$\orders"
 DELAYED = r"DIRECT=OS:.\private$\delayed$"

@@ -3,8 +3,8 @@
 import pytest
 
 from qmnode import Access, Message
-from qmnode.model.expiry import FAR, SECONDS
 from qmnode.model.message import INFINITE
+from qmnode.model.positions import FAR, SECONDS
 from qmnode.storage.layout import EXPIRY_KEY, Family
 
 ORDERS = r"DIRECT=OS:.\private$\orders"

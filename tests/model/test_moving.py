@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, Settings
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 from tests.model.conftest import Node
 
 LEDGER = r"DIRECT=OS:.\private$\ledger"

@@ -7,12 +7,10 @@ import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueType, Share
 from qmnode.security.access_check import Token
-from qmnode.structures.access_masks import QueueAccess
+from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import EVERYONE, Sid
+from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, Sid, allow
 
 PATH = r".\private$\orders"
 ORDERS = rf"DIRECT=OS:{PATH}"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from qmnode.model.context import Ordinal
+from qmnode.model.positions import Ordinal
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.store import Store
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 ORDERS = r"DIRECT=OS:.\private$\orders"
 ACKS = r"DIRECT=OS:.\private$\acks"

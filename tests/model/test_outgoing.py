@@ -8,9 +8,9 @@ import pytest
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.settings.node import QuotaSettings, Settings
-from qmnode.shares.parties import declared
+from qmnode.shares import declared
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 from tests.model.conftest import FakeClock, Node
 
 ELSEWHERE = r"DIRECT=OS:beta\private$\orders"

@@ -20,15 +20,11 @@ from qmnode.model.stored_message import (
     value_of_packet,
     with_class,
 )
-from qmnode.structures.base_header import BaseFlags
-from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid
 from qmnode.structures.names import parse_single_format_name
 from qmnode.structures.packet_view import with_sequence_fields
-from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import BaseFlags, DebugHeader, SecurityFlags, SoapHeader, UserMessage
 from tests.lab.cases import cases
 
 SID = bytes.fromhex("010500000000000515000000ad4a9ebd36d9fa3d63a656dae8030000")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qmnode.model.traffic import QUEUES_KEPT, SENDERS_KEPT, Refusals, RefusedSender, Standing
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
 
 DENIED = MessageClass.MQMSG_CLASS_NACK_ACCESS_DENIED
 SOURCE = Guid(bytes(16))

@@ -15,8 +15,8 @@ from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.messages import browse
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.reading import ReadOutcome
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_classes import MessageClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

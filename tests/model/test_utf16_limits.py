@@ -9,8 +9,7 @@ import pytest
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.amqp.mapping import MappingContext, from_amqp
 from qmnode.amqp.sections import AmqpMessage
-from qmnode.structures.names import PathName, QueueNameError, parse_format_name
-from qmnode.structures.names.direct import cut_utf16, utf16_length
+from qmnode.structures.names import PathName, QueueNameError, cut_utf16, parse_format_name, utf16_length
 
 if TYPE_CHECKING:
     from pathlib import Path

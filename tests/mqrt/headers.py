@@ -13,25 +13,31 @@ from typing import TYPE_CHECKING, Final
 from qmnode.local import frames
 from qmnode.model import stored_message
 from qmnode.remote_management import properties
-from qmnode.structures import base_header, multi_queue_format_header
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess, SecurityInformation
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures import user_message
+from qmnode.structures.enumerations import VT_VECTOR, MessageClass, VariantType
 from qmnode.structures.error_codes import MQ_OK, ErrorCode
 from qmnode.structures.fields import Flags, Scalar
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_properties_header import MAX_LABEL, MessagePropertiesHeader
-from qmnode.structures.property_ids import (
+from qmnode.structures.properties import (
     ManagementMachineProperty,
     ManagementQueueProperty,
     PropertyId,
     QueueManagerProperty,
     QueueProperty,
+    QueueState,
 )
-from qmnode.structures.property_values import QueueState
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.variant_types import VT_VECTOR, VariantType
+from qmnode.structures.security_descriptor import QueueAccess, QueueManagerAccess, SecurityInformation
+from qmnode.structures.user_message import (
+    MAX_LABEL,
+    BaseFlags,
+    BaseHeader,
+    MessagePropertiesHeader,
+    SecurityFlags,
+    SecurityHeader,
+    TransactionFlags,
+    TransactionHeader,
+    UserFlags,
+    UserHeader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,14 +122,14 @@ def _frames() -> Iterator[str]:
         "RECEIVED_HEAD_SIZE": frames._RECEIVED.size,
         "RECORD_SIZE": stored_message.PREFIX_SIZE,
         "RECORD_VERSION": stored_message.VERSION,
-        "PACKET_VERSION": base_header.VERSION,
-        "PACKET_SIGNATURE": base_header.SIGNATURE,
-        "MAXIMUM_PACKET": base_header.MAX_PACKET_SIZE,
+        "PACKET_VERSION": user_message.VERSION,
+        "PACKET_SIGNATURE": user_message.SIGNATURE,
+        "MAXIMUM_PACKET": user_message.MAX_PACKET_SIZE,
         "MAXIMUM_LABEL": MAX_LABEL,
-        "MQF_DESTINATION": multi_queue_format_header.DESTINATION,
-        "MQF_ADMIN": multi_queue_format_header.ADMIN,
-        "MQF_RESPONSE": multi_queue_format_header.RESPONSE,
-        "MQF_SIGNATURE": multi_queue_format_header.SIGNATURE,
+        "MQF_DESTINATION": user_message.DESTINATION,
+        "MQF_ADMIN": user_message.ADMIN,
+        "MQF_RESPONSE": user_message.RESPONSE,
+        "MQF_SIGNATURE": user_message.SIGNATURE_SECTION,
     }
     yield from (f"#define {name} 0x{number:X}u" for name, number in numbers.items())
     yield f'#define ADDED_FIELDS "{frames.ADDED_FIELDS}"'

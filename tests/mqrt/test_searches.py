@@ -14,10 +14,9 @@ from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue, WorkgroupDirectory
 from qmnode.model.published import PublishedQueues
-from qmnode.structures.access_masks import QueueAccess
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
+from qmnode.structures.security_descriptor import Acl, QueueAccess, SecurityDescriptor, allow
 from tests.certificates.enterprise import application_of
 from tests.lab.nodes import NodeProcess, running_node
 from tests.mqrt.conftest import OWN, Library, at

@@ -18,9 +18,7 @@ from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.nodes import chosen_nodes
 from mqenterprise.operations.private_queues import bring_queues
 from mqenterprise.operations.settings import load_settings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import EVERYONE
+from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.operations.managed import managed_node
 
 if TYPE_CHECKING:

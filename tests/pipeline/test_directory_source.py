@@ -16,7 +16,7 @@ from mqenterprise.pipeline.sources.directory_source import TABLES, DirectorySour
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from qmnode.errors import ConfigurationError
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 from tests.lab.directory_objects import create
 from tests.lab.servers import DirectoryServer
 

@@ -10,7 +10,7 @@ import pytest
 import qmnode
 from mqenterprise.pipeline.analysis import Analysis
 from mqenterprise.pipeline.directory import DirectoryTables
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.forwarding.enterprise import Directory, Machine, Node
 from tests.lab.waiting import until
 

@@ -9,13 +9,18 @@ from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.settings.protocol import SessionSettings
-from qmnode.structures.base_header import BaseFlags, BaseHeader
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader, PropertyFlags
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    PropertyFlags,
+    TransactionHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,26 +11,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qmnode.protocol.acknowledgments import order_ack_packet
-from qmnode.protocol.admission import Admission, Destination, DestinationKind
-from qmnode.protocol.commands import Closed, MessagesAcknowledged, MessagesReceived, Opened
+from qmnode.protocol.commands import Closed, Family, MessagesAcknowledged, MessagesReceived, Opened, Record
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
-from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequence, OutgoingSequences
-from qmnode.protocol.reception import Reception
-from qmnode.protocol.records import Family, Record
+from qmnode.protocol.reception import Admission, Destination, DestinationKind, Neighbour, Reception
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
 from qmnode.settings.protocol import SessionSettings, TransferSettings
-from qmnode.shares.account import Accountant
-from qmnode.structures.acks import is_order_queue
+from qmnode.shares import Accountant
 from qmnode.structures.packet_view import (
     places_of,
     read_sending_fields,
     read_sequence_fields,
     with_sequence_fields,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.packets import is_order_queue
+from qmnode.structures.user_message import DirectQueueFormatName
 from tests.protocol.machines import ALICE, BOB, TIME, message, transactional
 
 if TYPE_CHECKING:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from qmnode.protocol.admission import Admission, Destination, DestinationKind
+from qmnode.protocol.commands import Family
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.message_id_history import MessageIdHistory
-from qmnode.protocol.neighbour import Neighbour
 from qmnode.protocol.received import MessageReader, ReceivedMessage
-from qmnode.protocol.reception import Reception
-from qmnode.protocol.records import Family
+from qmnode.protocol.reception import Admission, Destination, DestinationKind, Neighbour, Reception
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.structures.guid import Guid
-from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.user_message import DirectQueueFormatName
 from tests.protocol.machines import ALL_ACKNOWLEDGMENTS, BOB, TIME, message
 
 SEQUENCE = 0x6_0000_0001

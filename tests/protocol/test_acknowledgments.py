@@ -6,37 +6,45 @@ from typing import Any
 
 import pytest
 
+from qmnode.delivery.awaiting_final_acks import final_ack_fate
 from qmnode.protocol.acknowledgments import (
+    Fate,
     FinalAcknowledgment,
     administration_acknowledgment,
+    after_final_ack,
+    after_order_ack,
     final_ack_packet,
+    has_expired,
     order_ack_packet,
     position_deleted,
+    received_report,
+    refused_here,
+    sent_report,
 )
-from qmnode.protocol.admission import FinalAckReceived
-from qmnode.protocol.disposition import Fate, after_final_ack, after_order_ack, has_expired, refused_here
-from qmnode.protocol.final_acks import final_ack_fate
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.protocol.ping import PingClient, ping_response
 from qmnode.protocol.received import MessageReader
-from qmnode.protocol.timers import Timer
-from qmnode.protocol.tracing import received_report, sent_report
-from qmnode.structures.acks import FinalAckBody, MessageKind, OrderAckBody, message_kind
-from qmnode.structures.base_header import BaseFlags, BaseHeader
-from qmnode.structures.debug_header import DebugHeader
+from qmnode.protocol.reception import FinalAckReceived
+from qmnode.protocol.states import Timer
+from qmnode.structures.enumerations import INSECURE_NACKS, MessageClass
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.message_classes import INSECURE_NACKS, MessageClass
-from qmnode.structures.message_properties_header import PropertyFlags
-from qmnode.structures.queue_formats import (
+from qmnode.structures.packets import FinalAckBody, MessageKind, OrderAckBody, message_kind
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DebugHeader,
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
+    PropertyFlags,
     PublicQueueFormatName,
+    SecurityFlags,
+    SecurityHeader,
+    TransactionFlags,
+    TransactionHeader,
+    UserFlags,
+    UserMessage,
 )
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
 from tests.protocol.machines import ALICE, ALL_ACKNOWLEDGMENTS, BOB, CAROL, TIME, message, transactional
 
 JN, JP, TH = UserFlags.of(JN=1), UserFlags.of(JP=1), UserFlags.of(TH=1)

@@ -1,9 +1,10 @@
-"""Honest sources that change their addresses, or that the directory no longer knows (``qmnode.protocol.branches``)."""
+"""Honest sources that change their addresses, or that the directory no longer knows
+(``qmnode.protocol.incoming_sequences``)."""
 
 from __future__ import annotations
 
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES, IncomingSequence, Route
-from qmnode.structures.queue_formats import DirectQueueFormatName
+from qmnode.structures.user_message import DirectQueueFormatName
 from tests.protocol.machines import ALICE, CAROL, TIME, transactional
 from tests.protocol.receiver import SEQUENCE, Receiver, identifiers
 

@@ -13,10 +13,9 @@ from qmnode.protocol.connection import (
     ResolveDestination,
     SendPing,
 )
-from qmnode.protocol.states import CONNECTION, ConnectionInput, ConnectionState
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.states import CONNECTION, ConnectionInput, ConnectionState, Timer
 from qmnode.settings.protocol import TransferSettings
-from qmnode.structures.queue_attributes import ConnectionStatus, OutgoingQueueState
+from qmnode.structures.enumerations import ConnectionStatus, OutgoingQueueState
 from tests.lab.cases import cases
 from tests.protocol.machines import TIME
 

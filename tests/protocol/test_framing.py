@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from qmnode import allocator
 from qmnode.allocator import lend
-from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import Framer, MessageReader
+from qmnode.protocol.wire import RemoteProtocolError
 from qmnode.structures.packet_view import with_session_header
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.transaction_header import TransactionHeader
+from qmnode.structures.user_message import SecurityFlags, SecurityHeader, SessionHeader, TransactionHeader
 from tests.conformance.frames import FRAMES
 from tests.lab.cases import cases
 from tests.protocol.machines import message

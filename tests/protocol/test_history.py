@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.message_id_history import PAGE_SIZE, MessageIdHistory
-from qmnode.protocol.records import Family, Record
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares.account import Accountant
-from qmnode.shares.parties import declared, stranger
+from qmnode.shares import Accountant, declared, stranger
 from qmnode.structures.guid import Guid
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmnode.protocol.commands import Closed, CloseReason
-from qmnode.protocol.establishment import ESTABLISHMENT_LIMIT
 from qmnode.protocol.incoming_sequences import IncomingSequences
 from qmnode.protocol.outgoing_sequences import AckResult, OutgoingSequences
-from qmnode.protocol.received import MessageReader
-from qmnode.protocol.session import Session
+from qmnode.protocol.received import MessageReader, ReceivedMessage
+from qmnode.protocol.session import ESTABLISHMENT_LIMIT, Session
 from qmnode.protocol.states import Role, SessionState
 from qmnode.settings.protocol import SessionSettings, TransferSettings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.internal_packets import (
+from qmnode.structures.packet_view import session_ack, session_header
+from qmnode.structures.packets import (
     ConnectionParameters,
     ConnectionParametersHeader,
     EstablishConnection,
     EstablishConnectionHeader,
     InternalFlags,
 )
-from qmnode.structures.packet_view import session_ack, session_header
 from tests.conformance.frames import FRAMES
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME, SessionPair, closed, message, transactional
-
-if TYPE_CHECKING:
-    from qmnode.protocol.received import ReceivedMessage
 
 NOW = 1000.0
 GOOD = [frame.data for frame in FRAMES if frame.transport == "tcp"] + [message(1), transactional(2, 7, 1, 0)]

@@ -6,9 +6,9 @@ import pytest
 
 from qmnode.protocol.incoming_sequences import PASSING_LIMIT, IncomingSequence, IncomingSequences, Route, Turn
 from qmnode.protocol.received import DestinationName
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.states import Timer
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares.account import Accountant
+from qmnode.shares import Accountant
 from qmnode.structures.guid import ZERO_GUID, Guid
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol.errors import LocalProtocolError
+from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.outgoing_sequences import ROLL_OVER, AckResult, OutgoingSequence, OutgoingSequences, transfer_info
-from qmnode.protocol.records import Family, Record
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.states import Timer
+from qmnode.protocol.wire import LocalProtocolError
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import ZERO_GUID
 from tests.protocol.machines import BOB, CAROL, TIME

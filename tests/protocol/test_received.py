@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import DestinationName, MessageReader, ReceivedMessage, destination_of
-from qmnode.structures.acks import ORDER_QUEUE
+from qmnode.protocol.wire import RemoteProtocolError
 from qmnode.structures.conformance import violation
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.packet_view import (
     places_of,
     read_sequence_fields,
@@ -22,17 +21,20 @@ from qmnode.structures.packet_view import (
     with_user_flags,
     without_session_header,
 )
-from qmnode.structures.queue_formats import (
+from qmnode.structures.packets import ORDER_QUEUE
+from qmnode.structures.user_message import (
     DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
+    ProviderInfo,
     PublicQueueFormatName,
+    SecurityFlags,
+    SecurityHeader,
+    SessionHeader,
+    TransactionHeader,
+    UserFlags,
+    UserMessage,
 )
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
 from tests.lab.cases import cases
 from tests.protocol.machines import ALICE, BOB, message, transactional
 

@@ -10,19 +10,26 @@ from hypothesis import strategies as st
 
 from qmnode.protocol import reception as reception_module
 from qmnode.protocol.acknowledgments import order_queue_of
-from qmnode.protocol.admission import Admission, Destination, DestinationKind, Verdict
+from qmnode.protocol.commands import Family
 from qmnode.protocol.incoming_sequences import Route
 from qmnode.protocol.received import DestinationName
-from qmnode.protocol.records import Family
-from qmnode.structures.acks import FinalAckBody, OrderAckBody, final_ack, order_ack
-from qmnode.structures.base_header import BaseFlags, BaseHeader
-from qmnode.structures.debug_header import DebugHeader
+from qmnode.protocol.reception import Admission, Destination, DestinationKind, Verdict
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import ZERO_GUID, Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId, PublicQueueFormatName
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.packets import FinalAckBody, OrderAckBody, final_ack, order_ack
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DebugHeader,
+    DirectQueueFormatName,
+    PrivateQueueFormatNameId,
+    PublicQueueFormatName,
+    SecurityFlags,
+    SecurityHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 from tests.protocol.machines import ALICE, ALL_ACKNOWLEDGMENTS, BOB, CAROL, TIME, message, transactional
 from tests.protocol.receiver import ADMIN, SEQUENCE, Receiver, answered, asking, identifiers
 from tests.protocol.test_history import page_count

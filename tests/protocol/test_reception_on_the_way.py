@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.protocol.admission import Destination, DestinationKind
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.queue_formats import PrivateQueueFormatNameId
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
+from qmnode.protocol.reception import Destination, DestinationKind
+from qmnode.structures.enumerations import MessageClass
+from qmnode.structures.user_message import PrivateQueueFormatNameId, UserFlags, UserMessage
 from tests.protocol.machines import CAROL, message, transactional
 from tests.protocol.receiver import SEQUENCE, Receiver, answered, asking, identifiers
 

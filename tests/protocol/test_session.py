@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from qmnode.protocol.commands import CloseReason, MessagesAcknowledged, MessagesExpired, MessagesReceived, RoomAvailable
-from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.session import Session
-from qmnode.protocol.states import Role, SessionState
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.states import Role, SessionState, Timer
+from qmnode.protocol.wire import LocalProtocolError
 from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.internal_packets import SessionAck
 from qmnode.structures.packet_view import with_session_header
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.packets import SessionAck
+from qmnode.structures.user_message import SessionHeader, UserFlags
 from tests.protocol.machines import ALICE, BOB, CAROL, TIME, SessionPair, closed, message, opened, transactional
 
 

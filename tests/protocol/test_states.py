@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode.protocol.commands import Closed, CloseReason
-from qmnode.protocol.errors import LocalProtocolError
 from qmnode.protocol.session import Session
-from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState
-from qmnode.protocol.timers import Timer
+from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState, Timer
+from qmnode.protocol.wire import LocalProtocolError
 from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.guid import Guid
-from qmnode.structures.internal_packets import (
+from qmnode.structures.packet_view import session_ack, session_header
+from qmnode.structures.packets import (
     ConnectionParameters,
     ConnectionParametersHeader,
     EstablishConnection,
     EstablishConnectionHeader,
 )
-from qmnode.structures.packet_view import session_ack, session_header
 from tests.lab.cases import cases
 from tests.protocol.machines import ALICE, BOB, TIME, message
 

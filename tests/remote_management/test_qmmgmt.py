@@ -22,10 +22,10 @@ from qmnode.remote_management.qmmgmt import (
 )
 from qmnode.remote_management.variants import FlatVariant, Variant, variant, vector
 from qmnode.remote_read.queue_format import QueueFormatValue
+from qmnode.structures.enumerations import VariantType as V
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.property_ids import ManagementMachineProperty as M
-from qmnode.structures.property_ids import ManagementQueueProperty as Q
-from qmnode.structures.variant_types import VariantType as V
+from qmnode.structures.properties import ManagementMachineProperty as M
+from qmnode.structures.properties import ManagementQueueProperty as Q
 from qmnode.version import program_version
 from tests.lab.addresses import free_alias
 from tests.lab.nodes import NodeProcess

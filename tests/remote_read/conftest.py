@@ -18,8 +18,7 @@ from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.names import parse_single_format_name
-from qmnode.structures.security_descriptor import SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, SecurityDescriptor, allow
 from tests.lab.addresses import free_alias
 
 if TYPE_CHECKING:

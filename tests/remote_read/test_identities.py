@@ -8,7 +8,7 @@ from qmnode.directory.port import DirectoryOperationError, DirectoryOperationRes
 from qmnode.errors import MessageQueuingError
 from qmnode.security.principals import Principals
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 from tests.security.directories import GROUP, FakeDirectory
 
 ALICE = "S-1-5-21-7-8-9-1001"

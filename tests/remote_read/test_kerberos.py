@@ -25,16 +25,15 @@ from qmnode.dcerpc.kerberos import CONTEXT_ID, initiator_context, realm_of
 from qmnode.dcerpc.ndr import U32, Parameters, member
 from qmnode.dcerpc.negotiation import KERBEROS, NegotiationInitiator
 from qmnode.dcerpc.pdu import WHOLE, PduType, SecTrailer, write_pdu_to_protect
-from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType
-from qmnode.dcerpc.server import RpcServer, service
+from qmnode.dcerpc.protection import AuthenticationError, AuthenticationLevel, AuthenticationType, SecurityContext
+from qmnode.dcerpc.server import Caller, RpcServer, service
 from qmnode.model.stored_message import message_from_packet
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.settings.remote_read import RemoteReadSettings
-from qmnode.shares.account import Accountant
-from qmnode.shares.resources import RPC_ANSWER_BYTES
+from qmnode.shares import RPC_ANSWER_BYTES, Accountant
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
-from tests.lab.samba import PASSWORD
+from tests.lab.samba import PASSWORD, DomainController
 from tests.remote_read.conftest import THERE, Remote, serving
 from tests.remote_read.foreign_client import Foreign, mapped_port, packet_of
 from tests.remote_read.raw_client import RawClient, bind_pdu
@@ -42,9 +41,6 @@ from tests.remote_read.raw_client import RawClient, bind_pdu
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from qmnode.dcerpc.protection import SecurityContext
-    from qmnode.dcerpc.server import Caller
-    from tests.lab.samba import DomainController
 
 pytestmark = pytest.mark.servers
 LEVELS = pytest.mark.parametrize(

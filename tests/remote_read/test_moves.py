@@ -13,10 +13,9 @@ from qmnode.local.server import LocalServer
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.security_descriptor import SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, SecurityDescriptor, allow
 from tests.lab.nodes import NodeProcess
-from tests.remote_read.conftest import NAME, OPEN, QUEUE, serving
+from tests.remote_read.conftest import NAME, OPEN, QUEUE, Remote, serving
 from tests.remote_read.test_command import Served
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qmnode.model.api import QueueApi, QueueManagerApi
-    from tests.remote_read.conftest import Remote
 
 READERS = SecurityDescriptor().with_dacl(*(allow(one, 0xF003F & ~0x4) for one in (EVERYONE, ANONYMOUS))).write()
 """All rights but the one to write messages."""

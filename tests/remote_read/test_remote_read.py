@@ -19,18 +19,15 @@ from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.settings.remote_read import RemoteReadSettings
-from qmnode.shares.account import Accountant
-from qmnode.shares.resources import RPC_ANSWER_BYTES
+from qmnode.shares import RPC_ANSWER_BYTES, Accountant
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import parse_single_format_name
 from tests.lab.waiting import eventually
-from tests.remote_read.conftest import NAME, QUEUE, serving
+from tests.remote_read.conftest import NAME, QUEUE, Remote, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from tests.remote_read.conftest import Remote
 
 
 @pytest.fixture(params=["RemoteRead", "qm2qm"])

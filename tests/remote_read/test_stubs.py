@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import impacket.dcerpc.v5.ndr as foreign_ndr
 import pytest
 
 from qmnode.dcerpc.errors import NdrError, RangeError
-from qmnode.dcerpc.ndr import NDR, NDR64
-from qmnode.dcerpc.ndr.streams import NdrWriter
+from qmnode.dcerpc.ndr import NDR, NDR64, Representation
+from qmnode.dcerpc.ndr.types import NdrWriter
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, RemoteReadAck
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from tests.lab.cases import cases
 from tests.remote_read.foreign import CALLS
-from tests.remote_read.stubs import GUID, STUBS, desc, desc2
-
-if TYPE_CHECKING:
-    from qmnode.dcerpc.ndr import Representation
-    from tests.remote_read.stubs import Stub
+from tests.remote_read.stubs import GUID, STUBS, Stub, desc, desc2
 
 GOLDEN = Path(__file__).with_name("golden")
 REFERENT = 0x20000

@@ -14,8 +14,8 @@ from qmnode.directory.port import (
     WorkgroupDirectory,
 )
 from qmnode.structures.guid import Guid
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
+from qmnode.structures.security_descriptor import Sid
 
 GROUP = Sid.from_text("S-1-5-21-1-2-3-513")
 MISSING = DirectoryOperationError(DirectoryOperationResult.OBJECT_NOT_FOUND, "there is no such object")

@@ -9,8 +9,7 @@ from functools import cache
 from Crypto.Util import number
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from qmnode.security.algorithms import Policy
-from qmnode.security.rsa_keys import PrivateKey
+from qmnode.security.rsa_keys import Policy, PrivateKey
 from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 
 ALL_WEAK = frozenset(WeakAlgorithm)

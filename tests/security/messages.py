@@ -9,11 +9,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
-from qmnode.security.algorithms import AES_PROVIDER, Provider
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
-from qmnode.security.outcomes import (
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState
+from qmnode.security.protector import (
     TRUSTED,
     Deferred,
+    MessageProtector,
     Opened,
     Protected,
     ProtectionRequest,
@@ -21,22 +21,27 @@ from qmnode.security.outcomes import (
     Signer,
     Unprotectable,
 )
-from qmnode.security.protector import MessageProtector
 from qmnode.security.published_keys import PublishedKeys, public_key_list
+from qmnode.security.rsa_keys import AES_PROVIDER, Provider
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.base_header import BaseFlags, BaseHeader
-from qmnode.structures.guid import Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import (
+from qmnode.structures.enumerations import (
     AuthenticationLevel,
     EncryptionAlgorithm,
     HashAlgorithm,
     PrivacyLevel,
     SenderIdentifierType,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName, PublicQueueFormatName
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.guid import Guid
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    PublicQueueFormatName,
+    UserFlags,
+    UserHeader,
+    UserMessage,
+)
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
 
 SOURCE = Guid(b"source node 16 b")

@@ -12,20 +12,26 @@ from qmnode.security.access_check import (
     Token,
     access_check,
 )
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
 from qmnode.structures.guid import Guid, guid_from_text
 from qmnode.structures.security_descriptor import (
+    ANONYMOUS,
+    AUTHENTICATED_USERS,
+    EVERYONE,
+    OWNER_RIGHTS,
+    PRINCIPAL_SELF,
     AccessEntry,
     AccessMask,
     Ace,
     AceFlags,
     AceType,
     ObjectEntry,
+    QueueAccess,
+    QueueManagerAccess,
     SecurityDescriptor,
+    Sid,
     allow,
     deny,
 )
-from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, OWNER_RIGHTS, PRINCIPAL_SELF, Sid
 from tests.lab.sddl import parse_sddl
 
 SEND, PEEK, DELETE = QueueAccess.MQSEC_WRITE_MESSAGE, QueueAccess.MQSEC_PEEK_MESSAGE, QueueAccess.MQSEC_DELETE_MESSAGE

@@ -8,19 +8,23 @@ import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
 from qmnode.security.identity import Sender, SenderDirectory
-from qmnode.security.outcomes import Admitted, Deferred, Refused, Signer, Verdict
-from qmnode.security.protector import MessageProtector
+from qmnode.security.protector import Admitted, Deferred, MessageProtector, Refused, Signer, Verdict
 from qmnode.security.service import Admission, Arrival, QueueRules
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import AuthenticationLevel, SenderIdentifierType
-from qmnode.structures.message_security import PrivacyLevel as MessagePrivacy
-from qmnode.structures.queue_attributes import QueuePrivacyLevel
-from qmnode.structures.security_descriptor import Ace, Acl, SecurityDescriptor, allow, deny
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
-from qmnode.structures.sid import ANONYMOUS, EVERYONE, Sid
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, QueuePrivacyLevel, SenderIdentifierType
+from qmnode.structures.enumerations import PrivacyLevel as MessagePrivacy
+from qmnode.structures.security_descriptor import (
+    ANONYMOUS,
+    EVERYONE,
+    Ace,
+    Acl,
+    QueueAccess,
+    SecurityDescriptor,
+    Sid,
+    allow,
+    deny,
+)
+from qmnode.structures.user_message import SecurityFlags, SecurityHeader, UserMessage
 from tests.security.directories import GROUP, FakeDirectory
 from tests.security.keys import private_key
 from tests.security.messages import DESTINATION, NOW, RING, USER, certificate, message, sent, signer

@@ -2,7 +2,8 @@
 
 import pytest
 
-from qmnode.security.algorithms import (
+from qmnode.security.errors import WeakAlgorithmError
+from qmnode.security.rsa_keys import (
     AES_PROVIDER,
     BASE_PROVIDER,
     CIPHERS,
@@ -13,9 +14,8 @@ from qmnode.security.algorithms import (
     sending_policy,
     usable_algorithms,
 )
-from qmnode.security.errors import WeakAlgorithmError
 from qmnode.settings.security import SecuritySettings, WeakAlgorithm
-from qmnode.structures.message_security import EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.enumerations import EncryptionAlgorithm, HashAlgorithm
 
 
 def test_every_hash_and_cipher_of_the_specification_is_in_the_tables() -> None:

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from qmnode.security.algorithms import accepting_policy
-from qmnode.security.certificates import parse_certificate
 from qmnode.security.errors import WeakAlgorithmError
+from qmnode.security.identity import parse_certificate
+from qmnode.security.rsa_keys import accepting_policy
 from qmnode.settings.security import SecuritySettings
 from tests.security.keys import private_key
 from tests.security.messages import DAY, NOW, certificate

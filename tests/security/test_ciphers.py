@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmnode.security.algorithms import CIPHERS, PROVIDERS, Provider
 from qmnode.security.encryption import BodyCipher, WrongKeyError, decrypt_body
-from qmnode.structures.message_security import EncryptionAlgorithm
+from qmnode.security.rsa_keys import CIPHERS, PROVIDERS, Provider
+from qmnode.structures.enumerations import EncryptionAlgorithm
 
 CASES = [(provider, algorithm) for provider in PROVIDERS for algorithm in sorted(provider.algorithms)]
 

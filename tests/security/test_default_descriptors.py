@@ -2,11 +2,23 @@
 
 import pytest
 
-from qmnode.security.access_check import QUEUE_MANAGER_MAPPING, Token, access_check
-from qmnode.security.default_descriptors import default_queue_manager_security, default_queue_security
-from qmnode.structures.access_masks import QueueAccess, QueueManagerAccess
-from qmnode.structures.security_descriptor import AccessMask, SecurityDescriptor
-from qmnode.structures.sid import ANONYMOUS, EVERYONE, LOCAL_SYSTEM, Sid
+from qmnode.security.access_check import (
+    QUEUE_MANAGER_MAPPING,
+    Token,
+    access_check,
+    default_queue_manager_security,
+    default_queue_security,
+)
+from qmnode.structures.security_descriptor import (
+    ANONYMOUS,
+    EVERYONE,
+    LOCAL_SYSTEM,
+    AccessMask,
+    QueueAccess,
+    QueueManagerAccess,
+    SecurityDescriptor,
+    Sid,
+)
 from tests.lab.sddl import parse_sddl
 
 DOMAIN = Sid.from_text("S-1-5-21-1-2-3")

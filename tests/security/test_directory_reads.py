@@ -15,11 +15,11 @@ from qmnode.directory.port import (
     WorkgroupDirectory,
 )
 from qmnode.errors import MessageQueuingError
-from qmnode.security.algorithms import AES_PROVIDER
 from qmnode.security.errors import MessageDeferredError
-from qmnode.security.key_ring import KeyPurpose
+from qmnode.security.key_stores import KeyPurpose
 from qmnode.security.principals import security_identifier_of
 from qmnode.security.published_keys import DestinationDirectory, public_key_list
+from qmnode.security.rsa_keys import AES_PROVIDER
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.error_codes import ErrorCode
 from tests.security.messages import DESTINATION, NOW, USER, encryption_pair

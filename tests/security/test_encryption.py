@@ -9,15 +9,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 
 from qmnode.errors import MessageQueuingError
-from qmnode.security.algorithms import (
-    AES_PROVIDER,
-    BASE_PROVIDER,
-    ENHANCED_PROVIDER,
-    PROVIDER_BY_NAME,
-    PROVIDERS,
-    Provider,
-    sending_policy,
-)
 from qmnode.security.caches import AgedCache
 from qmnode.security.encryption import (
     CachedSymmetricKey,
@@ -31,15 +22,22 @@ from qmnode.security.encryption import (
     unwrap,
 )
 from qmnode.security.errors import MessageRefusedError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.published_keys import PublishedKeys, public_key_list
+from qmnode.security.rsa_keys import (
+    AES_PROVIDER,
+    BASE_PROVIDER,
+    ENHANCED_PROVIDER,
+    PROVIDER_BY_NAME,
+    PROVIDERS,
+    Provider,
+    sending_policy,
+)
 from qmnode.settings.security import SecuritySettings, WeakAlgorithm
+from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass, PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
-from qmnode.structures.key_blobs import CALG_RSA_KEYX, PublicKeyBlob, SimpleBlob
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import EncryptionAlgorithm, PrivacyLevel
-from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
+from qmnode.structures.public_keys import CALG_RSA_KEYX, MqdsPublicKey, MqdsPublicKeys, PublicKeyBlob, SimpleBlob
 from tests.lab.cases import cases
 from tests.security.keys import EVERYTHING_ALLOWED, ciphertexts, private_key, same_key
 

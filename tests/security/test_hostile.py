@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qmnode.security.outcomes import Deferred, Opened, Protected, ProtectionRequest, Refused
+from qmnode.security.protector import Deferred, Opened, Protected, ProtectionRequest, Refused
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.errors import PacketError
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
-from qmnode.structures.security_header import SecurityHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import SecurityHeader, UserMessage
 from tests.security.keys import EVERYTHING_ALLOWED
 from tests.security.messages import DESTINATION, NOW, RING, Protector, message, published, sent, signer, source
 

@@ -13,16 +13,14 @@ from qmnode.directory.port import (
     GroupExpansion,
     User,
 )
-from qmnode.security.certificates import parse_certificate
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
-from qmnode.security.identity import SenderClaim, SenderDirectory, anonymous
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
+from qmnode.security.identity import SenderClaim, SenderDirectory, anonymous, parse_certificate
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import public_key_list
 from qmnode.settings.security import SecuritySettings
+from qmnode.structures.enumerations import MessageClass, SenderIdentifierType
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import SenderIdentifierType
-from qmnode.structures.sid import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
+from qmnode.structures.security_descriptor import ANONYMOUS, AUTHENTICATED_USERS, EVERYONE, Sid
 from tests.security.directories import GROUP, FakeDirectory, user_certificates
 from tests.security.keys import private_key
 from tests.security.messages import NOW, SOURCE, USER, certificate

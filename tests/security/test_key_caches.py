@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qmnode.security.caches import AgedCache
 from qmnode.security.encryption import BodyCipher, CachedSymmetricKey
-from qmnode.structures.message_security import EncryptionAlgorithm
+from qmnode.structures.enumerations import EncryptionAlgorithm
 
 KEY = b"0123456789abcdef"
 

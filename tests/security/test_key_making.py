@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.security.algorithms import AES_PROVIDER, BASE_PROVIDER, ENHANCED_PROVIDER
-from qmnode.security.certificates import make_internal_certificate, parse_certificate
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyRing, KeyState
-from qmnode.security.outcomes import Opened, Protected, ProtectionRequest, Refused
+from qmnode.security.identity import make_internal_certificate, parse_certificate
+from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState
+from qmnode.security.protector import Opened, Protected, ProtectionRequest, Refused
 from qmnode.security.published_keys import (
     PublishedKeys,
     first_pairs,
@@ -17,8 +16,9 @@ from qmnode.security.published_keys import (
     published,
     usable_providers,
 )
+from qmnode.security.rsa_keys import AES_PROVIDER, BASE_PROVIDER, ENHANCED_PROVIDER
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.message_security import PrivacyLevel
+from qmnode.structures.enumerations import PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
 from tests.security.messages import DESTINATION, NOW, Protector, encryption_pair, message, source
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.security.algorithms import AES_PROVIDER
 from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
-from qmnode.security.key_ring import KeyPair, KeyPurpose, KeyState
-from qmnode.security.key_stores import FileKeyStore, KeyStoreOptions, open_key_store
+from qmnode.security.key_stores import FileKeyStore, KeyPair, KeyPurpose, KeyState, KeyStoreOptions, open_key_store
+from qmnode.security.rsa_keys import AES_PROVIDER
 from tests.security.keys import private_key
 
 PASSPHRASE = "correct horse battery staple"
@@ -242,7 +241,7 @@ def test_an_installed_store_is_found_by_its_name(path: Path) -> None:
 
 def test_no_core_file_will_hold_the_keys() -> None:
     code = (
-        "import resource; from qmnode.security.process import forbid_core_dumps; forbid_core_dumps();"
+        "import resource; from qmnode.security.private_files import forbid_core_dumps; forbid_core_dumps();"
         "assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0);"
         "import ctypes; assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0"  # PR_GET_DUMPABLE
     )

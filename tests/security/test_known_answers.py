@@ -11,7 +11,7 @@ import pytest
 
 from qmnode.security.encryption import BodyCipher, decrypt_body
 from qmnode.security.rsa_keys import PrivateKey, sign, verify
-from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.enumerations import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
 from qmnode.structures.signature_properties import signed_bytes
 from tests.security.messages import message
 

@@ -7,7 +7,7 @@ import pytest
 
 from qmnode.security import legacy
 from qmnode.security.errors import LegacyUnavailableError
-from qmnode.structures.message_security import HashAlgorithm
+from qmnode.structures.enumerations import HashAlgorithm
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmnode.security.algorithms import (
-    AES_PROVIDER,
-    BASE_PROVIDER,
-    ENHANCED_PROVIDER,
-    HASHES,
-    PROVIDERS,
-    Provider,
-)
-from qmnode.security.key_ring import KeyRing
-from qmnode.security.outcomes import (
+from qmnode.security.key_stores import KeyRing
+from qmnode.security.protector import (
     TRUSTED,
     Deferred,
     Opened,
@@ -26,27 +18,37 @@ from qmnode.security.outcomes import (
     Refused,
     Unprotectable,
 )
+from qmnode.security.rsa_keys import (
+    AES_PROVIDER,
+    BASE_PROVIDER,
+    ENHANCED_PROVIDER,
+    HASHES,
+    PROVIDERS,
+    Provider,
+)
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import Guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import (
+from qmnode.structures.enumerations import (
     AuthenticationLevel,
     EncryptionAlgorithm,
     HashAlgorithm,
+    MessageClass,
     PrivacyLevel,
     SenderIdentifierType,
 )
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.error_codes import ErrorCode
+from qmnode.structures.guid import Guid
+from qmnode.structures.user_message import (
     MQFAddressHeader,
     MQFFormatNameElement,
     MQFPublicQueueFormatName,
     MultiQueueFormatHeader,
+    ProviderInfo,
+    SecurityFlags,
+    SecurityHeader,
+    SessionHeader,
+    UserFlags,
+    UserMessage,
 )
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
 from tests.lab.cases import cases
 from tests.security.keys import EVERYTHING_ALLOWED
 from tests.security.messages import (
@@ -246,7 +248,7 @@ def test_forged_bits_beside_a_real_signature_are_ours_in_the_end() -> None:
 
 
 def test_a_certificate_without_an_identifier_proves_an_author_and_no_account() -> None:
-    from qmnode.security.outcomes import Signer
+    from qmnode.security.protector import Signer
     from tests.security.keys import private_key
 
     nameless = Signer(private_key(1024), certificate(), SenderIdentifierType.NONE, b"")

@@ -8,7 +8,6 @@ import pickle
 import pytest
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from qmnode.security.algorithms import sending_policy
 from qmnode.security.errors import WeakAlgorithmError
 from qmnode.security.rsa_keys import (
     PrivateKey,
@@ -16,6 +15,7 @@ from qmnode.security.rsa_keys import (
     fingerprint_of,
     public_key_from_wire,
     public_key_to_wire,
+    sending_policy,
 )
 from qmnode.settings.security import SecuritySettings
 from tests.security.keys import ciphertexts, private_key, same_key

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pprint
 import traceback
 
-from qmnode.security.key_ring import KeyRing
-from qmnode.security.key_stores import FileKeyStore
-from qmnode.security.outcomes import Protected, ProtectionRequest
-from qmnode.security.protector import IncomingSecurity
+from qmnode.security.key_stores import FileKeyStore, KeyRing
+from qmnode.security.protector import IncomingSecurity, Protected, ProtectionRequest
 from qmnode.security.rsa_keys import sign
-from qmnode.structures.message_security import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
+from qmnode.structures.enumerations import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm, PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key
 from tests.security.messages import DESTINATION, NOW, RING, Protector, message, published, signer, source
 

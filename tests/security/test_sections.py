@@ -5,30 +5,30 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmnode.structures.base_header import BaseFlags, BaseHeader
-from qmnode.structures.debug_header import DebugHeader
+from qmnode.structures.enumerations import AuthenticationLevel
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import AuthenticationLevel
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.packet_view import DIRECT, Sections
+from qmnode.structures.signature_properties import signed_bytes
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DebugHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
     MQFAddressHeader,
     MQFFormatNameElement,
     MQFPublicQueueFormatName,
     MultiQueueFormatHeader,
-)
-from qmnode.structures.packet_view import DIRECT, Sections
-from qmnode.structures.queue_formats import (
-    DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
     PublicQueueFormatName,
+    SecurityHeader,
+    SoapHeader,
+    TransactionHeader,
+    UserFlags,
+    UserHeader,
+    UserMessage,
 )
-from qmnode.structures.security_header import SecurityHeader
-from qmnode.structures.signature_properties import signed_bytes
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.transaction_header import TransactionHeader
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
 
 GUIDS = st.binary(min_size=16, max_size=16).map(Guid)
 NUMBERS = st.integers(0, 0xFFFF_FFFF)

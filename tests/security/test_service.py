@@ -10,13 +10,12 @@ import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, QueueManager
 from qmnode.errors import MessageQueuingError
-from qmnode.security.key_ring import KeyPurpose, KeyState
-from qmnode.security.key_stores import FileKeyStore
-from qmnode.security.outcomes import Admitted, Deferred, Protected, ProtectionRequest, Refused, Unprotectable
+from qmnode.security.key_stores import FileKeyStore, KeyPurpose, KeyState
+from qmnode.security.protector import Admitted, Deferred, Protected, ProtectionRequest, Refused, Unprotectable
 from qmnode.security.published_keys import public_key_list
 from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from tests.security.directories import FakeDirectory
 from tests.security.messages import (
     DAY,

@@ -6,10 +6,9 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from qmnode.security.algorithms import HASHES, PKCS1_OVERHEAD
 from qmnode.security.protector import level_that_verifies
-from qmnode.security.rsa_keys import sign, verify
-from qmnode.structures.message_security import AuthenticationLevel, HashAlgorithm
+from qmnode.security.rsa_keys import HASHES, PKCS1_OVERHEAD, sign, verify
+from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm
 from tests.lab.cases import cases
 from tests.security.keys import private_key
 

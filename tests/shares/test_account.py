@@ -2,10 +2,7 @@
 
 import pytest
 
-from qmnode.shares.account import Account, Accountant
-from qmnode.shares.parties import OWN, Kind, declared, stranger
-from qmnode.shares.rates import Rates
-from qmnode.shares.resources import Resource
+from qmnode.shares import OWN, Account, Accountant, Kind, Rates, Resource, declared, stranger
 
 ROWS = Resource("rows", "rows of a table", "places", "transfer.rows", "nothing", reserve=0.5, own=0.1, block=0.1)
 ALICE, BOB = declared("ALICE"), declared("BOB")

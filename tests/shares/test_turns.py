@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.shares import turns
-from qmnode.shares.parties import declared
-from qmnode.shares.turns import STEP, Peer, Turns
+from qmnode import shares
+from qmnode.shares import STEP, Peer, Turns, declared
 from tests.lab.waiting import eventually
 
 MILLISECOND = 1_000_000
@@ -225,7 +224,7 @@ async def test_a_declared_peer_that_takes_more_than_its_part_waits_and_others_do
 
 async def test_a_declared_peer_pauses_in_proportion_while_others_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     had = [0.0]
-    monkeypatch.setattr(turns, "_had", lambda: had[0])
+    monkeypatch.setattr(shares, "_had", lambda: had[0])
     work = Work()
     mallory, alice = work.turns.peer(declared("MALLORY")), work.turns.peer(declared("ALICE"))
     taken_of(work, alice, "alice")
@@ -322,15 +321,15 @@ def test_the_time_that_a_thread_has_had_does_not_jump_when_no_descriptor_is_left
 ) -> None:
     delays = tmp_path / "schedstat"
     delays.write_text("1 1000000000000 1\n")
-    monkeypatch.setattr(turns, "_DELAYS", str(delays))
-    had = turns._had()
+    monkeypatch.setattr(shares, "_DELAYS", str(delays))
+    had = shares._had()
     delays.unlink()
-    assert 0.0 <= turns._had() - had < 500.0
+    assert 0.0 <= shares._had() - had < 500.0
 
 
 async def test_time_that_other_processes_have_ends_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     had = [0.0]
-    monkeypatch.setattr(turns, "_had", lambda: had[0])
+    monkeypatch.setattr(shares, "_had", lambda: had[0])
     work = Work()
     work.be_busy()
     work.take("first", MALLORY)
@@ -343,7 +342,7 @@ async def test_time_that_other_processes_have_ends_no_pause(monkeypatch: pytest.
 
 async def test_time_that_other_processes_have_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     had = [0.0]
-    monkeypatch.setattr(turns, "_had", lambda: had[0])
+    monkeypatch.setattr(shares, "_had", lambda: had[0])
     work = Work()
     work.turns.heard = asyncio.get_running_loop().time() - 1.0
     assert work.turns.are_scarce

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import qmnode
 from qmnode import Access, Message
 from qmnode.administration.dead_letters import dead_letters
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.lab.addresses import free_port
 from tests.lab.nodes import PROJECT, NodeProcess
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import qmnode
+from qmnode.structures.enumerations import MessageClass, is_negative_acknowledgment
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.message_classes import MessageClass, is_negative_acknowledgment
 from tests.soak.streams import End, Stream, named
 
 POSITIVE = (MessageClass.MQMSG_CLASS_ACK_REACH_QUEUE, MessageClass.MQMSG_CLASS_ACK_RECEIVE)

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import qmnode
 from qmnode.storage.large import SMALLEST
+from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_security import PrivacyLevel
 
 LARGE_EVERY = 499
 """The store has such a message in a file of its own."""

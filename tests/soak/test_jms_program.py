@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qmnode
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.amqp.foreign import jms
 from tests.forwarding.enterprise import Directory, Machine, Node
 from tests.lab.addresses import free_port

@@ -25,9 +25,7 @@ import pytest
 
 import qmnode
 from qmnode.bodies.choice import read_headers
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.amqp.rabbitmq import queue_address, rabbitmq, shovel_in, shovel_out
 from tests.lab.addresses import free_port
 from tests.lab.nodes import NodeProcess

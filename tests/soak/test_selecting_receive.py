@@ -20,9 +20,7 @@ from proton.utils import BlockingConnection
 
 import qmnode
 from qmnode.bodies.choice import HEADER_FORMATS, write_headers
-from qmnode.structures.access_masks import QueueAccess
-from qmnode.structures.security_descriptor import Acl, SecurityDescriptor, allow
-from qmnode.structures.sid import ANONYMOUS, EVERYONE
+from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.lab.addresses import free_port
 from tests.lab.nodes import NodeProcess
 from tests.soak.test_search_of_a_million import percentile, traffic

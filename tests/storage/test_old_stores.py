@@ -25,8 +25,8 @@ from qmnode.commands.table import app
 from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument
-from qmnode.model.context import SystemClock
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.positions import SystemClock
+from qmnode.model.queue import OutgoingQueue
 from qmnode.storage.layout import LARGE_MESSAGES, OPERATIONS
 from qmnode.storage.verification import verify
 from qmnode.structures.error_codes import ErrorCode

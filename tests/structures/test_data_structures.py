@@ -10,20 +10,24 @@ from hypothesis import strategies as st
 import qmnode.structures
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
-from qmnode.structures.key_blobs import (
+from qmnode.structures.public_keys import (
+    AES_PROVIDER,
+    BASE_PROVIDER,
     CALG_AES_256,
     CALG_RSA_KEYX,
     CALG_RSA_SIGN,
+    PROV_RSA_AES,
     BlobHeader,
+    MqdsPublicKey,
+    MqdsPublicKeys,
+    MqUserSignCert,
+    MqUserSignCerts,
     PublicKeyBlob,
     RsaPubKey,
     SimpleBlob,
 )
-from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
-from qmnode.structures.public_keys import AES_PROVIDER, BASE_PROVIDER, PROV_RSA_AES, MqdsPublicKey, MqdsPublicKeys
-from qmnode.structures.queue_format_union import QueueFormat
+from qmnode.structures.queue_format import DlId, LpWStr, MulticastId, ObjectId, QueueFormat
 from qmnode.structures.sequence_info import SequenceInfo
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 from tests.structures.strategies import all_structures
 
 u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))

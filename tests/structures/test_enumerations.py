@@ -2,20 +2,21 @@
 
 import pytest
 
-from qmnode.structures.access_masks import (
+from qmnode.structures.enumerations import (
+    VT_VECTOR,
+    MessageClass,
+    VariantType,
+    is_negative_acknowledgment,
+    is_permitted,
+    is_receive_acknowledgment,
+)
+from qmnode.structures.security_descriptor import (
     ConnectedNetworkAccess,
     EnterpriseAccess,
     QueueAccess,
     QueueManagerAccess,
     SiteAccess,
 )
-from qmnode.structures.message_classes import (
-    MessageClass,
-    is_negative_acknowledgment,
-    is_permitted,
-    is_receive_acknowledgment,
-)
-from qmnode.structures.variant_types import VT_VECTOR, VariantType
 
 
 def test_every_message_class_is_there():

@@ -10,21 +10,21 @@ import pytest
 from qmnode.structures.errors import PacketError
 from qmnode.structures.generate import text_end
 from qmnode.structures.guid import ZERO_GUID
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.packets import packet_size, read_packet
+from qmnode.structures.user_message import (
     MAX_ELEMENTS,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
     MQFAddressHeader,
     MQFDirectQueueFormatName,
     MQFFormatNameElement,
     MQFSignatureHeader,
     MultiQueueFormatHeader,
+    SecurityHeader,
+    SoapHeader,
+    UserHeader,
+    UserMessage,
 )
-from qmnode.structures.packets import packet_size, read_packet
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import SecurityHeader
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.user_header import UserHeader
-from qmnode.structures.user_message import UserMessage
 from tests.lab.cases import cases
 
 NAME = MQFFormatNameElement(format_name=MQFDirectQueueFormatName(direct_format_name="OS:b\\q"))

@@ -1,7 +1,6 @@
 """``put``: the quick change of a value, which sets nothing but what it is given."""
 
-from qmnode.structures.base_header import BaseHeader
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
+from qmnode.structures.user_message import BaseHeader, MessagePropertiesHeader
 
 
 def test_put_changes_what_it_names_and_nothing_else() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmnode.structures.errors import PacketError
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
 from qmnode.structures.packet_view import (
     ADDRESS,
     LABEL_AT,
@@ -25,9 +24,13 @@ from qmnode.structures.packet_view import (
     user_flags_of,
     with_base_flags,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName, PublicQueueFormatName
-from qmnode.structures.user_header import UserHeader
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.user_message import (
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
+    PublicQueueFormatName,
+    UserHeader,
+    UserMessage,
+)
 from tests.structures.strategies import values_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from qmnode.structures.property_ids import (
+from qmnode.structures.enumerations import VariantType
+from qmnode.structures.properties import (
     PROPERTY_FAMILIES,
     ConnectedNetworkProperty,
     EnterpriseProperty,
@@ -14,7 +15,6 @@ from qmnode.structures.property_ids import (
     QueueProperty,
     SettingsProperty,
 )
-from qmnode.structures.variant_types import VariantType
 
 COUNTS = [27, 39, 15, 6, 18, 6, 13, 11, 5, 8, 6, 27, 5]
 """Subsections of MS-MQMQ 2.3.1 to 2.3.13."""

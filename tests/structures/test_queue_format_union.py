@@ -6,8 +6,15 @@ from hypothesis import strategies as st
 
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.names import FormatNameError, parse_single_format_name
-from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
-from qmnode.structures.queue_format_union import QueueFormat, format_name_of, queue_format_of
+from qmnode.structures.queue_format import (
+    DlId,
+    LpWStr,
+    MulticastId,
+    ObjectId,
+    QueueFormat,
+    format_name_of,
+    queue_format_of,
+)
 from tests.lab.cases import cases
 
 G = "1f2d3c4b-0001-0203-0405-060708090a0b"

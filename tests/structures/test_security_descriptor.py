@@ -7,6 +7,10 @@ from hypothesis import strategies as st
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_from_text
 from qmnode.structures.security_descriptor import (
+    ANONYMOUS,
+    BUILTIN_ADMINISTRATORS,
+    EVERYONE,
+    LOCAL_SYSTEM,
     AccessEntry,
     Ace,
     AceType,
@@ -15,10 +19,10 @@ from qmnode.structures.security_descriptor import (
     ObjectEntry,
     ReservedEntry,
     SecurityDescriptor,
+    Sid,
     allow,
     deny,
 )
-from qmnode.structures.sid import ANONYMOUS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL_SYSTEM, Sid
 from tests.lab.cases import cases
 from tests.lab.sddl import SddlError, format_sddl, parse_sddl
 

@@ -2,21 +2,24 @@
 
 import pytest
 
-from qmnode.structures.base_header import BaseFlags, BaseHeader
+from qmnode.structures.enumerations import AuthenticationLevel
 from qmnode.structures.guid import Guid
-from qmnode.structures.message_properties_header import MessagePropertiesHeader
-from qmnode.structures.message_security import AuthenticationLevel
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.signature_properties import SIGNED_PROPERTIES, signed_bytes
+from qmnode.structures.user_message import (
+    BaseFlags,
+    BaseHeader,
+    DirectQueueFormatName,
+    MessagePropertiesHeader,
     MQFAddressHeader,
     MQFDirectQueueFormatName,
     MQFFormatNameElement,
     MQFPublicQueueFormatName,
     MultiQueueFormatHeader,
+    PublicQueueFormatName,
+    UserFlags,
+    UserHeader,
+    UserMessage,
 )
-from qmnode.structures.queue_formats import DirectQueueFormatName, PublicQueueFormatName
-from qmnode.structures.signature_properties import SIGNED_PROPERTIES, signed_bytes
-from qmnode.structures.user_header import UserFlags, UserHeader
-from qmnode.structures.user_message import UserMessage
 from tests.lab.cases import cases
 
 SIG10, SIG20, SIG30 = AuthenticationLevel.SIG10, AuthenticationLevel.SIG20, AuthenticationLevel.SIG30

@@ -6,11 +6,15 @@ dumps is in ``tests/conformance/test_frames.py``.
 
 from __future__ import annotations
 
-from qmnode.structures.acks import FinalAckBody, OrderAckBody
-from qmnode.structures.debug_header import DebugHeader
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.layout import Structure
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.packets import FinalAckBody, OrderAckBody
+from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys, MqUserSignCert, MqUserSignCerts
+from qmnode.structures.queue_format import DlId, ObjectId, QueueFormat
+from qmnode.structures.sequence_info import SequenceInfo
+from qmnode.structures.user_message import (
+    DebugHeader,
+    DirectQueueFormatName,
     MQFAddressHeader,
     MQFDirectQueueFormatName,
     MQFDistributionQueueFormatName,
@@ -19,22 +23,17 @@ from qmnode.structures.multi_queue_format_header import (
     MQFPublicQueueFormatName,
     MQFSignatureHeader,
     MultiQueueFormatHeader,
-)
-from qmnode.structures.object_identifiers import DlId, ObjectId
-from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
-from qmnode.structures.queue_format_union import QueueFormat
-from qmnode.structures.queue_formats import (
-    DirectQueueFormatName,
     PrivateQueueFormatName,
     PrivateQueueFormatNameId,
+    ProviderInfo,
     PublicQueueFormatName,
+    SecurityFlags,
+    SecurityHeader,
+    SessionHeader,
+    SoapHeader,
+    TransactionFlags,
+    TransactionHeader,
 )
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.sequence_info import SequenceInfo
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.transaction_header import TransactionFlags, TransactionHeader
-from qmnode.structures.user_certificates import MqUserSignCert, MqUserSignCerts
 from tests.lab.cases import cases
 
 GUID = guid_from_text("{01234567-89ab-cdef-0011-223344556677}")

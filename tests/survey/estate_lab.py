@@ -35,8 +35,7 @@ from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.session import apply_declared
 from qmnode import Access, Message
-from qmnode.structures.security_descriptor import SecurityDescriptor, allow
-from qmnode.structures.sid import EVERYONE, Sid
+from qmnode.structures.security_descriptor import EVERYONE, SecurityDescriptor, Sid, allow
 from tests.lab.addresses import free_alias
 from tests.lab.nodes import PROJECT, NodeProcess
 from tests.lab.servers import start_slapd

@@ -23,9 +23,9 @@ from qmnode.remote_read.remote_node import RemoteReadOptions
 from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
-from qmnode.structures.property_ids import ManagementMachineProperty as M
-from qmnode.structures.property_ids import ManagementQueueProperty as Q
-from qmnode.structures.variant_types import VariantType as V
+from qmnode.structures.enumerations import VariantType as V
+from qmnode.structures.properties import ManagementMachineProperty as M
+from qmnode.structures.properties import ManagementQueueProperty as Q
 from tests.lab.addresses import free_alias
 from tests.remote_read.conftest import random_port
 

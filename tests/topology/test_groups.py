@@ -12,7 +12,7 @@ from mqenterprise.directory.names import name_of
 from qmnode import Access, MessageQueuingError
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import Sid
 from tests.directory.test_membership import installed, node_settings, running
 from tests.lab.addresses import free_alias
 from tests.lab.groups import Groups

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqenterprise.topology.names import fold
-from qmnode.structures.names.direct import fold as fold_of_queues
+from qmnode.structures.names import fold as fold_of_queues
 
 # Letters of which folding or composing make something else, and what composes with letters, are met often.
 _AWKWARD = "ßẞŉǰΐΰᾳῼﬃİıςΣKÅǄ①㍿¨\u0301\u0308\u0323\u0345\u1100\u1161\u11a8\u3000\u00a0 sSkK"

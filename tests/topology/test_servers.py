@@ -40,7 +40,7 @@ from mqenterprise.topology.resources import Kind, resource
 from mqenterprise.topology.session import apply_plan
 from qmnode.directory.port import equals
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.user_certificates import MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCerts
 from tests.lab.site_settings import site_settings
 from tests.lab.waiting import wait_until
 from tests.topology.conftest import Silent

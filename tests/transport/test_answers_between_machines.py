@@ -9,7 +9,7 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.settings.node import Settings
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.transport import conftest
 from tests.transport.conftest import PLAIN, Pair, settings_of
 

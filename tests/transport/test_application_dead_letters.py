@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qmnode import Access, Message
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 

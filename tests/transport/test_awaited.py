@@ -55,7 +55,7 @@ async def exchanged(pair: Pair, name: str, pause: float) -> None:
 async def test_a_receiver_that_comes_back_gets_them_unwritten(
     pair: Pair, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.delivery.awaited._PATIENCE", 60.0)
+    monkeypatch.setattr("qmnode.delivery.arrivals._PATIENCE", 60.0)
     await exchanged(pair, name, 0.001)
     assert written(pair) == 0
 
@@ -64,7 +64,7 @@ async def test_a_receiver_that_comes_back_gets_them_unwritten(
 async def test_many_small_ones_wait_for_a_receiver_that_comes_back(
     pair: Pair, patience: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.delivery.awaited._PATIENCE_OF_MANY", patience)
+    monkeypatch.setattr("qmnode.delivery.arrivals._PATIENCE_OF_MANY", patience)
     monkeypatch.setattr("qmnode.delivery.arrivals.MANY", 1)  # they may come in parts
     out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
     into = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
@@ -116,7 +116,7 @@ async def test_a_receiver_that_stays_away_delays_nobody(pair: Pair) -> None:
 
 
 async def test_a_node_stops_while_a_message_waits(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.delivery.awaited._PATIENCE", 600.0)
+    monkeypatch.setattr("qmnode.delivery.arrivals._PATIENCE", 600.0)
     out = await pair.alice.open_queue(pair.direct("BOB", PLAIN), Access.SEND)
     into = await pair.bob.open_queue(f"DIRECT=OS:{PLAIN}")
     receiving = asyncio.create_task(into.receive(timeout=60))

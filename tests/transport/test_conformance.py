@@ -21,31 +21,33 @@ from qmnode.capture.source import Captured, Carrier
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.stored_message import received_message, value_of_packet
-from qmnode.protocol.errors import RemoteProtocolError
 from qmnode.protocol.received import MessageReader
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
+from qmnode.protocol.wire import RemoteProtocolError
 from qmnode.settings.protocol import SessionSettings
 from qmnode.storage.verification import verify
-from qmnode.structures.base_header import BaseFlags
-from qmnode.structures.debug_header import DebugHeader
-from qmnode.structures.findings import Finding, Handling
+from qmnode.structures.conformance import Finding, Handling
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.internal_packets import ConnectionParameters, EstablishConnection, SessionAck
-from qmnode.structures.multi_queue_format_header import (
+from qmnode.structures.packets import ConnectionParameters, EstablishConnection, Ping, SessionAck
+from qmnode.structures.user_message import (
+    BaseFlags,
+    DebugHeader,
+    DirectQueueFormatName,
     MQFAddressHeader,
     MQFDirectQueueFormatName,
     MQFFormatNameElement,
     MQFSignatureHeader,
     MultiQueueFormatHeader,
+    PrivateQueueFormatNameId,
+    ProviderInfo,
+    SecurityFlags,
+    SecurityHeader,
+    SessionHeader,
+    SoapHeader,
+    UserFlags,
+    UserMessage,
 )
-from qmnode.structures.ping import Ping
-from qmnode.structures.queue_formats import DirectQueueFormatName, PrivateQueueFormatNameId
-from qmnode.structures.security_header import ProviderInfo, SecurityFlags, SecurityHeader
-from qmnode.structures.session_header import SessionHeader
-from qmnode.structures.soap_header import SoapHeader
-from qmnode.structures.user_header import UserFlags
-from qmnode.structures.user_message import UserMessage
 from tests.capture import test_rules as rules
 from tests.lab.waiting import eventually
 from tests.transport.conftest import loopback_address, settings_of

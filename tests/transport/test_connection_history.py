@@ -10,9 +10,9 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.management.documents import QueueDocument
-from qmnode.model.outgoing import OutgoingQueue
-from qmnode.structures.hresults import hresult_of_error, hresult_of_status
-from qmnode.structures.queue_attributes import ConnectionStatus
+from qmnode.model.queue import OutgoingQueue
+from qmnode.structures.enumerations import ConnectionStatus
+from qmnode.structures.error_codes import hresult_of_error, hresult_of_status
 from tests.lab.waiting import eventually
 from tests.transport.conftest import Pair, loopback_address
 

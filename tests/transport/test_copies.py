@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode import Access, Message, QueueManager
-from qmnode.delivery.identities import CopyWatch, Speakers
+from qmnode.delivery.neighbours import CopyWatch, Speakers
 from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
 from qmnode.settings.node import ManagementSettings

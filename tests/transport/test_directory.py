@@ -13,11 +13,9 @@ from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue as DirectoryQueue
 from qmnode.directory.port import QueueManager as DirectoryQueueManager
 from qmnode.directory.port import equals
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
+from qmnode.structures.enumerations import ConnectionStatus, MessageClass, PrivacyLevel
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.message_security import PrivacyLevel
-from qmnode.structures.queue_attributes import ConnectionStatus
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, loopback_address, settings_of
 

@@ -12,8 +12,7 @@ from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.security.service import Arrival
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import SecurityFlags, SecurityHeader
+from qmnode.structures.user_message import DirectQueueFormatName, SecurityFlags, SecurityHeader
 from tests.lab.waiting import eventually
 from tests.protocol.machines import message
 from tests.transport.conftest import PLAIN, Pair

@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from qmnode import Access, QueueManager
-from qmnode.delivery.next_hops import Resolver
 from qmnode.delivery.notices import next_position
-from qmnode.model.context import SystemClock
+from qmnode.delivery.topology import Resolver
+from qmnode.model.positions import SystemClock
 from qmnode.model.stored_message import value_of_packet
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.node import Settings, TransportSettings

@@ -16,11 +16,10 @@ import qmnode
 from qmnode import Access, Message, QueueApi
 from qmnode.protocol.acknowledgments import FinalAcknowledgment, final_ack_packet, order_ack_packet
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
-from qmnode.structures.acks import FinalAckBody
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.internal_packets import SessionAck
-from qmnode.structures.message_classes import MessageClass
-from qmnode.structures.session_header import SessionHeader
+from qmnode.structures.packets import FinalAckBody, SessionAck
+from qmnode.structures.user_message import SessionHeader
 from tests.lab.waiting import eventually
 from tests.protocol.machines import message
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from qmnode import Access, Message, QueueManager
-from qmnode.delivery.next_hops import Resolver
+from qmnode.delivery.topology import Resolver
 from qmnode.protocol.connection import NextHop
 from qmnode.settings.security import SecuritySettings
-from qmnode.shares.resources import HELD_BYTES
+from qmnode.shares import HELD_BYTES
 from qmnode.structures.guid import new_guid
-from qmnode.structures.queue_formats import DirectQueueFormatName
-from qmnode.structures.security_header import SecurityHeader
+from qmnode.structures.user_message import DirectQueueFormatName, SecurityHeader
 from qmnode.transport.connection import BUFFER_SIZE
 from tests.conformance.frames import FRAMES
 from tests.lab.waiting import eventually

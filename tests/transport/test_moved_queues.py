@@ -16,7 +16,7 @@ from qmnode import Access, Message, QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, equals
 from qmnode.directory.port import Queue as DirectoryQueue
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.settings.node import Settings
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.guid import Guid, guid_to_text, new_guid

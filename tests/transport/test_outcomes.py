@@ -10,7 +10,7 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.model.stored_message import received_message
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair
 from tests.transport.test_transfer import nothing_outgoing, send_in_transaction

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from qmnode import Access, Message
-from qmnode.delivery.precedence import INTERVAL, QUANTUM, Precedence
+from qmnode import Access, Message, QueueManager
+from qmnode.delivery.queue_connection import INTERVAL, QUANTUM, Precedence
 from qmnode.structures.guid import Guid, guid_to_text
 from tests.lab.narrow import NarrowLink
 from tests.lab.waiting import eventually
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from qmnode import QueueManager
 
 COUNT = 300
 BODY = bytes(1000)
@@ -195,7 +194,7 @@ async def test_the_last_message_of_the_first_lets_the_others_go_on() -> None:
 
 
 async def test_a_first_that_stands_still_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.delivery.precedence.PATIENCE", 0.01)
+    monkeypatch.setattr("qmnode.delivery.queue_connection.PATIENCE", 0.01)
     precedence = Precedence()
     high, low = Backlog(9), Backlog(1)
     for sender in (high, low):
@@ -227,7 +226,7 @@ async def test_the_others_are_asked_when_the_first_has_only_lower_messages_left(
 
 async def test_a_turn_that_came_as_the_sender_became_first_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender that has it leads, and falls behind again: it is held back like any other."""
-    monkeypatch.setattr("qmnode.delivery.precedence.PATIENCE", 0.01)
+    monkeypatch.setattr("qmnode.delivery.queue_connection.PATIENCE", 0.01)
     precedence = Precedence()
     high, low = Backlog(9), Backlog(1)
     for sender in (high, low):

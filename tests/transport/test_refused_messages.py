@@ -15,9 +15,9 @@ from qmnode import Access, Message
 from qmnode.local.server import LocalServer
 from qmnode.management.server import ManagementServer
 from qmnode.settings.node import LocalSettings, ManagementSettings
-from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.guid import guid_to_text
-from qmnode.structures.sid import Sid
+from qmnode.structures.security_descriptor import QueueAccess as Right
+from qmnode.structures.security_descriptor import Sid
 from tests.doors.expectation import described
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, Pair

@@ -15,11 +15,10 @@ from qmnode import Access, Message, QueueManager
 from qmnode.local.server import LocalServer
 from qmnode.settings.node import LocalSettings
 from qmnode.settings.security import SecuritySettings, TlsSettings, UnsignedSenders
-from qmnode.structures.access_masks import QueueAccess as Right
 from qmnode.structures.guid import Guid, new_guid
-from qmnode.structures.security_header import SecurityFlags
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_message import UserMessage
+from qmnode.structures.security_descriptor import QueueAccess as Right
+from qmnode.structures.security_descriptor import Sid
+from qmnode.structures.user_message import SecurityFlags, UserMessage
 from tests.doors.expectation import described
 from tests.lab.waiting import eventually
 from tests.security.certificates import pinned_by

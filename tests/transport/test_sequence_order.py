@@ -13,7 +13,7 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.delivery.queue_sender import QueueSender
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.settings.protocol import TransferSettings
 from tests.lab.waiting import eventually
 from tests.transport.conftest import TRANSACTIONAL, Pair, settings_of

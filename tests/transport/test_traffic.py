@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode import Access, Message
-from qmnode.structures.message_classes import MessageClass
+from qmnode import Access, Message, QueueManager
+from qmnode.structures.enumerations import MessageClass
 from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 from tests.transport.test_transfer import nothing_outgoing
 
 if TYPE_CHECKING:
-    from qmnode import QueueManager
     from qmnode.model.traffic import Tally
 
 COUNT = 300

@@ -9,9 +9,9 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.model.api import QueueApi
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.model.stored_message import NEVER, expiry
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.names import parse_single_format_name
 from qmnode.transport.connection import UNSETTLED_BYTES
 from tests.lab.waiting import eventually

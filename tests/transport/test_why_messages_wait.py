@@ -24,13 +24,13 @@ from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.management.operation_routes import TraceDocument
 from qmnode.management.server import ManagementServer
-from qmnode.model.outgoing import OutgoingQueue
+from qmnode.model.queue import OutgoingQueue
 from qmnode.model.waiting import Waiting, WaitReason
 from qmnode.settings.node import LocalSettings, ManagementSettings
-from qmnode.structures.access_masks import QueueAccess as Right
+from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.message_security import PrivacyLevel
-from qmnode.structures.sid import EVERYONE
+from qmnode.structures.security_descriptor import EVERYONE
+from qmnode.structures.security_descriptor import QueueAccess as Right
 from tests.doors.expectation import described
 from tests.lab.disks import small_disk
 from tests.lab.nodes import NodeProcess, running_node

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 CAUSES: Final[dict[int, str]] = {
     MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: "no such queue",

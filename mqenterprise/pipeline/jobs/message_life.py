@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.jobs.dead_letters import class_of
 from qmnode.export.events import EventKind
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 KEY: Final = ("source_id", "message_number", "destination")
 """The columns that identify a message."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from mqenterprise.pipeline.jobs.journals import partition
 from qmnode.export.events import EventKind
-from qmnode.structures.queue_attributes import OutgoingQueueState
+from qmnode.structures.enumerations import OutgoingQueueState
 
 KINDS: Final = (EventKind.QUEUE_STATE, EventKind.STARTED, EventKind.STOPPED)
 COLUMNS: Final = ("offset", "time", "kind", "node_id", "node", "site", "queue", "peer", "state", "cause", "detail")

@@ -10,7 +10,7 @@ import numpy as np
 from mqenterprise.pipeline.simulation.journeys import NEVER
 from mqenterprise.pipeline.simulation.network import MICRO
 from qmnode.export.events import EventKind
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 if TYPE_CHECKING:
     from mqenterprise.pipeline.graph import Integers

@@ -13,7 +13,7 @@ from mqenterprise.pipeline.simulation.queues import stay
 from mqenterprise.pipeline.simulation.traffic import Load, Traffic
 from mqenterprise.topology.names import fold
 from qmnode.errors import ConfigurationError
-from qmnode.structures.message_classes import MessageClass
+from qmnode.structures.enumerations import MessageClass
 
 if TYPE_CHECKING:
     from mqenterprise.pipeline.graph import Flags, Integers

@@ -22,8 +22,8 @@ from qmnode.objects.table import QUEUE
 from qmnode.security.published_keys import PublishedKeys
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.sid import Sid
-from qmnode.structures.user_certificates import MqUserSignCerts
+from qmnode.structures.public_keys import MqUserSignCerts
+from qmnode.structures.security_descriptor import Sid
 
 Row = dict[str, Any]
 

@@ -38,7 +38,7 @@ from qmnode.structures.packet_view import (
     TRANSACTION_HEADER_SIZE,
     places_of,
 )
-from qmnode.structures.user_header import UserFlags
+from qmnode.structures.user_message import UserFlags
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 MESSAGE_SCHEMA: Final = pa.schema(

@@ -1,7 +1,7 @@
 """Stub data: NDR (C706 chapter 14) and NDR64 (MS-RPCE 2.2.5), both from one declaration of each method.
 
-``types.py`` has the vocabulary of declarations, ``structures.py`` structures and parameter lists, ``streams.py`` the
-octet streams with alignment and deferred referents.
+``types.py`` has the vocabulary of declarations and the octet streams with alignment and deferred referents,
+``structures.py`` structures and parameter lists.
 """
 
 from qmnode.dcerpc.ndr.structures import NdrStructure, Parameters, counts, member

@@ -17,12 +17,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, dataclass_transform
 
 from qmnode.dcerpc.errors import NdrError, RangeError
-from qmnode.dcerpc.ndr.streams import NdrReader, NdrWriter
 from qmnode.dcerpc.ndr.types import (
     POINTER_CODEC,
     Array,
     Codec,
     Declared,
+    NdrReader,
+    NdrWriter,
     Pointer,
     Representation,
     UnionCodec,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import qmnode
 from qmnode import Access, Message, MessageQueuingError, QueueType
+from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text
-from qmnode.structures.message_security import AuthenticationLevel, PrivacyLevel
 from tests.lab.demo.declared import BEFORE, MACHINES, MIDDLE, RECEIVER, SENDER, UNLINKED, queues, register_signer
 from tests.lab.demo.flow import Flow
 from tests.lab.demo.telling import BrokenPromise, Outcome

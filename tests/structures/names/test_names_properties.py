@@ -5,6 +5,11 @@ from hypothesis import strategies as st
 
 from qmnode.structures.guid import Guid
 from qmnode.structures.names import (
+    COMPUTER,
+    DOMAIN,
+    QUEUE,
+    RESERVED_SUFFIXES,
+    SUBQUEUE,
     ConnectorFormatName,
     DirectFormatName,
     DirectProtocol,
@@ -19,9 +24,9 @@ from qmnode.structures.names import (
     PrivateFormatName,
     PublicFormatName,
     QueueKind,
+    fold,
     parse_format_name,
 )
-from qmnode.structures.names.direct import COMPUTER, DOMAIN, QUEUE, RESERVED_SUFFIXES, SUBQUEUE, fold
 
 
 def part(kind):

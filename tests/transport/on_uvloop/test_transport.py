@@ -7,7 +7,7 @@ import os
 import pytest
 
 from qmnode.event_loop import loop_name
-from qmnode.transport.dialing import dial
+from qmnode.transport.connection import dial
 from tests.transport import test_tls_modes
 from tests.transport.test_lent_memory import (  # noqa: F401
     door,

@@ -28,7 +28,7 @@ try:
     from mqenterprise.topology.target import TargetError
     from qmnode.directory.port import DirectoryOperationError
     from qmnode.security.errors import KeyStoreError
-    from qmnode.security.process import forbid_core_dumps
+    from qmnode.security.private_files import forbid_core_dumps
 
     EXPECTED = (
         ApplyError,

@@ -174,7 +174,7 @@ try:
     )
     from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
     from mqenterprise.certificates.report import DAY, row_of
-    from qmnode.security.certificates import parse_certificate
+    from qmnode.security.identity import parse_certificate
 except ImportError:
     pass  # told by EnterpriseModule.run
 

@@ -25,8 +25,8 @@ import qmnode
 from qmnode import Access, Acknowledgment, Message, MessageQueuingError
 from qmnode.administration.access_control import RIGHTS, TRUSTEES, Change, changed, describe
 from qmnode.local.remote import RemoteQueueManager
+from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid, guid_to_text
-from qmnode.structures.message_classes import MessageClass
 
 QUEUE = r".\private$\mqenterprise-probe"
 ANSWERS = r".\private$\mqenterprise-probe-answers"
@@ -48,7 +48,7 @@ def certified(file: str) -> str:
     """The queue manager that the node's certificate names; empty if it names none, has ended or cannot be read."""
     from cryptography import x509
 
-    from qmnode.transport.certificate import queue_manager_in
+    from qmnode.security.tls import queue_manager_in
 
     try:
         certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())

@@ -1,14 +1,17 @@
-"""QUEUE_FORMAT (MS-MQMQ 2.2.7): the union by which RPC interfaces name a queue, and its conversion to and from format
-names.
+"""QUEUE_FORMAT, and identifiers of queues beside the GUID (MS-MQMQ 2.2.7): OBJECTID, DL_ID, MULTICAST_ID, LPWSTR.
 
-Here it is written without NDR's pointers and alignment: the three fields, and the identifier directly after them;
-strings end with a null. A direct name is kept with its suffix and without ``DIRECT=``.
+These are structures of RPC interfaces. Here they are written field after field without NDR's pointers: a string follows
+in place, ended by a null.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from ipaddress import IPv4Address
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from qmnode.structures.fields import Flags, bits, choice, guid, u8, u16
+from qmnode.structures.enumerations import QueueFormatFlag, QueueFormatType, QueueSuffixType
+from qmnode.structures.fields import Flags, bits, choice, guid, text_to_null, u8, u16, u32
 from qmnode.structures.guid import Guid
 from qmnode.structures.layout import Structure
 from qmnode.structures.names import (
@@ -25,8 +28,53 @@ from qmnode.structures.names import (
     PublicFormatName,
     QueueKind,
 )
-from qmnode.structures.object_identifiers import DlId, LpWStr, MulticastId, ObjectId
-from qmnode.structures.queue_format_types import QueueFormatFlag, QueueFormatType, QueueSuffixType
+
+
+# fmt: off
+class LpWStr(Structure, section="MS-DTYP 2.2.36", title="LPWSTR"):
+    """A null-terminated Unicode string."""
+
+    text: str = text_to_null(0, "LPWSTR", "UTF-16, ended by a null")
+
+
+class ObjectId(Structure, section="MS-MQMQ 2.2.8", title="OBJECTID"):
+    """An object within a group; for a private queue, its number at a queue manager."""
+
+    lineage: Guid   = guid(0, "Lineage", "The group, such as the queue manager that owns the object")
+    uniquifier: int = u32(16, "Uniquifier", "The object within the group")
+
+
+class DlId(Structure, section="MS-MQMQ 2.2.9", title="DL_ID"):
+    """The identifier of a distribution list."""
+
+    dl_guid: Guid = guid(0, "m_DlGuid", "The group object in the directory")
+    domain: str   = text_to_null(16, "m_pwzDomain", "The domain of that object, perhaps empty", default="")
+
+
+class MulticastId(Structure, section="MS-MQMQ 2.2.10", title="MULTICAST_ID"):
+    """A multicast address and port. The address is in network byte order: its first number is the first byte."""
+
+    address: int = u32(0, "m_address", "IPv4 address, the bytes in network order")
+    port: int    = u32(4, "m_port", "Port, 0 to 65535", allowed=range(0x10000))
+
+    @property
+    def ip_address(self) -> IPv4Address:
+        """``address`` as a printable IP address."""
+        return IPv4Address(self.address.to_bytes(4, "little"))
+
+    @classmethod
+    def of(cls, address: IPv4Address, port: int) -> MulticastId:
+        """The identifier of an address and a port."""
+        return cls(address=int.from_bytes(address.packed, "little"), port=port)
+# fmt: on
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# QUEUE_FORMAT (MS-MQMQ 2.2.7): the union by which RPC interfaces name a queue, and its conversion to and from format
+# names.
+#
+# Here it is written without NDR's pointers and alignment: the three fields, and the identifier directly after them;
+# strings end with a null. A direct name is kept with its suffix and without ``DIRECT=``.
 
 _PUBLIC: Final = QueueFormatType.QUEUE_FORMAT_TYPE_PUBLIC
 _PRIVATE: Final = QueueFormatType.QUEUE_FORMAT_TYPE_PRIVATE

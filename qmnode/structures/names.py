@@ -1,20 +1,28 @@
-r"""Direct format names (MS-MQMQ 2.1.2), path names, and the parts that all names have, with their limits and errors.
-``DIRECT=OS:computer\private$\queue``: a protocol, an address, a path.
+"""Names of queues: MS-MQMQ 2.1. Each form is a frozen type that parses from text and prints as text.
 
-The grammar of the specification is ASCII. Windows also accepts other characters, and spaces in the names of queues, and
-so does this package. Delimiters and control characters stay excluded.
+Parsing raises a QueueNameError with the error code, the position, and the expected text.
 """
 
 import re
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from functools import lru_cache
-from ipaddress import ip_address
-from typing import Final, NamedTuple, NoReturn
+from ipaddress import AddressValueError, IPv4Address, ip_address
+from typing import ClassVar, Final, NamedTuple, NoReturn, TypeAlias
+from urllib.parse import unquote
 
+from qmnode.structures.enumerations import QueueFormatType
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.queue_format_types import QueueFormatType
+from qmnode.structures.guid import Guid, guid_from_text, guid_to_text
 from qmnode.structures.text import printable
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Direct format names (MS-MQMQ 2.1.2), path names, and the parts that all names have, with their limits and errors.
+# ``DIRECT=OS:computer\private$\queue``: a protocol, an address, a path.
+#
+# The grammar of the specification is ASCII. Windows also accepts other characters, and spaces in the names of queues,
+# and so does this package. Delimiters and control characters stay excluded.
+
 
 MAX_COMPUTER_LENGTH: Final = 256
 MAX_QUEUE_LENGTH: Final = 124
@@ -308,7 +316,7 @@ def _subqueue_fault(subqueue: str) -> Fault | None:
     return SUBQUEUE.fault(subqueue)
 
 
-PREFIX: Final = "DIRECT="
+DIRECT_PREFIX: Final = "DIRECT="
 MAX_PORT: Final = 0xFFFF
 
 _VIRTUAL_DIRECTORY: Final = "/msmq"
@@ -360,7 +368,7 @@ class DirectFormatName:
     def parse(cls, text: str) -> "DirectFormatName":
         """The value of a direct format name, with ``DIRECT=`` or without, as in packets. Raises FormatNameError."""
         reader = NameReader(text, FormatNameError)
-        reader.take(PREFIX)
+        reader.take(DIRECT_PREFIX)
         return read_direct_name(reader)
 
     @property
@@ -387,7 +395,7 @@ class DirectFormatName:
         return f"{self.protocol}://{host}{port}{_VIRTUAL_DIRECTORY}/{self.path.local_name_separated_by('/')}"
 
     def __str__(self) -> str:
-        return PREFIX + self.without_prefix
+        return DIRECT_PREFIX + self.without_prefix
 
 
 _MACHINE_QUEUES: Final = "JOURNAL, DEADLETTER or DEADXACT after SYSTEM$;"
@@ -497,3 +505,368 @@ def _address_fault(protocol: DirectProtocol, address: str) -> str | None:
             return None
         case DirectProtocol.OS:
             return None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Format names that identify by GUID or group address: MS-MQMQ 2.1.3 to 2.1.6.
+
+
+_GUID_TEXT_LENGTH: Final = 36
+_HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
+_JOURNAL_SUFFIX: Final = ";JOURNAL"
+_XACTONLY: Final = ";XACTONLY"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicFormatName:
+    """PUBLIC=guid, 2.1.3: a queue in the directory, or its journal (the suffix is in 2.2.7, not in the grammar)."""
+
+    prefix: ClassVar[str] = "PUBLIC="
+    format_type: ClassVar = QueueFormatType.QUEUE_FORMAT_TYPE_PUBLIC
+
+    queue: Guid
+    journal: bool = False
+
+    @classmethod
+    def read(cls, reader: NameReader) -> "PublicFormatName":
+        """Read the text after the prefix."""
+        return cls(_read_guid(reader), reader.take(_JOURNAL_SUFFIX))
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether no messages can be sent to it."""
+        return self.journal
+
+    def __str__(self) -> str:
+        return f"PUBLIC={guid_to_text(self.queue)}{_JOURNAL_SUFFIX if self.journal else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateFormatName:
+    r"""PRIVATE=guid\number, 2.1.4: a queue by its computer and its number there, or its journal."""
+
+    prefix: ClassVar[str] = "PRIVATE="
+    format_type: ClassVar = QueueFormatType.QUEUE_FORMAT_TYPE_PRIVATE
+
+    computer: Guid
+    queue: int
+    journal: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.queue <= 0xFFFFFFFF:
+            raise FormatNameError(str(self.queue), 0, "a queue number of 32 bits")
+
+    @classmethod
+    def read(cls, reader: NameReader) -> "PrivateFormatName":
+        """Read the text after the prefix."""
+        computer = _read_guid(reader)
+        if not reader.take("\\"):
+            reader.fail("a backslash and the number of the queue")
+        start = reader.position
+        digits = reader.until(";")
+        if not _HEXADECIMAL.fullmatch(digits):
+            reader.fail("the number of the queue, of 1 to 8 hexadecimal digits", start)
+        return cls(computer, int(digits, 16), reader.take(_JOURNAL_SUFFIX))
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether no messages can be sent to it."""
+        return self.journal
+
+    def __str__(self) -> str:
+        # Eight digits, as Windows writes the number; the grammar accepts one to eight.
+        return f"PRIVATE={guid_to_text(self.computer)}\\{self.queue:08x}{_JOURNAL_SUFFIX if self.journal else ''}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistributionListFormatName:
+    """DL=guid[@domain], 2.1.5: the queues that a group object in the directory lists. Case does not matter."""
+
+    prefix: ClassVar[str] = "DL="
+    format_type: ClassVar = QueueFormatType.QUEUE_FORMAT_TYPE_DL
+    is_read_only: ClassVar[bool] = False
+
+    group: Guid
+    domain: str = ""
+
+    def __post_init__(self) -> None:
+        if self.domain and (fault := DOMAIN.fault(self.domain)):
+            raise FormatNameError(self.domain, fault.position, fault.expected)
+
+    @classmethod
+    def read(cls, reader: NameReader) -> "DistributionListFormatName":
+        """Read the text after the prefix."""
+        group = _read_guid(reader)
+        return cls(group, reader.part(DOMAIN, "") if reader.take("@") else "")
+
+    def __str__(self) -> str:
+        return f"DL={guid_to_text(self.group)}{'@' if self.domain else ''}{self.domain}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DistributionListFormatName):
+            return NotImplemented
+        return self.group == other.group and fold(self.domain) == fold(other.domain)
+
+    def __hash__(self) -> int:
+        return hash((self.group, fold(self.domain)))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFormatName:
+    """MACHINE=guid[;suffix], 2.1.6: a computer's own journal or dead-letter queue.
+
+    The grammar has no suffix, but Windows writes one and QUEUE_FORMAT (2.2.7) requires it; without one, ``queue`` is
+    None.
+    """
+
+    prefix: ClassVar[str] = "MACHINE="
+    format_type: ClassVar = QueueFormatType.QUEUE_FORMAT_TYPE_MACHINE
+    is_read_only: ClassVar[bool] = True
+
+    computer: Guid
+    queue: MachineQueue | None = None
+
+    @classmethod
+    def read(cls, reader: NameReader) -> "MachineFormatName":
+        """Read the text after the prefix."""
+        computer = _read_guid(reader)
+        if reader.at_end:
+            return cls(computer)
+        for queue in MachineQueue:
+            if reader.take(f";{queue}"):
+                return cls(computer, queue)
+        reader.fail(";JOURNAL, ;DEADLETTER or ;DEADXACT")
+
+    def __str__(self) -> str:
+        return f"MACHINE={guid_to_text(self.computer)}{f';{self.queue}' if self.queue else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFormatName:
+    """CONNECTOR=guid[;XACTONLY], 2.1.6: the connector queue of a foreign site, or its transactional one (2.2.11)."""
+
+    prefix: ClassVar[str] = "CONNECTOR="
+    format_type: ClassVar = QueueFormatType.QUEUE_FORMAT_TYPE_CONNECTOR
+    is_read_only: ClassVar[bool] = False
+
+    connected_network: Guid
+    transactional: bool = False
+
+    @classmethod
+    def read(cls, reader: NameReader) -> "ConnectorFormatName":
+        """Read the text after the prefix."""
+        return cls(_read_guid(reader), reader.take(_XACTONLY))
+
+    def __str__(self) -> str:
+        return f"CONNECTOR={guid_to_text(self.connected_network)}{_XACTONLY if self.transactional else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastFormatName:
+    """MULTICAST=address:port, 2.1.6: every queue that listens to a multicast address, 224.0.0.0 to 239.255.255.255.
+
+    The grammar's rule for ports allows only 10 to 19 where it means 10 to 99; every number of 16 bits is accepted here.
+    """
+
+    prefix: ClassVar[str] = "MULTICAST="
+    format_type: ClassVar = QueueFormatType.QUEUE_FORMAT_TYPE_MULTICAST
+    is_read_only: ClassVar[bool] = False
+
+    address: IPv4Address
+    port: int
+
+    def __post_init__(self) -> None:
+        if not self.address.is_multicast:
+            raise FormatNameError(str(self.address), 0, _MULTICAST_ADDRESS)
+        if not 0 <= self.port <= 0xFFFF:
+            raise FormatNameError(str(self.port), 0, _A_PORT)
+
+    @classmethod
+    def read(cls, reader: NameReader) -> "MulticastFormatName":
+        """Read the text after the prefix."""
+        start = reader.position
+        try:
+            address = IPv4Address(reader.until(":"))
+        except AddressValueError:
+            reader.fail(_MULTICAST_ADDRESS, start)
+        if not address.is_multicast:
+            reader.fail(_MULTICAST_ADDRESS, start)
+        if not reader.take(":"):
+            reader.fail("a colon and a port after the address")
+        start = reader.position
+        digits = reader.until("")
+        if not _DECIMAL.fullmatch(digits) or int(digits) > 0xFFFF:
+            reader.fail(_A_PORT, start)
+        return cls(address, int(digits))
+
+    def __str__(self) -> str:
+        return f"MULTICAST={self.address}:{self.port}"
+
+
+_MULTICAST_ADDRESS: Final = "an address from 224.0.0.0 to 239.255.255.255"
+_A_PORT: Final = "a port from 0 to 65535"
+
+
+def _read_guid(reader: NameReader) -> Guid:
+    start = reader.position
+    digits = reader.text[start : start + _GUID_TEXT_LENGTH]
+    try:
+        guid = guid_from_text(digits)
+    except ValueError:
+        reader.fail("a GUID of 8-4-4-4-12 hexadecimal digits")
+    reader.position = start + len(digits)
+    return guid
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Addresses that other systems write for queues, as format names.
+#
+# System.Messaging puts ``FormatName:`` before a format name, WCF writes ``net.msmq://host/private/orders`` and
+# ``msmq.formatname:DIRECT=OS:...``, and adapters ``msmq://host/orders``.
+
+
+_PREFIX: Final = re.compile(r"(?:formatname|msmq\.formatname):\s*(?=[^/\s])", re.IGNORECASE)
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>net\.msmq|msmq)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^/\\:\s]+)(?P<port>:[0-9]+)?"
+    r"/(?P<private>private(?:\$|%24)?/)?(?P<queue>[^/\\]+)/?",
+    re.IGNORECASE,
+)
+_WEB_ADDRESS: Final = re.compile(r"https?://[^/]+/msmq/.+", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PATH: Final = re.compile(r"msmq:/?(?=[^/\\=]+/[^\\=]+$)", re.IGNORECASE)
+_SHORT: Final = re.compile(r"msmq:(?=[^/])", re.IGNORECASE)
+_UNPREFIXED: Final = re.compile(r"(?:os|tcp):[^\\=]+\\", re.IGNORECASE)
+_MULTICAST: Final = re.compile(r"2(?:2[4-9]|3[0-9])(?:\.[0-9]{1,3}){3}:[0-9]+")
+_WITH_PORT: Final = re.compile(r"(direct=os:[^\\:=]+):[0-9]+(\\.+)", re.IGNORECASE)
+
+
+def from_address(text: str) -> str | None:
+    """The format name of such an address, or the path name that follows its scheme; None for other text.
+
+    Raises FormatNameError, with the name to use if there is one, for an address that says more than a name can, or is
+    none of Message Queuing.
+    """
+    text = text.strip()
+    if found := _WITH_PORT.match(text):
+        raise FormatNameError(text, len(found[1]), f"no port: use {found[1]}{found[2]}")
+    if found := _PATH.match(text):
+        return from_address(f"msmq://{text[found.end() :]}")
+    if found := _PREFIX.match(text) or _SHORT.match(text):
+        rest = text[found.end() :]
+        return from_address(rest) or rest
+    if _UNPREFIXED.match(text):
+        return f"DIRECT={text}"
+    if _MULTICAST.fullmatch(text):
+        return f"MULTICAST={text}"
+    if _WEB_ADDRESS.fullmatch(text):
+        return f"DIRECT={text}"
+    if (found := _ADDRESS.fullmatch(text)) is None:
+        if scheme := _SCHEME.match(text):
+            raise FormatNameError(
+                text,
+                0,
+                rf"a name such as orders or DIRECT=OS:host\private$\orders, and no address with {scheme[0]}; "
+                r"an own queue of this name is .\private$\NAME",
+            )
+        return None
+    host = found["host"]
+    kind = f"TCP:{host[1:-1]}" if host.startswith("[") else f"OS:{'.' if host.lower() == 'localhost' else host}"
+    is_public = found["scheme"].lower() == "net.msmq" and not found["private"]
+    name = f"DIRECT={kind}\\{'' if is_public else 'private$' + chr(92)}{unquote(found['queue'])}"
+    if found["port"]:
+        raise FormatNameError(text, found.start("port"), f"no port: use {name}")
+    return name
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Any format name, and several as one: MS-MQMQ 2.1.7.
+
+
+FormatName: TypeAlias = (
+    DirectFormatName
+    | PublicFormatName
+    | PrivateFormatName
+    | DistributionListFormatName
+    | MachineFormatName
+    | ConnectorFormatName
+    | MulticastFormatName
+)
+"""One element of a format name."""
+
+MAX_ELEMENTS: Final = 1000
+"""Elements in a multiple-element format name. The specification has no limit; this one bounds the work."""
+
+SEPARATOR: Final = ","
+
+_BY_GUID_OR_GROUP: Final = (
+    PublicFormatName,
+    PrivateFormatName,
+    DistributionListFormatName,
+    MachineFormatName,
+    ConnectorFormatName,
+    MulticastFormatName,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MultipleElementFormatName:
+    """Several destinations in one name. None of them may be read-only: a journal or a dead-letter queue."""
+
+    elements: tuple[FormatName, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.elements) <= MAX_ELEMENTS:
+            raise FormatNameError("", 0, f"1 to {MAX_ELEMENTS} format names")
+        for element in self.elements:
+            if element.is_read_only:
+                raise FormatNameError(str(element), 0, _WRITABLE)
+
+    @classmethod
+    def parse(cls, text: str) -> "MultipleElementFormatName":
+        """The value of one or more format names with commas between. Raises FormatNameError."""
+        if len(text) > MAX_ELEMENTS * (MAX_NAME_LENGTH + len(SEPARATOR)) or text.count(SEPARATOR) >= MAX_ELEMENTS:
+            raise FormatNameError(text, 0, f"at most {MAX_ELEMENTS} format names of {MAX_NAME_LENGTH} UTF-16 units")
+        elements: list[FormatName] = []
+        position = 0
+        for part in text.split(SEPARATOR):
+            try:
+                element = parse_single_format_name(part)
+            except FormatNameError as error:
+                raise FormatNameError(text, position + error.position, error.expected) from None
+            if element.is_read_only:
+                raise FormatNameError(text, position, _WRITABLE)
+            elements.append(element)
+            position += len(part) + len(SEPARATOR)
+        return cls(tuple(elements))
+
+    def __str__(self) -> str:
+        return SEPARATOR.join(map(str, self.elements))
+
+
+_WRITABLE: Final = "a queue that can be sent to, not a journal or a dead-letter queue"
+
+
+def parse_single_format_name(text: str) -> FormatName:
+    """The value of a format name of one element, by its prefix in any case. Raises FormatNameError."""
+    reader = NameReader(text, FormatNameError)
+    if reader.take(DIRECT_PREFIX):
+        return read_direct_name(reader)
+    for kind in _BY_GUID_OR_GROUP:
+        if reader.take(kind.prefix):
+            name = kind.read(reader)
+            reader.finish()
+            return name
+    if (meant := from_address(text)) is not None:
+        reader.fail(f"{meant}, for which this address of another system stands", 0)
+    reader.fail(
+        "DIRECT=, PUBLIC=, PRIVATE=, MACHINE=, CONNECTOR=, DL= or MULTICAST=; "
+        r"the path name .\private$\orders is opened as DIRECT=OS:.\private$\orders"
+    )
+
+
+def parse_format_name(text: str) -> FormatName | MultipleElementFormatName:
+    """The value of any format name: of one element, or of several when there is a comma. Raises FormatNameError."""
+    if SEPARATOR in text:
+        return MultipleElementFormatName.parse(text)
+    return parse_single_format_name(text)
