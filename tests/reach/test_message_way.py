@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FEW = 32
 """Files from ``send`` to ``receive``: each one more is one more to read for whoever wants to know what happens."""
-FURTHER = 18
+FURTHER = 19
 """Files that open a session besides."""
 RENEW = "run python -m tests.reach.message_way"
 
