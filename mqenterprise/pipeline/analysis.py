@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyarrow import compute
@@ -42,6 +42,8 @@ _AT_ONCE: Final = 4
 """Tables that are made side by side: while Spark plans one and starts its tasks, the processors work on others."""
 _CANCEL_EVERY: Final = 0.5
 """Seconds between two cancellations of jobs while tables end after an interrupt."""
+_AS_OF: Final = "as of"
+"""The step that finds the time of the last event, to which summaries refer."""
 _EVER: Final = "1970-01-01"
 """A day before any message was sent."""
 _MOMENTS: Final = {
@@ -56,7 +58,6 @@ _MOMENTS: Final = {
     "heartbeats": {"last": compute.field("time")},
 }
 """The columns of tables that hold times of events."""
-_T = TypeVar("_T")
 QUARANTINE: Final = "_quarantine"
 """The folder beside the tables with the list of segments that were set aside."""
 
@@ -142,48 +143,70 @@ class Analysis:
         """Bring the tables of a job (``all``: all) up to date. ConfigurationError, OSError, CommitFailedError."""
         wanted, summed = catalogue.needed(job), Summed()
         segments, strays = self._found()
-        gathered = [one for one in catalogue.GATHERED if one.name in wanted]
-        early = [one for one in gathered if not one.has_queues]
-        self._side_by_side(summed, early, lambda one, to: self._gather(one, segments, None, to))
-        if late := [one for one in gathered if one.has_queues]:
-            known = self._names()
-            self._side_by_side(summed, late, lambda one, to: self._gather(one, segments, known, to))
-        summed.as_of = self._as_of(wanted)
         derived = [one for one in catalogue.DERIVED if one.name in wanted]
         kept = _Kept(self.spark, ways_of if any(one.has_ways for one in derived) else as_they_are)
+        gathering = list(self._gathering(wanted, segments))
+
+        def date(_: Summed) -> None:
+            summed.as_of = self._as_of(wanted)
+
+        steps = [
+            *gathering,
+            Step(_AS_OF, date, frozenset(step.name for step in gathering)),
+            *(Step(one.name, functools.partial(self._derive, one, kept), frozenset([one.source])) for one in derived),
+            *self._summing_up(wanted, summed),
+        ]
         try:
-            self._side_by_side(summed, derived, lambda one, to: self._derive(one, to, kept))
+            self._side_by_side(summed, steps)
         finally:
             kept.release()
-        summaries, as_of = [one for one in catalogue.SUMMARIES if one.name in wanted], summed.as_of
-        self._side_by_side(summed, summaries, lambda one, to: self._sum_up(one, to, as_of))
         summed.aside = self._set_aside(strays, summed.lost)
         return summed
 
-    def _side_by_side(self, summed: Summed, tables: Sequence[_T], make: Callable[[_T, Summed], None]) -> None:
-        """Make tables of which none needs another, several at a time.
+    def _gathering(self, wanted: set[str], segments: Sequence[Segment]) -> Iterator[Step]:
+        for one in catalogue.GATHERED:
+            if one.name in wanted:
+                needs = frozenset([catalogue.NAMES] if one.has_queues else [])
+                yield Step(one.name, functools.partial(self._gather, one, segments), needs)
 
-        The first error ends it when those are done. An interrupt cancels all jobs of Spark first.
+    def _summing_up(self, wanted: set[str], summed: Summed) -> Iterator[Step]:
+        for one in catalogue.SUMMARIES:
+            if one.name in wanted:
+                make = functools.partial(self._sum_up, one, lambda: summed.as_of)
+                yield Step(one.name, make, frozenset([*one.sources, _AS_OF]))
+
+    def _side_by_side(self, summed: Summed, steps: Iterable[Step]) -> None:
+        """Do steps, several at a time, each when those that it needs are done. The first of them come first.
+
+        The first error ends it when those under way are done. An interrupt cancels all jobs of Spark first.
         """
-        self._parts.begin()
         self._interrupted.clear()
+        waiting = list(steps)
+        running: dict[Future[Summed], str] = {}
         workers = ThreadPoolExecutor(_AT_ONCE, "tables")
 
-        def made(table: _T) -> Summed:
+        def made(step: Step) -> Summed:
             part = Summed()
-            make(table, part)
+            try:
+                step.make(part)
+            finally:
+                self._parts.end(step.name)
             return part
 
-        parts: list[Future[Summed]] = []
         try:
-            parts += [workers.submit(made, table) for table in tables]
-            for part in parts:
-                summed.add(part.result())
+            while waiting or running:
+                missing = {step.name for step in waiting} | set(running.values())
+                ready = [step for step in waiting if missing.isdisjoint(step.needs)][: _AT_ONCE - len(running)]
+                for step in ready:
+                    waiting.remove(step)
+                    running[workers.submit(made, step)] = step.name
+                for part in wait(running, return_when=FIRST_COMPLETED).done:
+                    summed.add(part.result())
+                    del running[part]
         except KeyboardInterrupt:
             self._interrupted.set()
             workers.shutdown(wait=False, cancel_futures=True)
-            begun = [part for part in parts if not part.cancelled()]
-            while wait(begun, _CANCEL_EVERY).not_done:  # a table may be between two jobs
+            while wait(running, _CANCEL_EVERY).not_done:  # a table may be between two jobs
                 self.spark.sparkContext.cancelAllJobs()
             raise
         finally:
@@ -229,7 +252,8 @@ class Analysis:
 
     # Gathered tables
 
-    def _gather(self, gathered: Gathered, segments: Sequence[Segment], names: _Names | None, summed: Summed) -> None:
+    def _gather(self, gathered: Gathered, segments: Sequence[Segment], summed: Summed) -> None:
+        names = self._names() if gathered.has_queues else None
         gathering = _Gathering(gathered, names)
         table = self.tables[gathered.name]
         last = table.last()
@@ -300,7 +324,7 @@ class Analysis:
             return {"progress": progress().state(), "since": window.since, **gathering.state(last)}
 
         count = _events(pieces)
-        self._parts.fit(self.spark, count)
+        self._parts.fit(self.spark, gathered.name, count)
 
         def write(events: DataFrame) -> Commit:
             partial = gathered.make(window.of(gathered, events))
@@ -343,7 +367,7 @@ class Analysis:
             dates = {row["date"] for row in gathering.table.finish(fresh).select("date").distinct().collect()} | {
                 UNKNOWN
             }
-            self._parts.fit(self.spark, count + table.count(dates))
+            self._parts.fit(self.spark, table.name, count + table.count(dates))
             stored = self._rows(table, dates)  # tables of earlier versions lack later columns
             old = stored.select(*(name for name in partial.columns if name in stored.columns))
             joined = gathering.table.join(fresh.unionByName(old, allowMissingColumns=True))
@@ -367,7 +391,7 @@ class Analysis:
 
     # Tables derived from them
 
-    def _derive(self, derived: Derived, summed: Summed, kept: _Kept) -> None:
+    def _derive(self, derived: Derived, kept: _Kept, summed: Summed) -> None:
         source, table = self.tables[derived.source], self.tables[derived.name]
         there, last = source.last(), table.last()
         if there is None:
@@ -379,14 +403,14 @@ class Analysis:
             if dates is not None and not dates:
                 return
         self.say(f"Deriving {derived.name}")
-        self._parts.fit(self.spark, source.count(dates))
+        self._parts.fit(self.spark, table.name, source.count(dates))
         rows = kept.rows(source, there.version, dates)
         made = derived.make(rows, *(self.directory.frame(self.spark, name) for name in derived.directory))
         state = {"version": there.version, "directory": digest}
         commit = table.replace(made, dates if last is not None else None, lambda: state)
         summed.tables[derived.name] = commit.version
 
-    def _sum_up(self, summary: Summary, summed: Summed, as_of: datetime) -> None:
+    def _sum_up(self, summary: Summary, moment: Callable[[], datetime], summed: Summed) -> None:
         """Make a summary anew as a whole, because it depends on the moment."""
         sources = [self.tables[name] for name in summary.sources]
         versions = {}
@@ -395,13 +419,14 @@ class Analysis:
             if last is None:
                 return
             versions[source.name] = last.version
+        as_of = moment()
         digest, table = self.directory.digest(summary.directory), self.tables[summary.name]
         state = {"versions": versions, "directory": digest, "day": as_of.date().isoformat()}
         before = table.last()
         if before is not None and before.state == state:
             return
         self.say(f"Summing up {summary.name}")
-        self._parts.fit(self.spark, sum(source.count() for source in sources))
+        self._parts.fit(self.spark, table.name, sum(source.count() for source in sources))
         rows = (source.read(self.spark) for source in sources)
         made = summary.make(*rows, *(self.directory.frame(self.spark, name) for name in summary.directory), as_of)
         for name, value in (("date", as_of.date().isoformat()), ("site", UNKNOWN)):
@@ -437,18 +462,28 @@ class _Parts:
     """Settings of the session that follow the number of rows: those for the largest table under way."""
 
     def __init__(self) -> None:
-        self._rows = 0
+        self._rows: dict[str, int] = {}
         self._changing = Lock()
 
-    def begin(self) -> None:
-        """Forget the tables that are done."""
-        self._rows = 0
-
-    def fit(self, spark: SparkSession, rows: int) -> None:
+    def fit(self, spark: SparkSession, table: str, rows: int) -> None:
         """Fit them to plans about so many rows."""
         with self._changing:
-            self._rows = max(self._rows, rows)
-            fit_plans(spark, self._rows)
+            self._rows[table] = rows
+            fit_plans(spark, max(self._rows.values()))
+
+    def end(self, table: str) -> None:
+        """Forget a table that is done."""
+        with self._changing:
+            self._rows.pop(table, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Make a table, or say the moment that summaries are for, when the steps that it needs are done."""
+
+    name: str
+    make: Callable[[Summed], None]
+    needs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,8 @@ GATHERED: Final = (
     ),
 )
 DERIVED: Final = (
+    Derived("link_use", "message_life", ("machines",), link_costs.link_use, has_ways=True),
+    Derived("key_use", "message_life", ("keys",), keys.key_use),
     Derived("routes", "message_life", ("links",), routes.routes, has_ways=True),
     Derived("message_path", "message_life", (), paths.message_path, has_ways=True),
     Derived("hops", "message_life", (), paths.hops, has_ways=True),
@@ -146,8 +148,6 @@ DERIVED: Final = (
     Derived("latencies", "message_life", (), service_levels.latencies),
     Derived("backlog", "message_life", (), service_levels.backlog),
     Derived("dead_letters", "message_life", (), dead_letters.dead_letters),
-    Derived("link_use", "message_life", ("machines",), link_costs.link_use, has_ways=True),
-    Derived("key_use", "message_life", ("keys",), keys.key_use),
 )
 
 

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import compute, parquet
 
 from mqenterprise.pipeline import catalogue, directory
-from mqenterprise.pipeline.analysis import Analysis, Summed
+from mqenterprise.pipeline.analysis import Analysis, Step, Summed
 from mqenterprise.pipeline.simulation.run import simulate
 from mqenterprise.pipeline.simulation.writing import TRUTH, write
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
@@ -217,7 +217,7 @@ def test_a_segment_that_one_table_cannot_read_is_counted_once_by_the_others(
     assert len(with_events(spark, one, analysis._quarantine_of("queue_sizes"), lambda rows: rows.collect())) == count
     monkeypatch.setattr(StoredTable, "replace", replacing)
     (gathered,) = (one for one in catalogue.GATHERED if one.name == "queue_sizes")
-    analysis._gather(gathered, find_segments([str(place)])[0], None, Summed())
+    analysis._gather(gathered, find_segments([str(place)])[0], Summed())
     monkeypatch.undo()
     assert [record.reason for record in analysis.quarantine.records().values()] == ["out-of-range"]
 
@@ -253,12 +253,12 @@ def test_an_interrupt_ends_the_jobs_and_nothing_is_read_again(spark: SparkSessio
 
     watch = threading.Thread(target=interrupt)
 
-    def make(table: str, summed: Summed) -> None:
+    def make(_: Summed) -> None:
         watch.start()
         with_events(spark, wanted, analysis.quarantine, use, analysis._interrupted.is_set)
 
     with pytest.raises(KeyboardInterrupt):
-        analysis._side_by_side(Summed(), ["table"], make)
+        analysis._side_by_side(Summed(), [Step("table", make)])
     watch.join()
     assert tried == [1]
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
