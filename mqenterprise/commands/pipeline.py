@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -159,6 +161,8 @@ def analyze(
             load_settings(directory_file)  # its errors are reported before Spark starts
         events = None if stream else events_of(find_segments(sources)[0])
         steps.say("Starting Spark")
+        # Meanwhile this process has nothing to do.
+        Thread(target=import_module, args=("mqenterprise.pipeline.report.page",), name="report", daemon=True).start()
         formats = () if directory_file is None else (DirectorySource,)
         spark = open_session(master, memory=memory, events=events, sources=formats)
         told: list[Record] = []

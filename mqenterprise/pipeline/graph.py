@@ -1,4 +1,7 @@
-"""Sites and routing links as a sparse matrix, for least-cost paths over very many of them."""
+"""Sites and routing links as a sparse matrix, for least-cost paths over very many of them.
+
+scipy is loaded by the first path that is asked for: it takes longer than the start of a job.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,6 +73,8 @@ class SiteGraph:
 
     def matrix(self, costs: Floats) -> Any:
         """The graph under the costs of the links."""
+        from scipy.sparse import csr_array
+
         count = len(self.sites)
         return csr_array((costs[self.number], (self.tails, self.heads)), shape=(count, count))
 
@@ -108,5 +111,7 @@ def least_cost_trees(matrix: Any, roots: Sequence[int]) -> list[Tree]:
     """Dijkstra's algorithm from each root."""
     if not len(roots):
         return []
+    from scipy.sparse.csgraph import dijkstra
+
     distances, before = dijkstra(matrix, indices=list(roots), return_predecessors=True)
     return [Tree(root, distances[row], before[row].astype(np.int64)) for row, root in enumerate(roots)]

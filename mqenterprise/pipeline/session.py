@@ -51,7 +51,11 @@ _ALWAYS: Final = {
 _JAVA: Final = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_ARROW}"
 """Options of a driver that is started here, with any master."""
 _LONG_JAVA: Final = "-XX:+UseParallelGC"
-_SHORT_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+_SHORT_JAVA: Final = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+    # Otherwise memory is cleaned up dozens of times before it has grown to what a run needs.
+    "-XX:MetaspaceSize=256m -XX:NewRatio=1"
+)
 _HERE: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -85,7 +89,8 @@ def open_session(
         master = master or LOCAL
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        settings |= {"spark.driver.memory": memory, "spark.driver.extraJavaOptions": java_options(master, events)}
+        started = java_options(master, events, memory)
+        settings |= {"spark.driver.memory": memory, "spark.driver.extraJavaOptions": started}
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             settings |= _HERE
@@ -104,13 +109,13 @@ def open_session(
     return session
 
 
-def java_options(master: str, events: int | None) -> str:
+def java_options(master: str, events: int | None, memory: str = DRIVER_MEMORY) -> str:
     """Return the options of the Java side that is started here, for this number of events, or None for any number.
 
     Optimizing code takes longer than a short run on this machine. On a cluster the work is done elsewhere.
     """
     is_short = master.startswith("local") and events is not None and events <= _FEW_EVENTS
-    return f"{_JAVA} {_SHORT_JAVA if is_short else _LONG_JAVA}"
+    return f"{_JAVA} {_SHORT_JAVA} -Xms{memory}" if is_short else f"{_JAVA} {_LONG_JAVA}"
 
 
 def _address_towards(master: str) -> str | None:
@@ -137,12 +142,13 @@ def fit_plans(session: SparkSession, rows: int) -> None:
     Spark's default of 200 parts keeps a cluster busy for seconds with a thousand rows. The rows of one part need no
     plan that adapts to the sizes of parts.
     """
-    started = session.sparkContext.getConf()
+    started = session.sparkContext._conf  # getConf() copies all of it, a call of Java for each setting
     for name, value in {
         _SHUFFLES: str(shuffle_parts(rows)),
         "spark.sql.adaptive.enabled": str(rows > _ROWS_IN_PART).lower(),
         "spark.sql.codegen.wholeStage": str(rows > _FEW_ROWS).lower(),
         "spark.sql.codegen.factoryMode": "FALLBACK" if rows > _FEW_ROWS else "NO_CODEGEN",
+        "spark.sql.inMemoryColumnarStorage.compressed": str(rows > _FEW_ROWS).lower(),
     }.items():
         if not started.contains(name):
             session.conf.set(name, value)

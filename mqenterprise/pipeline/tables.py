@@ -42,6 +42,8 @@ _WRONG: Final = re.compile(r"[][%^|\\]")
 """Characters that delta-rs cannot have in the path of a local table."""
 _BATCH: Final = 1 << 14
 """The number of rows that are read at a time."""
+_WORTH_A_TASK: Final = 50_000
+"""Rows that are read by a task of their own, where each processor has one: each table made from them has as many."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -151,13 +153,14 @@ class StoredTable:
             raise TableNotFoundError(f"{shown(self.address)} is not there")
         schema = to_arrow_schema(StructType.fromJson(json.loads(delta.schema().to_json())), timezone="UTC")
         changed = from_arrow_schema(change(schema.empty_table()).schema)
+        actions = _files(delta, dates)
         files = [
-            {"path": action["path"], **{name: action[f"partition.{name}"] for name in PARTITION}}
-            for action in _files(delta, dates)
+            {"path": action["path"], **{name: action[f"partition.{name}"] for name in PARTITION}} for action in actions
         ]
         if not files:
             return spark.createDataFrame([], changed)
-        parallel = min(len(files), 4 * spark.sparkContext.defaultParallelism)
+        rows, processors = sum(action["num_records"] or 0 for action in actions), spark.sparkContext.defaultParallelism
+        parallel = min(len(files), max(processors, min(4 * processors, rows // _WORTH_A_TASK)))
         numbers = spark.range(0, parallel, 1, parallel)
         shares = [files[number::parallel] for number in range(parallel)]
         return numbers.mapInArrow(_reader(self.address, shares, schema, change), changed)
@@ -213,7 +216,9 @@ class StoredTable:
         )
 
     def _write(self, frame: DataFrame, schema: pa.Schema) -> list[Any]:
-        balanced = frame.hint("rebalance", *PARTITION).sortWithinPartitions(*PARTITION)
+        is_one = frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"  # few rows: save their shuffle
+        gathered = frame.coalesce(1) if is_one else frame.hint("rebalance", *PARTITION)
+        balanced = gathered.sortWithinPartitions(*PARTITION)
         return balanced.mapInArrow(_writer(self.address, schema), _WRITTEN).collect()
 
 

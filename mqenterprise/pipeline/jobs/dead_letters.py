@@ -1,5 +1,6 @@
 """Dead letters: the causes, ranked, by queue, sender and site, with the first, the last and a sample."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -30,14 +31,22 @@ CAUSES: Final[dict[int, str]] = {
 
 def cause_of(reason: Column) -> Column:
     """Return the cause in words: the class's number if it has no words, ``unknown`` if no class was reported."""
-    named = F.create_map(*(F.lit(value) for pair in CAUSES.items() for value in (int(pair[0]), pair[1])))
-    return F.coalesce(named[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")), F.lit("unknown"))
+    return F.coalesce(
+        _map_of(CAUSES)[reason], F.concat(F.lit("class 0x"), F.lpad(F.hex(reason), 4, "0")), F.lit("unknown")
+    )
 
 
 def class_of(reason: Column) -> Column:
     """Return the specification's name of a class: its number if it has none, null without one."""
-    named = F.create_map(*(F.lit(value) for one in MessageClass for value in (int(one), one.name)))
-    return F.coalesce(named[reason], F.concat(F.lit("0x"), F.lpad(F.hex(reason), 4, "0")))
+    return F.coalesce(
+        _map_of({one: one.name for one in MessageClass})[reason], F.concat(F.lit("0x"), F.lpad(F.hex(reason), 4, "0"))
+    )
+
+
+def _map_of(names: Mapping[int, str]) -> Column:
+    """Return the map as one expression: each of a hundred columns would be a call of Java."""
+    pairs = ", ".join(f"{number:d}, '{name}'" for number, name in names.items())
+    return F.expr(f"map({pairs})")
 
 
 def dead_letters(lives: DataFrame) -> DataFrame:

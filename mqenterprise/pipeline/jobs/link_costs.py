@@ -176,7 +176,8 @@ def all_pairs(roots: DataFrame, graph: SiteGraph, suggested: Integers, delays: F
     Rows with ``link`` count the pairs that pass the link; rows with ``site`` sum the links' ``delays`` over the site's
     destinations."""
     compared = _comparing(_Arrays(graph, suggested, delays))
-    tasks = roots.repartition(4 * roots.sparkSession.sparkContext.defaultParallelism)
+    most = 4 * roots.sparkSession.sparkContext.defaultParallelism
+    tasks = roots.repartition(min(most, -(-len(graph.sites) // _AT_ONCE) or 1))
     found = tasks.mapInArrow(compared, _COMPARED_TEXT)
     return found.groupBy("link", "site").agg(*(F.sum(name).alias(name) for name in _SUMS))
 
