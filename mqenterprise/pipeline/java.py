@@ -3,7 +3,7 @@
 import os
 import sys
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -31,7 +31,21 @@ def start(conf: SparkConf) -> None:
         passing.join(_FLUSHED)
         raise
     os.close(writing)
-    SparkContext(conf=conf, gateway=gateway)
+    context = SparkContext(conf=conf, gateway=gateway)
+    assert context._jvm is not None
+    context._jvm.functions = _Members(context._jvm.functions)
+
+
+class _Members:
+    """A class of Java, whose members are asked of Java once. PySpark asks for each expression of a plan twice."""
+
+    def __init__(self, asked: Any) -> None:
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._asked, name)
+        setattr(self, name, member)
+        return member
 
 
 def _pass_on(descriptor: int) -> None:
