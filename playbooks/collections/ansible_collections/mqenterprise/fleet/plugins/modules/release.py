@@ -215,7 +215,7 @@ def platforms_of(target):
     newest = version[1] if version[:1] == (2,) and len(version) > 1 else 17
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
     tags += [f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}"]
-    # What the controller has compiled needs its own C library, or a newer one.
+    # Wheels that the controller has compiled need its own C library, or a newer one.
     return [*tags, f"linux_{machine}"] if fits_but_python(target) else tags
 
 
@@ -299,7 +299,7 @@ def fetch(module, name, constraints, target, own_archive, archive):
             with project.open("wb") as written:
                 shutil.copyfileobj(packed.extractfile(member), written)
         wheels.mkdir()
-        # What is chosen by another Python is checked on the host, by pip.
+        # Another Python chooses these wheels, so pip checks them on the host.
         command = [*pip_command("download", wheels, pool, constraints), *chosen_for(target), INSTALLER, "pip"]
         python, compiled = python_of(module, target), set()
         while True:
