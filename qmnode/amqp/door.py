@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+_TRANSACTIONS: Final = 64
+"""The most transactions of a connection that have not ended."""
 _WRITE_BUFFER: Final = 256 * 1024
 _LONGEST_ATTACH: Final = 8 * 1024
 """Bytes of the largest frame that attaches a link. The engine needs more memory than that for what is in it."""
@@ -69,7 +71,7 @@ class AmqpConnection(asyncio.Protocol):
         self.manager, self.settings, self.place = door.manager, door.settings, door.place
         self.counts, self.arrivals, self.returned = door.counts, door.arrivals, door.returned
         self.temporary = door.temporary
-        self.transactions = Transactions(door.manager, door.settings.transactions, self._take_in_transactions)
+        self.transactions = Transactions(door.manager, _TRANSACTIONS, self._take_in_transactions)
         self.held_bytes = 0
         self.closed = False
         self.writable = True

@@ -203,6 +203,8 @@ class CoordinatorLink:
 
 log = structlog.get_logger(__name__)
 
+_SESSIONS: Final = 64
+"""The most sessions of a connection."""
 _LINKS: Final = 2
 """Links of a session for whose messages its window has room. The window counts frames, however small they are."""
 _SHORTEST_IDLE: Final = 0.1
@@ -224,7 +226,7 @@ class Peer:
         self._host = host
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = settings.frame_size
-        self._transport.channel_max = settings.sessions - 1
+        self._transport.channel_max = _SESSIONS - 1
         self._transport.idle_timeout = settings.idle_timeout
         self._connection = Connection()
         self._collector = Collector()

@@ -70,7 +70,6 @@ class Notices:
                 acknowledgment.correlation_id,
                 acknowledgment.response_queue,
                 acknowledgment.repeated,
-                self._manager.settings.transfer.notice_lifetime,
             ),
             party,
         )

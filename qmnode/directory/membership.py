@@ -25,7 +25,7 @@ from qmnode.directory.port import (
     open_directory,
     search,
 )
-from qmnode.directory.upkeep import DirectoryUpkeep, IdentityChanged, LocalView, Timer, settle_identity
+from qmnode.directory.upkeep import DURATIONS, DirectoryUpkeep, IdentityChanged, LocalView, Timer, settle_identity
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.published import as_message_queuing_error
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
@@ -77,11 +77,7 @@ class Membership:
         """Whether the identifier is the one in the directory."""
         self._directory = directory
         self._manager = manager
-        durations = {
-            Timer.SITES_UPDATE: settings.directory.sites_update,
-            Timer.SITE_GATES_UPDATE: settings.directory.site_gates_update,
-            Timer.ONLINE: settings.directory.online_check,
-        }
+        durations = {**DURATIONS, Timer.ONLINE: settings.directory.online_check}
         known = QueueManager(computer_name=manager.computer_name, identifier=manager.identifier)
         self.upkeep = DirectoryUpkeep(directory, known, clock, durations, self._obey)
         self._clock = clock

@@ -35,6 +35,10 @@ _PATIENCE: Final = (1.0, 60.0)
 """Seconds until another attempt, and the most that they grow to."""
 _LAST_WORD: Final = 15.0
 """Seconds that the last segment may take when the node stops; otherwise it is written after the next start."""
+_ROLL_BYTES: Final = 32 << 20
+"""Bytes of recorded events that fill a segment, in which they take a fifth of that."""
+_SAMPLE_SECONDS: Final = 60.0
+"""Seconds between two samples of the fill levels of queues."""
 _KB: Final = 1024
 _INFINITE: Final = 0xFFFF_FFFF
 _LINE: Final = 1 << 20
@@ -107,7 +111,7 @@ class Exporter:
         recorder, settings = self._recorder, self._settings
         if recorder.oldest is None:
             return False
-        return recorder.backlog >= settings.roll_bytes or time.monotonic() - recorder.oldest >= settings.roll_seconds
+        return recorder.backlog >= _ROLL_BYTES or time.monotonic() - recorder.oldest >= settings.roll_seconds
 
     async def export(self) -> None:
         """Write the oldest events as one segment. Raises ExportError."""
@@ -135,7 +139,7 @@ class Exporter:
         if last > self._recorder.exported and first == self._recorder.exported + 1:
             return [one for one in self._recorder.blocks(self._settings.backlog_bytes * 2) if one[0] <= last]
         self._recorder.flush()
-        blocks = self._recorder.blocks(self._settings.roll_bytes)
+        blocks = self._recorder.blocks(_ROLL_BYTES)
         if blocks:
             ends = blocks[0][0], blocks[-1][0] + count_of(blocks[-1][1]) - 1
             self._store.put_meta(_SETTLED, json.dumps(ends).encode())
@@ -193,7 +197,7 @@ class Exporter:
 
     def _sample(self) -> None:
         now = time.monotonic()
-        if now - self._sampled < self._settings.sample_seconds:
+        if now - self._sampled < _SAMPLE_SECONDS:
             return
         self._sampled = now
         manager = self._manager

@@ -133,6 +133,8 @@ def _fault(context: "Context", queue: "Queue", message: "Message", size: int) ->
     return None
 
 
+_NOTICE_LIFETIME: Final = 345_600
+"""Seconds that an administration acknowledgment may be in transit: 4 days, for ever in 3.1.7.15."""
 _ACKNOWLEDGED_BY: Final = {
     # (negative, about receiving) to the bit of AcknowledgementsRequested that asks for it.
     (False, False): Acknowledgment.POSITIVE_ARRIVAL,
@@ -156,18 +158,16 @@ class Repeated(NamedTuple):
     recoverable: bool
 
 
-def acknowledgment(
-    message_class: int, body: bytes, identifier: bytes, destination: str, repeated: Repeated, lifetime: int
-) -> Message:
+def acknowledgment(message_class: int, body: bytes, identifier: bytes, destination: str, repeated: Repeated) -> Message:
     """The administration acknowledgment (MS-MQQB 3.1.7.15) for the message with an ``identifier`` that was sent to
-    ``destination``. ``lifetime``: seconds in which it must reach its queue.
+    ``destination``.
     """
     return Message(
         body,
         message_class=message_class,
         correlation_identifier=identifier,
         response_queue_format_name=destination,
-        time_to_reach_queue=lifetime,
+        time_to_reach_queue=_NOTICE_LIFETIME,
         **repeated._asdict(),
     )
 
@@ -294,7 +294,6 @@ class Outcomes:
                 message.identifier,
                 message.destination_queue_format_name,
                 Repeated(message.label, message.app_specific, message.priority, message.body_type, message.recoverable),
-                self._context.settings.transfer.notice_lifetime,
             ),
             self._context.notices.party(message.identifier[:16]),
             message.sent_time if self._is_own(message) else None,

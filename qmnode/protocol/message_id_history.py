@@ -78,6 +78,8 @@ _TIME: Final = Struct("<I")
 _CONTENT: Final = 0xFFFF_FFFF
 """The identifier under which the content of a message is entered, as if it were a source."""
 _CONTENT_PAGE: Final = _CONTENT >> PAGE_SHIFT
+PAGES_PER_SOURCE: Final = 131_072
+"""The most pages of one source queue manager."""
 FEW: Final = 32
 """A page with fewer messages costs more than it saves. Sources that number messages in order leave few of those."""
 _LEDGERS: Final = 8
@@ -304,7 +306,7 @@ class MessageIdHistory:
                 self._drop_page(source, pages, number, durable)
 
     def _new_page(self, source: Guid, pages: dict[int, _Page], number: int, durable: bool, time: int) -> _Page:
-        if len(pages) >= self._parameters.history_pages_per_source:
+        if len(pages) >= PAGES_PER_SOURCE:
             self._drop_page(source, pages, next(iter(pages)), durable)
         places, party = self._listed_pages, self.party
         page = pages[number] = _Page(time, party)

@@ -95,7 +95,7 @@ class Establishment:
 
     def request(self, now: float) -> bytes:
         """Build the EstablishConnection request, 3.1.5.2.3."""
-        flags = OperatingSystemFlags.of(RE=0x10, SE=not self.pinged, OS=self.parameters.server_class)
+        flags = OperatingSystemFlags.of(RE=0x10, SE=not self.pinged, OS=True)
         header = EstablishConnectionHeader(
             client_guid=self.identifier,
             server_guid=ZERO_GUID if self.direct else self.remote,
@@ -207,6 +207,15 @@ _JP: Final = UserFlags.JP.mask
 _OPEN: Final = SessionState.OPEN
 _RELEASE: Final = Disposition.RELEASE
 Bytes = TypeVar("Bytes")
+MAXIMUM_PACKET_SIZE: Final = 0x0040_0000
+"""Larger packets close the session: MS-MQMQ 2.2.19.1."""
+INITIALIZATION_TIMEOUT: Final = 60.0
+"""Seconds of the Session Initialization Timer, 3.1.2.1 note 43."""
+_DIRECT_ACK_WAIT_FACTOR: Final = 2
+"""The AckWaitTimeouts that a session for a direct format name waits, 3.1.2.4 note 46."""
+_ACKNOWLEDGE_EVERY: Final = 16
+"""The most settled messages without a SessionAck; fewer with a small window. The timers alone would let the sender's
+window starve for half an AckWaitTimeout."""
 PIGGYBACK_AFTER: Final = 0.75
 """The part of the Session Ack Send Timer after which an acknowledgment is carried by a UserMessage, 3.1.7.11."""
 AFTER_A_BURST: Final = 0.1
@@ -258,7 +267,7 @@ class Session:
         self._agreed = Establishment(identifier, parameters, remote, direct, pinged, refuse)
         self._parameters = parameters
         self._identifier = identifier
-        self._framer = Framer(min(ESTABLISHMENT_LIMIT, parameters.maximum_packet_size))
+        self._framer = Framer(ESTABLISHMENT_LIMIT)
         self._largest_window = largest_window(parameters)
         self._send = SendSequence(parameters.window_size, self._largest_window)
         self._receive = ReceiveSequence()
@@ -277,7 +286,7 @@ class Session:
         self._commands: list[Command] = []
         self._timers.start(Timer.SESSION_CLEANUP, now + parameters.cleanup_interval)
         if role is Role.ACCEPTOR:  # 3.1.5.10
-            self._timers.start(Timer.SESSION_INITIALIZATION, now + parameters.initialization_timeout)
+            self._timers.start(Timer.SESSION_INITIALIZATION, now + INITIALIZATION_TIMEOUT)
 
     # --- what comes out ---
     @property
@@ -543,7 +552,7 @@ class Session:
     def _send_establish_request(self, _: None, now: float) -> None:
         self._out.append(self._agreed.request(now))
         self._commands.append(StatusChanged(ConnectionStatus.IN_PROCESS))
-        self._timers.start(Timer.SESSION_INITIALIZATION, now + self._parameters.initialization_timeout)
+        self._timers.start(Timer.SESSION_INITIALIZATION, now + INITIALIZATION_TIMEOUT)
 
     def _answer_establish_request(self, packet: EstablishConnection, now: float) -> None:
         answer, accepted = self._agreed.answer(packet)
@@ -558,7 +567,7 @@ class Session:
             return
         self._out.append(self._agreed.parameters_request())
         self._commands.append(StatusChanged(ConnectionStatus.ESTABLISH_PACKET_RECEIVED))
-        self._framer.limit = self._parameters.maximum_packet_size  # messages may follow the answer in the same read
+        self._framer.limit = MAXIMUM_PACKET_SIZE  # messages may follow the answer in the same read
 
     def _answer_parameters(self, packet: ConnectionParameters, now: float) -> None:
         self._out.append(self._agreed.take_parameters(packet))
@@ -569,7 +578,7 @@ class Session:
 
     def _open(self) -> None:
         self._timers.stop(Timer.SESSION_INITIALIZATION)
-        self._framer.limit = self._parameters.maximum_packet_size
+        self._framer.limit = MAXIMUM_PACKET_SIZE
         self._send.limit(self._agreed.received_window)
         self._first_window = min(self._parameters.window_size, self._agreed.received_window)
         self._set_acknowledge_every(self._parameters.window_size)
@@ -618,7 +627,7 @@ class Session:
 
     def _set_acknowledge_every(self, announced: int) -> None:
         window = min(announced, self._first_window, self._agreed.received_window)
-        self._acknowledge_every = max(1, min(self._parameters.acknowledge_every, window // 4))
+        self._acknowledge_every = max(1, min(_ACKNOWLEDGE_EVERY, window // 4))
 
     def _session_header(self, window: int) -> bytes:
         self._set_acknowledge_every(window)
@@ -649,7 +658,7 @@ class Session:
         self._timers.start(Timer.SESSION_ACK_SEND, deadline)
 
     def _start_ack_wait(self, now: float) -> None:
-        factor = self._parameters.direct_ack_wait_factor if self.direct else 1
+        factor = _DIRECT_ACK_WAIT_FACTOR if self.direct else 1
         self._timers.start(Timer.SESSION_ACK_WAIT, now + factor * self._agreed.ack_wait_timeout_ms / 1000)
 
     # --- sending ---

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
@@ -120,12 +120,15 @@ class RemoteReadEntry:
         self.queue.descriptor.abandon(self.lookup_identifier)
 
 
+CURSORS: Final = 1_024
+"""The most cursors of one open queue."""
+
+
 class RemoteQueues:
     """All queues that are open to remote readers, by number."""
 
-    def __init__(self, limit: int, cursors: int) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._cursors = cursors
         self._by_number: dict[int, RemoteQueue] = {}
 
     def __len__(self) -> int:
@@ -177,9 +180,9 @@ class RemoteQueues:
 
     def add_cursor(self, queue: RemoteQueue) -> int:
         """Open Cursor (MS-MQDMPR 3.1.7.1.1) and return its number."""
-        if len(queue.cursors) >= self._cursors:
+        if len(queue.cursors) >= CURSORS:
             raise MessageQueuingError(
-                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"the queue has {self._cursors} cursors: close some"
+                ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"the queue has {CURSORS} cursors: close some"
             )
         number = _free_number(queue.cursors)
         queue.cursors[number] = queue.descriptor.cursor()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.dcerpc.acceptor import AcceptorLimits
 from qmnode.dcerpc.endpoint_mapper import EndpointMapper
 from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
 from qmnode.dcerpc.server import RpcServer, ServerLimits, Service
@@ -55,20 +55,18 @@ class RemoteReadServer:
         security: Callable[[AuthenticationType, AuthenticationLevel, int], SecurityContext] | None = None,
         principals: Principals | None = None,
         beside: Mapping[Service, str] | None = None,
+        limits: ServerLimits | None = None,
     ) -> None:
         """``security`` makes security contexts; without it all callers are anonymous. ``principals`` says who the
         others are. ``beside`` are other services on the same port, with their annotations."""
         self.settings = settings
-        self.queues = RemoteQueues(settings.open_queues, settings.cursors)
+        self.queues = RemoteQueues(settings.open_queues)
         self._manager = manager
         identities = Identities(manager, principals or Principals(manager.settings.security, directory))
-        limits = ServerLimits(
+        limits = replace(
+            limits or ServerLimits(),
             connections=settings.connections,
             connections_per_peer=settings.connections_per_peer,
-            calls_per_connection=settings.calls_per_connection,
-            context_handles=settings.context_handles,
-            bind_timeout=settings.bind_timeout,
-            acceptor=AcceptorLimits(fragment=settings.fragment, request=settings.request_size),
         )
         opening = RemoteOpening(manager, self.queues, identities)
         reads = Reads(settings.held_bytes)

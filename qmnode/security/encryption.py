@@ -182,7 +182,6 @@ def choose(
     ``requested`` is the message's own algorithm, used if the provider has it; otherwise the preferred one is. Raises
     :class:`MessageQueuingError` when nothing fits: such a message is not sent (3.1.7.1.5.1).
     """
-    preferred = _preferred(settings)
     obstacles = list(keys.faults)
     for provider in (AES_PROVIDER, ENHANCED_PROVIDER, BASE_PROVIDER):
         if provider.privacy_level < privacy_level:
@@ -190,7 +189,7 @@ def choose(
         key = keys.keys.get(provider.name)
         if key is None:
             continue
-        algorithm = _algorithm(provider, requested, preferred[provider.name], policy)
+        algorithm = _algorithm(provider, requested, policy)
         if algorithm is None or not policy.permits(modulus_weakness(key.public_key.key_size)):
             obstacles.append(f"{provider.name} is too weak unless security.{policy.setting} allows it")
             continue
@@ -204,24 +203,10 @@ def choose(
     raise MessageQueuingError(code, "; ".join([sentence, *obstacles]))
 
 
-def _preferred(settings: SecuritySettings) -> dict[str, EncryptionAlgorithm]:
-    return {
-        AES_PROVIDER.name: settings.preferred_advanced_algorithm,
-        ENHANCED_PROVIDER.name: settings.preferred_enhanced_algorithm,
-        BASE_PROVIDER.name: settings.preferred_base_algorithm,
-    }
-
-
-def _algorithm(
-    provider: Provider, requested: int, preferred: EncryptionAlgorithm, policy: Policy
-) -> EncryptionAlgorithm | None:
-    """The first usable algorithm: the one that the message asks for, the preferred one, or any other."""
+def _algorithm(provider: Provider, requested: int, policy: Policy) -> EncryptionAlgorithm | None:
+    """The algorithm that the message asks for if it is usable, or the preferred one."""
     usable = usable_algorithms(policy, provider)
-    for wanted in (requested, preferred):
-        for algorithm in usable:
-            if algorithm == wanted:
-                return algorithm
-    return next(iter(usable), None)
+    return next((algorithm for algorithm in usable if algorithm == requested), next(iter(usable), None))
 
 
 def _random_length(provider: Provider, algorithm: EncryptionAlgorithm, settings: SecuritySettings) -> int:

@@ -34,7 +34,7 @@ from qmnode.directory.port import (
 )
 from qmnode.security.caches import AgedCache, SharedReads
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
-from qmnode.security.rsa_keys import Policy, PrivateKey, public_key_to_wire
+from qmnode.security.rsa_keys import MAXIMUM_MODULUS_LENGTH, Policy, PrivateKey, public_key_to_wire
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import MessageClass, SenderIdentifierType
 from qmnode.structures.errors import PacketError
@@ -86,6 +86,8 @@ Senders = dict[UserCertKey, Sender | MessageRefusedError | MessageDeferredError]
 """The senders of a batch, or why one is none."""
 
 ANONYMOUS_SENDER: Final = Sender(ANONYMOUS, frozenset({ANONYMOUS}))
+USER_CERT_CACHE_SIZE: Final = 53
+"""UserCertCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
 QUEUE_MANAGER_SENDER: Final = Sender(EVERYONE, frozenset({EVERYONE}))
 """The identity of a queue manager that signs for itself (3.1.5.8.3)."""
 
@@ -103,7 +105,7 @@ class SenderDirectory:
     def __init__(self, directory: Directory, settings: SecuritySettings) -> None:
         self._directory = directory
         self.cache: AgedCache[UserCertKey, CachedUserCert] = AgedCache(
-            settings.user_cert_cache_size, settings.user_cert_lifetime
+            USER_CERT_CACHE_SIZE, settings.user_cert_lifetime
         )
         """The certificates of users by digest: UserCertCache."""
         self._reads: SharedReads[UserCertKey, CachedUserCert] = SharedReads()
@@ -343,15 +345,15 @@ class SenderCertificate:
     not_after: float
     fingerprint: str
 
-    def fault(self, now: float, clock_skew: float, policy: Policy, maximum_modulus_length: int) -> str | None:
+    def fault(self, now: float, clock_skew: float, policy: Policy) -> str | None:
         """Why it cannot be used at ``now``, as a sentence, or None."""
         bits = self.public_key.key_size
         if now < self.not_before - clock_skew:
             return f"certificate {self.fingerprint} is not valid yet"
         if now > self.not_after:
             return f"certificate {self.fingerprint} has expired"
-        if bits > maximum_modulus_length:
-            return f"certificate {self.fingerprint} has a key of {bits} bits, more than {maximum_modulus_length}"
+        if bits > MAXIMUM_MODULUS_LENGTH:
+            return f"certificate {self.fingerprint} has a key of {bits} bits, more than {MAXIMUM_MODULUS_LENGTH}"
         policy.require_modulus(bits)
         return None
 

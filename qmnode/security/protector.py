@@ -199,6 +199,9 @@ Verdict = Admitted | Refused | Deferred
 """The outcome for an arrived message."""
 
 
+SEND_SYMMETRIC_KEY_CACHE_SIZE: Final = 53
+RECEIVE_SYMMETRIC_KEY_CACHE_SIZE: Final = 127
+"""Of the same names in MS-MQQB 3.1.3.1: the most cached entries."""
 CHOICES_KEPT: Final = 1024
 """Choices of provider and algorithm that are kept, one for each destination."""
 HEADERS_KEPT: Final = 128
@@ -212,7 +215,7 @@ class OutgoingSecurity:
         self._settings = settings
         self._policy = sending_policy(settings)
         self.cache: AgedCache[SendKey, CachedSymmetricKey] = AgedCache(
-            settings.send_symmetric_key_cache_size, settings.symmetric_key_short_lifetime
+            SEND_SYMMETRIC_KEY_CACHE_SIZE, settings.symmetric_key_short_lifetime
         )
         """The session keys by destination: SendSymmetricKeyCache."""
         self._hashes: dict[int, HashAlgorithm] = {}
@@ -484,7 +487,7 @@ class IncomingSecurity:
         self._policy = accepting_policy(settings)
         self.ring = ring
         self.cache: AgedCache[ReceiveKey, CachedSymmetricKey] = AgedCache(
-            settings.receive_symmetric_key_cache_size, settings.symmetric_key_short_lifetime
+            RECEIVE_SYMMETRIC_KEY_CACHE_SIZE, settings.symmetric_key_short_lifetime
         )
         """The session keys of senders: ReceiveSymmetricKeyCache."""
         self._certificates: dict[bytes, SenderCertificate] = {}
@@ -597,7 +600,7 @@ class IncomingSecurity:
             return None
         settings = self._settings
         certificate = self._certificate(sections.sender_cert)
-        fault = certificate.fault(now, settings.clock_skew, self._policy, settings.maximum_modulus_length)
+        fault = certificate.fault(now, settings.clock_skew, self._policy)
         if fault is not None:
             raise _bad_signature(fault)
         algorithm = self._hash_for_verifying(sections.hash_algorithm)

@@ -19,6 +19,7 @@ from qmnode.security.caches import AgedCache, SharedReads
 from qmnode.security.errors import KeyStoreUnavailableError, MessageDeferredError
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStore
 from qmnode.security.rsa_keys import (
+    MAXIMUM_MODULUS_LENGTH,
     PROVIDER_BY_NAME,
     PROVIDERS,
     PrivateKey,
@@ -120,9 +121,10 @@ class PublishedKeys:
 
     @classmethod
     def parse(
-        cls, queue_manager: Guid, encoded: bytes | None, cached_time: float, maximum_modulus_length: int
+        cls, queue_manager: Guid, encoded: bytes | None, cached_time: float, most: int = MAXIMUM_MODULUS_LENGTH
     ) -> PublishedKeys:
-        """The keys from the directory's bytes. A key that cannot be read is a fault, and the others still serve."""
+        """The keys from the directory's bytes. A key that cannot be read, or has more
+        bits than ``most``, is a fault, and the others still serve."""
         if not encoded:
             return cls(queue_manager, {}, cached_time)
         try:
@@ -136,15 +138,15 @@ class PublishedKeys:
             if provider is None or provider.name in keys:
                 continue
             try:
-                keys[provider.name] = _published_key(provider, entry, maximum_modulus_length)
+                keys[provider.name] = _published_key(provider, entry, most)
             except (PacketError, ValueError) as error:
                 faults.append(f"the key of {provider.name} cannot be used: {error}")
         return cls(queue_manager, keys, cached_time, tuple(faults))
 
 
-def _published_key(provider: Provider, entry: MqdsPublicKey, maximum_modulus_length: int) -> PublishedKey:
+def _published_key(provider: Provider, entry: MqdsPublicKey, most: int) -> PublishedKey:
     blob = entry.public_key
-    public_key = public_key_from_wire(blob.key.modulus, blob.key.public_exponent, maximum_modulus_length)
+    public_key = public_key_from_wire(blob.key.modulus, blob.key.public_exponent, most)
     return PublishedKey(provider, public_key, fingerprint_of(public_key))
 
 
@@ -215,7 +217,6 @@ class DestinationDirectory:
 
     def __init__(self, directory: Directory, settings: SecuritySettings) -> None:
         self._directory = directory
-        self._maximum_modulus_length = settings.maximum_modulus_length
         self.cache: AgedCache[Guid, PublishedKeys] = AgedCache(DESTINATIONS_KEPT, settings.public_key_lifetime)
         self._reads: SharedReads[Guid, PublishedKeys] = SharedReads()
 
@@ -253,7 +254,7 @@ class DestinationDirectory:
                     f"the destination's public key cannot be looked up: {error.sentence}"
                 ) from None
             encoded = None
-        keys = PublishedKeys.parse(queue_manager, encoded, now, self._maximum_modulus_length)
+        keys = PublishedKeys.parse(queue_manager, encoded, now)
         if keys.keys:  # a computer without keys may publish them any moment
             self.cache.add(queue_manager, keys)
         return keys

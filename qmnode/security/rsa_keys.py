@@ -66,12 +66,14 @@ class CipherFacts:
 
 
 CIPHERS: Final[dict[EncryptionAlgorithm, CipherFacts]] = {
-    EncryptionAlgorithm.AES128: CipherFacts(16, 16),
-    EncryptionAlgorithm.AES192: CipherFacts(16, 24),
     EncryptionAlgorithm.AES256: CipherFacts(16, 32),
-    EncryptionAlgorithm.RC2: CipherFacts(8, None, WeakAlgorithm.RC2),
+    EncryptionAlgorithm.AES192: CipherFacts(16, 24),
+    EncryptionAlgorithm.AES128: CipherFacts(16, 16),
     EncryptionAlgorithm.RC4: CipherFacts(0, None, WeakAlgorithm.RC4),
+    EncryptionAlgorithm.RC2: CipherFacts(8, None, WeakAlgorithm.RC2),
 }
+"""In the order of preference. The first of each provider is PreferredAdvancedAlgorithm, PreferredEnhancedAlgorithm and
+PreferredBaseAlgorithm of MS-MQQB 3.1.3.1."""
 
 _AES: Final = frozenset({EncryptionAlgorithm.AES128, EncryptionAlgorithm.AES192, EncryptionAlgorithm.AES256})
 _RC: Final = frozenset({EncryptionAlgorithm.RC2, EncryptionAlgorithm.RC4})
@@ -166,15 +168,13 @@ def modulus_weakness(bits: int) -> WeakAlgorithm | None:
 
 
 def usable_algorithms(policy: Policy, provider: Provider) -> Collection[EncryptionAlgorithm]:
-    """The ciphers of a provider that a policy permits, strongest first."""
-    return [
-        algorithm
-        for algorithm in sorted(provider.algorithms, key=lambda each: -(CIPHERS[each].key_length or 0))
-        if policy.permits(CIPHERS[algorithm].weakness)
-    ]
+    """The ciphers of a provider that a policy permits, preferred first."""
+    return [each for each in CIPHERS if each in provider.algorithms and policy.permits(CIPHERS[each].weakness)]
 
 
 PUBLIC_EXPONENT: Final = 65537
+MAXIMUM_MODULUS_LENGTH: Final = 8192
+"""Bits of the largest RSA key of others that is used: a larger one only costs time."""
 ENCRYPTED: Final = "the private key has a passphrase: write it without one, openssl pkey -in KEY -out NEW"
 _PADDING: Final = padding.PKCS1v15()
 
@@ -185,11 +185,11 @@ def fingerprint_of(public_key: rsa.RSAPublicKey) -> str:
     return f"SHA256:{hashlib.sha256(encoded).hexdigest()[:32]}"
 
 
-def public_key_from_wire(modulus: bytes, public_exponent: int, maximum_bits: int) -> rsa.RSAPublicKey:
+def public_key_from_wire(modulus: bytes, public_exponent: int, most: int = MAXIMUM_MODULUS_LENGTH) -> rsa.RSAPublicKey:
     """A public key from its little-endian modulus. Raises ValueError for what cannot be an RSA key."""
     number = int.from_bytes(modulus, "little")
-    if number.bit_length() > maximum_bits:
-        raise ValueError(f"an RSA key of {number.bit_length()} bits is more than the {maximum_bits} that are used")
+    if number.bit_length() > most:
+        raise ValueError(f"an RSA key of {number.bit_length()} bits is more than the {most} that are used")
     # A modulus that is even or has small factors makes no difference to us, but the library refuses some of them late.
     if number % 2 == 0 or public_exponent < 3 or public_exponent % 2 == 0:
         raise ValueError("the modulus or the public exponent cannot be those of an RSA key")

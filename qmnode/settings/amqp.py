@@ -52,10 +52,6 @@ class AmqpSettings(BaseModel):
     connections_per_peer: int = Field(default=500, ge=1)
     links: int = Field(default=256, ge=1)
     """Links of one connection."""
-    sessions: int = Field(default=64, ge=1, le=32_768)
-    """Sessions of one connection."""
-    transactions: int = Field(default=64, ge=1)
-    """Transactions of one connection that have not ended."""
     transaction_timeout: float = Field(default=300.0, gt=0)
     """A transaction that takes longer is rolled back."""
     transaction_bytes: Bytes = Field(default=256 * _MIB, ge=_MIB)

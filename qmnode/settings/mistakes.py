@@ -13,10 +13,44 @@ from qmnode.structures.text import nearest
 SettingPath = tuple[int | str, ...]
 _FEW: Final = 3
 """The most settings of one name that a mistake suggests."""
+_PREFERRED: Final = "AES256, and RC4 where security.weak_algorithms_sent has it; a message may name another one"
+_ONE_VALUE: Final = "it has the value of the specification and of Windows"
+_NO_LIMIT_OF_OWN: Final = "remote_read.connections and remote_read.connections_per_peer limit clients"
 _REMOVED: Final = {
     "transport.messages_per_second": "strangers share the processor by what their input costs",
+    "storage.identifier_jump": "a copy skips 16,777,216 identifiers",
+    "export.roll_bytes": "export.roll_seconds limits a segment, as do 32 MiB of events",
+    "export.sample_seconds": "the queues are sampled each minute",
+    "directory.sites_update": "directory.notification_interval sets how soon changes are read",
+    "directory.site_gates_update": "directory.notification_interval sets how soon changes are read",
+    "security.preferred_advanced_algorithm": _PREFERRED,
+    "security.preferred_enhanced_algorithm": _PREFERRED,
+    "security.preferred_base_algorithm": _PREFERRED,
+    "security.user_cert_cache_size": "security.user_cert_lifetime sets how long certificates are cached",
+    "security.receive_symmetric_key_cache_size": "security.symmetric_key_short_lifetime sets how long keys are cached",
+    "security.send_symmetric_key_cache_size": "security.symmetric_key_short_lifetime sets how long keys are cached",
+    "security.maximum_modulus_length": "RSA keys of up to 8,192 bits are used",
+    "session.direct_ack_wait_factor": "session.ack_wait_timeout_ms sets the time, twice that for direct names",
+    "session.initialization_timeout": _ONE_VALUE,
+    "session.maximum_packet_size": _ONE_VALUE,
+    "session.server_class": "a node always presents itself as a server",
+    "session.acknowledge_every": "session.window_size sets it: a quarter of the window, 16 at most",
+    **{
+        f"transfer.resend_{name}": "transfer.resend_timeouts has all four: [short, medium, long, final]"
+        for name in ("short", "medium", "long", "final")
+    },
+    "amqp.sessions": "amqp.links limits a connection, which may have 64 sessions",
+    "amqp.transactions": "amqp.transaction_bytes limits a client, whose connections may have 64 transactions each",
+    "transfer.history_pages_per_source": "transfer.history_sources and transfer.history_sparse_pages limit the history",
+    "transfer.notice_lifetime": "acknowledgments may be in transit for 4 days",
+    "remote_read.calls_per_connection": _NO_LIMIT_OF_OWN,
+    "remote_read.context_handles": _NO_LIMIT_OF_OWN,
+    "remote_read.cursors": "remote_read.open_queues limits queues, each of which may have 1,024 cursors",
+    "remote_read.request_size": _ONE_VALUE,
+    "remote_read.fragment": _ONE_VALUE,
+    "remote_read.bind_timeout": _NO_LIMIT_OF_OWN,
 }
-"""Settings of earlier releases: what takes their place."""
+"""Settings of earlier releases: the setting or the rule that takes their place."""
 
 
 def unreadable(path: Path, error: Exception) -> str:

@@ -78,8 +78,6 @@ class StorageSettings(_Settings):
     """
     identifier_block: int = Field(default=65536, ge=1)
     """Message identifiers reserved on disk at a time. A crash skips the rest of a block."""
-    identifier_jump: int = Field(default=1 << 24, ge=1)
-    """Message identifiers that a restored or copied store skips, so that it never uses one again."""
     remote_copy: RemoteCopySettings = RemoteCopySettings()
 
 
@@ -163,17 +161,13 @@ class ExportSettings(_Settings):
     target: str = ""
     """A directory, or ``s3://bucket/prefix``. Empty records no events."""
     roll_seconds: float = Field(default=60.0, gt=0)
-    """A segment covers the events of this many seconds,"""
-    roll_bytes: Bytes = Field(default=32 * _MIB, ge=4096)
-    """or this many bytes of recorded events; in the segment they take a fifth of that."""
+    """A segment covers the events of this many seconds, or 32 MiB of recorded events."""
     backlog_bytes: Bytes = Field(default=512 * _MIB, ge=4096)
     """Bytes of events that wait in the store for an unavailable target. When full, more are counted and discarded."""
     directory_bytes: Bytes = Field(default=10 * 1024 * _MIB, ge=0)
     """Bytes of this node's segments in a directory, of which the oldest are deleted; 0: no limit. Not for buckets."""
     labels: bool = True
     """Whether the labels of messages are exported."""
-    sample_seconds: float = Field(default=60.0, gt=0)
-    """Seconds between two samples of the queues' fill levels."""
     site: str = ""
     """Name of the node's site, to override the directory's."""
 
@@ -388,10 +382,6 @@ class DirectoryMembershipSettings(_Settings):
     """The name of an installed directory: ``ldap`` comes with the extra ``enterprise``."""
     settings: dict[str, Any] = {}
     """That directory's own settings; for ``ldap``: ``file``, which ``mqenterprise directory admit`` wrote."""
-    sites_update: float = Field(default=12 * 3600.0, gt=0)
-    """Seconds of the Directory Sites Update Timer (MS-MQDMPR 3.1.2.1)."""
-    site_gates_update: float = Field(default=3600.0, gt=0)
-    """Seconds of the Directory Site Gates Update Timer (MS-MQDMPR 3.1.2.2)."""
     online_check: float = Field(default=60.0, gt=0)
     """Seconds of the Directory Online Timer (MS-MQDMPR 3.1.2.5)."""
     notification_interval: float = Field(default=60.0, ge=1)

@@ -1,10 +1,12 @@
 """The settings of the binary protocol: each default with its section of MS-MQQB. Durations are in seconds."""
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from qmnode.settings.units import Bytes
+
+_Seconds = Annotated[int, Field(ge=1)]
 
 
 class _Settings(BaseModel):
@@ -22,20 +24,8 @@ class SessionSettings(_Settings):
     """
     ack_wait_timeout_ms: int = Field(default=20_000, ge=0x4E20, le=0x1D4C0)
     """AckWaitTimeout in milliseconds, 3.1.3.2 note 51 and 2.2.2.1; sent as AckTimeout."""
-    direct_ack_wait_factor: int = Field(default=2, ge=1)
-    """The number of AckWaitTimeouts that a session for a direct format name waits, 3.1.2.4 note 46."""
-    initialization_timeout: float = Field(default=60.0, gt=0)
-    """Session Initialization Timer, 3.1.2.1 note 43."""
     cleanup_interval: float = Field(default=300.0, gt=0)
     """Session Cleanup Timer, 3.1.2.2 note 44. A routing server uses 120 if it is not set."""
-    maximum_packet_size: Bytes = Field(default=0x0040_0000, ge=1024, le=0x0040_0000)
-    """Larger packets close the session; MS-MQMQ 2.2.19.1 allows 4 MiB."""
-    server_class: bool = True
-    """EstablishConnectionHeader.OperatingSystem.OS, 2.2.3.1: whether the node presents itself as a server."""
-    acknowledge_every: int = Field(default=16, ge=1)
-    """Send a SessionAck when this many settled messages are unacknowledged, at most a quarter of the window. The timers
-    alone would let the sender's window starve for half an AckWaitTimeout.
-    """
 
     def of_routing_server(self) -> Self:
         """The same with a routing server's defaults: explicit values stay."""
@@ -47,14 +37,9 @@ class SessionSettings(_Settings):
 class TransferSettings(_Settings):
     """Message transfer beyond the single session."""
 
-    resend_short: int = Field(default=30, ge=1)
-    """ResendTimeoutsShort, 3.1.1.3: the first three intervals of the ResendTimerTable."""
-    resend_medium: int = Field(default=300, ge=1)
-    """ResendTimeoutsMedium: the next three intervals."""
-    resend_long: int = Field(default=1_800, ge=1)
-    """ResendTimeoutsLong: the next three intervals."""
-    resend_final: int = Field(default=21_600, ge=1)
-    """ResendTimeoutsFinal: all other intervals."""
+    resend_timeouts: tuple[_Seconds, _Seconds, _Seconds, _Seconds] = (30, 300, 1_800, 21_600)
+    """Seconds of ResendTimeoutsShort, Medium and Long, 3.1.1.3: three intervals each of the ResendTimerTable; and of
+    ResendTimeoutsFinal: all other intervals."""
     order_ack_timeout: float = Field(default=0.5, gt=0)
     """OrderAckTimeout in seconds, 3.1.3.2."""
     maximum_order_ack_delay: float = Field(default=10.0, ge=0)
@@ -66,8 +51,6 @@ class TransferSettings(_Settings):
     """
     history_retention: int = Field(default=1_800, ge=1)
     """MessageIDHistory Cleanup Timer, 3.1.2.8 note 47: entries live at least this long."""
-    history_pages_per_source: int = Field(default=131_072, ge=1)
-    """The most pages of 1,024 message identifiers for one source queue manager."""
     history_sparse_pages: int = Field(default=32_768, ge=1)
     """The most pages with fewer than 32 messages from one neighbour, whatever sources it names, beside full pages: each
     takes half a KiB of memory. Eight times as many for all neighbours.
@@ -80,8 +63,6 @@ class TransferSettings(_Settings):
     """
     incoming_sequences_per_neighbour: int = Field(default=50_000, ge=1)
     """The most of them for one declared source or one address block; for a block a tenth of all at most."""
-    notice_lifetime: int = Field(default=345_600, ge=1, le=0xFFFF_FFFE)
-    """Seconds that an administration acknowledgment may be in transit: 4 days, for ever in 3.1.7.15."""
     sequence_clock_tolerance: int = Field(default=86_400, ge=0)
     """Seconds by which the time stamp in the identifier of a transactional sequence may lie in the future."""
     only_registered_addresses: bool = True
@@ -120,9 +101,5 @@ class TransferSettings(_Settings):
 
     def resend_table(self) -> tuple[int, ...]:
         """The table of resend intervals: ResendTimerTable, 3.1.3.1."""
-        return (
-            *(self.resend_short,) * 3,
-            *(self.resend_medium,) * 3,
-            *(self.resend_long,) * 3,
-            self.resend_final,
-        )
+        *earlier, final = self.resend_timeouts
+        return (*(seconds for seconds in earlier for _ in range(3)), final)

@@ -64,10 +64,6 @@ class RemoteReadSettings(BaseModel):
     connections: int = Field(default=2_000, ge=1)
     """Incoming connections to this node, and those from one address."""
     connections_per_peer: int = Field(default=500, ge=1)
-    calls_per_connection: int = Field(default=1_024, ge=1)
-    """Concurrent calls of one connection; one more is answered with a fault. A waiting read is a call."""
-    context_handles: int = Field(default=4_096, ge=1)
-    """Context handles of one client: each open queue is one, and each received message whose read has not ended."""
     held_bytes: Bytes = Field(default=64 * 1024 * 1024, ge=1)
     """Bytes of received messages of one client whose reads have not ended. One message is always allowed."""
     answer_bytes: Bytes = Field(default=128 * 1024 * 1024, ge=1024 * 1024)
@@ -78,14 +74,6 @@ class RemoteReadSettings(BaseModel):
     """
     open_queues: int = Field(default=10_000, ge=1)
     """Queues that all clients together have open."""
-    cursors: int = Field(default=1_024, ge=1)
-    """The most cursors of one open queue."""
-    request_size: Bytes = Field(default=65_536, ge=4_096)
-    """The largest request in bytes, over all its fragments."""
-    fragment: Bytes = Field(default=5_840, ge=1_432, le=65_535)
-    """The largest PDU in bytes. Windows uses 5,840, C706 12.6.3.1 requires 1,432."""
-    bind_timeout: float = Field(default=15.0, gt=0)
-    """The time in which a connection must be bound and authenticated, and an incomplete PDU must be completed."""
 
     @model_validator(mode="after")
     def _password_is_somebodys(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from qmnode.structures.enumerations import AuthenticationLevel, EncryptionAlgorithm, HashAlgorithm
+from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm
 
 
 class WeakAlgorithm(StrEnum):
@@ -117,25 +117,13 @@ class SecuritySettings(BaseModel):
     """The kinds of signature that authenticate a received message. The one of MSMQ 1.0 (SIG10) does not cover the
     destination: anyone who has such a message can send it to another queue.
     """
-    preferred_advanced_algorithm: EncryptionAlgorithm = EncryptionAlgorithm.AES256
-    """PreferredAdvancedAlgorithm, MS-MQQB 3.1.3.1: used with keys of the AES provider."""
-    preferred_enhanced_algorithm: EncryptionAlgorithm = EncryptionAlgorithm.RC4
-    """PreferredEnhancedAlgorithm, MS-MQQB 3.1.3.1. Has no effect while RC4 is not in ``weak_algorithms_sent``."""
-    preferred_base_algorithm: EncryptionAlgorithm = EncryptionAlgorithm.RC4
-    """PreferredBaseAlgorithm, MS-MQQB 3.1.3.1. Has no effect while RC4 is not in ``weak_algorithms_sent``."""
     send_enhanced_rc2_using_40_bit_keys: bool = False
     """SendEnhancedRC2Using40BitKeys, MS-MQQB 3.1.3.1: reduce RC2 keys to 40 bits when encrypting."""
     reject_enhanced_rc2_using_40_bit_keys: bool = False
     """RejectEnhancedRC2Using40BitKeys, MS-MQQB 3.1.3.1: refuse messages with RC2 keys of 40 bits."""
 
-    user_cert_cache_size: int = Field(default=53, ge=2)
-    """UserCertCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
     user_cert_lifetime: int = Field(default=1_200_000, ge=1)
     """UserCertLifetime, MS-MQQB 3.1.3.1: how long a revoked certificate may still be believed."""
-    receive_symmetric_key_cache_size: int = Field(default=127, ge=2)
-    """ReceiveSymmetricKeyCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
-    send_symmetric_key_cache_size: int = Field(default=53, ge=2)
-    """SendSymmetricKeyCacheSize, MS-MQQB 3.1.3.1: the most cached entries."""
     symmetric_key_short_lifetime: int = Field(default=600_000, ge=1)
     """SymmetricKeyShortLifetime, MS-MQQB 3.1.3.1: the time for which one session key encrypts to a computer."""
     public_key_lifetime: int = Field(default=600_000, ge=1)
@@ -148,8 +136,6 @@ class SecuritySettings(BaseModel):
     default (mSMQLongLived). The receiver keeps the private key exactly that long.
     """
 
-    maximum_modulus_length: int = Field(default=8_192, ge=1_024)
-    """Bits of the largest accepted RSA key: verifying with a larger one only costs time."""
     clock_skew: int = Field(default=300, ge=0)
     """Seconds by which the clocks of two computers may differ when a message's sent time is compared with a key's or a
     certificate's dates."""

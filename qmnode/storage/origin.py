@@ -29,6 +29,8 @@ IDENTIFIERS: Final = "message_identifier"
 SEQUENCE_TIME_STAMP: Final = "sequence_time_stamp"
 EVENTS_EXPORTED: Final = "events_exported"
 """The sequential identifier of the last exported event."""
+IDENTIFIER_JUMP: Final = 1 << 24
+"""Message identifiers that a restored or copied store skips: more than the original uses in a day."""
 _EVENT_JUMP: Final = 1 << 40
 _ORIGIN: Final = "origin"
 _COPIED: Final = "copied"
@@ -123,7 +125,7 @@ def copy_notice(store: MessageStore) -> str | None:
 def skip_identifiers(store: _Store) -> tuple[int, int]:
     """Skip a block of message identifiers after the last known one. Return that, and the last of the block."""
     last = int.from_bytes(store.get_meta(IDENTIFIERS) or b"", "big")
-    fresh = last + store.settings.identifier_jump
+    fresh = last + IDENTIFIER_JUMP
     store.put_meta(IDENTIFIERS, fresh.to_bytes(8, "big"))
     return last, fresh
 

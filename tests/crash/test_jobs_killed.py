@@ -97,7 +97,7 @@ async def test_a_hundred_thousand_messages_survive_thirty_kills(tmp_path: Path) 
     await moved_with_kills(tmp_path / "node", 100_000, 30)
 
 
-HURRIED = {"retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 1, "resend_medium": 2}
+HURRIED = {"retry_interval": 0.1, "retry_maximum": 0.3, "resend_timeouts": (1, 2, 1800, 21600)}
 """Instead of seconds and minutes between two tries to connect."""
 
 

@@ -20,7 +20,7 @@ from tests.lab.waiting import holds, until
 from tests.transport.conftest import loopback_address
 
 HURRIED = {
-    "retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 1, "resend_medium": 2, "better_hop_interval": 0.3,
+    "retry_interval": 0.1, "retry_maximum": 0.3, "resend_timeouts": (1, 2, 1800, 21600), "better_hop_interval": 0.3,
     "routing_refresh": 0.5,
 }  # fmt: skip
 

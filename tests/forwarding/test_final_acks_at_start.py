@@ -123,7 +123,10 @@ async def test_a_destination_that_does_not_know_the_routing_server_yet_ends_noth
     for name in ("_PAUSE", "_FRESH_FAILURE"):
         monkeypatch.setattr(f"qmnode.delivery.topology.{name}", 0.5)
     async with enterprise_in(tmp_path) as enterprise:
-        source, _ = await enterprise.start("SOURCE", resend_short=1), await enterprise.start("ROUTER")
+        source, _ = (
+            await enterprise.start("SOURCE", resend_timeouts=(1, 300, 1800, 21600)),
+            await enterprise.start("ROUTER"),
+        )
         router, answers = enterprise.identifier("ROUTER"), DirectoryResolver.addresses
 
         async def silent(resolver: DirectoryResolver, machine: Guid) -> list[NextHop]:

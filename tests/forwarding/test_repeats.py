@@ -81,7 +81,7 @@ async def test_a_source_that_sends_again_and_again_does_not_fill_the_routing_ser
 
         async def start(name: str) -> None:
             machine = machines[name]
-            transfer = TransferSettings(retry_interval=0.1, retry_maximum=0.2, resend_short=1, resend_medium=1)
+            transfer = TransferSettings(retry_interval=0.1, retry_maximum=0.2, resend_timeouts=(1, 1, 1800, 21600))
             settings = settings_of(name, machine.listens).model_copy(update={"transfer": transfer})
             node = await QueueManager.open(tmp_path / name, settings, directory=FileDirectory(directory.file))
             stack.push_async_callback(node.close)

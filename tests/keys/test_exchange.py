@@ -259,7 +259,7 @@ class TestWrongKeys:
     async def test_to_another_nodes_key(self, enterprise: Enterprise) -> None:
         there, here = enterprise.peers
         found = await enterprise.replica.read_directory(QueueManager, [equals("identifier", there.node.identifier)])
-        keys = PublishedKeys.parse(here.node.identifier, found.public_encryption_key_list, enterprise.clock(), 8192)
+        keys = PublishedKeys.parse(here.node.identifier, found.public_encryption_key_list, enterprise.clock())
         refused = await self.refused(enterprise, await self.encrypted(enterprise, keys))
         assert any(fingerprint in refused.sentence for fingerprint in here.service.status.fingerprints)
 

@@ -47,7 +47,7 @@ class TestPublication:
         assert publication.replace(found, publication.read(found), written(0))
         assert publication.read(found).fingerprints == {encryption_pair().fingerprint}
         encoded = directory.queue_managers.get(found.identifier).public_encryption_key_list
-        keys = PublishedKeys.parse(found.identifier, encoded, 0.0, 8192)
+        keys = PublishedKeys.parse(found.identifier, encoded, 0.0)
         assert [key.fingerprint for key in keys.keys.values()] == [encryption_pair().fingerprint]
 
     def test_a_signing_key_is_read_where_it_was_published(

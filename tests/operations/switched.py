@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mqenterprise.directory.embedded import EmbeddedDirectory
 
-HURRIED = {"retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 1, "resend_medium": 2, "routing_refresh": 0.5}
+HURRIED = {"retry_interval": 0.1, "retry_maximum": 0.3, "resend_timeouts": (1, 2, 1800, 21600), "routing_refresh": 0.5}
 
 
 class Enterprise:

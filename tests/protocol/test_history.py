@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmnode.protocol.commands import Family, Record
-from qmnode.protocol.message_id_history import PAGE_SIZE, MessageIdHistory
+from qmnode.protocol.message_id_history import PAGE_SIZE, PAGES_PER_SOURCE, MessageIdHistory
 from qmnode.settings.protocol import TransferSettings
 from qmnode.shares import Accountant, declared, stranger
 from qmnode.structures.guid import Guid
@@ -98,7 +98,7 @@ def test_thirty_minutes_at_40000_a_second_fit_in_little_memory_and_few_records()
     """72 million messages; the 10,000 entries of other implementations are a quarter of a second."""
     table = history()
     pages = 40_000 * 1_800 // PAGE_SIZE
-    assert pages < TransferSettings().history_pages_per_source
+    assert pages < PAGES_PER_SOURCE
     for number in range(4):  # every page is the same; a full one is shared
         for offset in range(PAGE_SIZE):
             table.add(ALICE, number * PAGE_SIZE + offset, True, TIME)
@@ -141,8 +141,9 @@ def test_an_abandoned_message_is_welcome_again() -> None:
     assert table.add(ALICE, 5, True, TIME)
 
 
-def test_a_stranger_with_random_identifiers_pushes_out_only_itself() -> None:
-    table, store = history(history_pages_per_source=16), {}
+def test_a_stranger_with_random_identifiers_pushes_out_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qmnode.protocol.message_id_history.PAGES_PER_SOURCE", 16)
+    table, store = history(), {}
     table.add(BOB, 1, True, TIME)
     for number in range(1000):
         table.add(ALICE, number * 7919 * PAGE_SIZE % 2**32, True, TIME)

@@ -11,6 +11,7 @@ import pytest
 from qmnode import Access, Message, QueueManager
 from qmnode.dcerpc.authentication import acceptor_authentication
 from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, MAP
+from qmnode.dcerpc.server import ServerLimits
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
@@ -93,7 +94,9 @@ def without_remote_read(server: RemoteReadServer) -> None:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *, older: bool = False, **settings: Any) -> AsyncIterator[Remote]:
+async def serving(
+    folder: Path, *, older: bool = False, limits: ServerLimits | None = None, **settings: Any
+) -> AsyncIterator[Remote]:
     """A node that serves remote readers; ``older``: over qm2qm alone."""
     mapper = random_port()
     address = free_alias([mapper])
@@ -104,7 +107,7 @@ async def serving(folder: Path, *, older: bool = False, **settings: Any) -> Asyn
     all_settings = Settings(computer_name="SERVING", remote_read=own, security=security)  # type: ignore[arg-type]
     async with QueueManager.open(folder / "serving", all_settings) as manager:
         await manager.create_queue(QUEUE, security=OPEN)
-        server = RemoteReadServer(manager, own, WorkgroupDirectory(), acceptor_authentication(own))
+        server = RemoteReadServer(manager, own, WorkgroupDirectory(), acceptor_authentication(own), limits=limits)
         if older:
             without_remote_read(server)
         await server.start()

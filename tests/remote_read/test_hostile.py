@@ -24,6 +24,7 @@ from qmnode.dcerpc.pdu import (
     body_of,
     write_pdu,
 )
+from qmnode.dcerpc.server import ServerLimits
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, Action
 from qmnode.remote_read.qmcomm import QMCOMM
@@ -382,8 +383,8 @@ async def test_opening_needs_a_number_that_was_given_out(remote: Remote) -> None
 
 
 async def test_limits_hold_and_others_are_served(tmp_path: Path) -> None:
-    limits = {"connections": 4, "connections_per_peer": 4, "calls_per_connection": 3, "context_handles": 4}
-    async with serving(tmp_path, bind_timeout=5, **limits) as remote:
+    limits = ServerLimits(calls_per_connection=3, context_handles=4, bind_timeout=5)
+    async with serving(tmp_path, connections=4, connections_per_peer=4, limits=limits) as remote:
         async with bound(remote) as client:
             number, _ = await open_queue(client)
             for call_id in range(10, 13):
@@ -448,7 +449,7 @@ async def test_what_is_locked_for_a_client_has_a_limit(tmp_path: Path) -> None:
 @pytest.mark.timed
 async def test_a_stream_of_calls_is_not_a_slow_call(tmp_path: Path) -> None:
     """Reads that end within a PDU, for longer than a PDU may take."""
-    async with serving(tmp_path, bind_timeout=0.3) as remote, bound(remote) as client:
+    async with serving(tmp_path, limits=ServerLimits(bind_timeout=0.3)) as remote, bound(remote) as client:
         calls = b"".join(request_pdu(8, VERSION, number + 10, context=1) for number in range(30))
         sent = 0
         for end in range(40, len(calls) - 1, 33):

@@ -447,8 +447,9 @@ async def test_any_port_is_the_same_one_for_every_address() -> None:
     assert ports == {server.port}
 
 
-async def test_settings_and_limits_are_kept(tmp_path: Path) -> None:
-    async with serving(tmp_path, open_queues=2, cursors=1) as remote, await remote.connect() as node:
+async def test_settings_and_limits_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qmnode.remote_read.opened.CURSORS", 1)
+    async with serving(tmp_path, open_queues=2) as remote, await remote.connect() as node:
         first = await node.open_queue(HERE)
         await node.open_queue(HERE)
         assert await failure(node.open_queue(HERE)) is ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES

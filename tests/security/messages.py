@@ -125,7 +125,7 @@ def encryption_pair(
 
 def published(*pairs: KeyPair) -> PublishedKeys:
     """What the directory says of the destination."""
-    return PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW, 8192)
+    return PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW)
 
 
 RING = KeyRing([encryption_pair()])

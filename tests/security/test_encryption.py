@@ -55,7 +55,7 @@ def pair(
 
 def published(*providers: Provider) -> PublishedKeys:
     encoded = public_key_list([pair(provider) for provider in providers], KeyPurpose.ENCRYPTION)
-    return PublishedKeys.parse(REMOTE, encoded, NOW, 8192)
+    return PublishedKeys.parse(REMOTE, encoded, NOW)
 
 
 def chosen(
@@ -103,14 +103,14 @@ def test_a_key_that_cannot_be_read_does_not_hide_the_others() -> None:
         MqdsPublicKey(provider_type=0x01, provider_name=BASE_PROVIDER.name, key=b"no blob"),
         MqdsPublicKey(provider_type=0x01, provider_name="A provider of tomorrow", key=b"?"),
     ]
-    keys = PublishedKeys.parse(REMOTE, MqdsPublicKeys(keys=(*bad, *good)).write(), NOW, 8192)
+    keys = PublishedKeys.parse(REMOTE, MqdsPublicKeys(keys=(*bad, *good)).write(), NOW)
     assert list(keys.keys) == [ENHANCED_PROVIDER.name]
     assert len(keys.faults) == 2
 
 
 @pytest.mark.parametrize("encoded", [None, b"", b"\x01\x02", b"\x08\0\0\0\xff\xff\xff\xff"])
 def test_no_list_is_no_key(encoded: bytes | None) -> None:
-    assert not PublishedKeys.parse(REMOTE, encoded, NOW, 8192).keys
+    assert not PublishedKeys.parse(REMOTE, encoded, NOW).keys
 
 
 # --- the choice (3.1.7.1.5) -------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_weak_providers_and_keys_are_not_chosen_unasked() -> None:
 
 def test_without_a_public_key_the_error_says_so() -> None:
     with pytest.raises(MessageQueuingError) as refused:
-        chosen(PublishedKeys.parse(REMOTE, None, NOW, 8192))
+        chosen(PublishedKeys.parse(REMOTE, None, NOW))
     assert refused.value.code is ErrorCode.MQ_ERROR_PUBLIC_KEY_DOES_NOT_EXIST
 
 
@@ -167,7 +167,7 @@ def test_a_session_key_serves_until_its_lifetime_ends_or_the_public_key_changes(
     assert session_key(chosen(keys), REMOTE, send, NOW + 599.0) is first
     assert session_key(chosen(keys), REMOTE, send, NOW + 601.0) is not first
     rotated = public_key_list([pair(AES_PROVIDER, 1)], KeyPurpose.ENCRYPTION)
-    fresh = session_key(chosen(PublishedKeys.parse(REMOTE, rotated, NOW, 8192)), REMOTE, send, NOW)
+    fresh = session_key(chosen(PublishedKeys.parse(REMOTE, rotated, NOW)), REMOTE, send, NOW)
     assert fresh.symmetric_key != first.symmetric_key
     assert fresh.fingerprint == private_key(1024, 1).fingerprint
 
@@ -185,7 +185,7 @@ def test_the_blob_is_the_specifications() -> None:
 @cases("modulus_length", [512, 1024, 2048])
 def test_every_session_key_comes_back(provider: Provider, algorithm: EncryptionAlgorithm, modulus_length: int) -> None:
     pairs = [pair(provider, modulus_length=modulus_length)]
-    keys = PublishedKeys.parse(REMOTE, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW, 8192)
+    keys = PublishedKeys.parse(REMOTE, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW)
     made = session_key(chosen(keys, requested=algorithm), REMOTE, cache(), NOW)
     parsed = parsed_key(provider, algorithm, made.encrypted_symmetric_key)
     (found,) = unwrap(parsed, KeyRing(pairs), EVERYTHING_ALLOWED, NOW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -78,15 +79,14 @@ def test_any_security_header_ends_in_an_outcome_and_authenticates_nobody(
         assert outcome.authentication_level is AuthenticationLevel.NONE
 
 
-def test_threads_share_a_protector() -> None:
+def test_threads_share_a_protector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small caches, many destinations' worth of keys: evictions, insertions and look-ups in four threads at once."""
-    narrow = EVERYTHING_ALLOWED.model_copy(
-        update={"receive_symmetric_key_cache_size": 4, "send_symmetric_key_cache_size": 4}
-    )
-    here = Protector(DESTINATION, narrow, RING)
+    for name in ("SEND", "RECEIVE"):
+        monkeypatch.setattr(f"qmnode.security.protector.{name}_SYMMETRIC_KEY_CACHE_SIZE", 4)
+    here = Protector(DESTINATION, EVERYTHING_ALLOWED, RING)
 
     def work(number: int) -> bool:
-        away = source(narrow)
+        away = source(EVERYTHING_ALLOWED)
         body = os.urandom(50)
         for _ in range(25):
             packet = message(body, privacy_level=PrivacyLevel.ADVANCED)

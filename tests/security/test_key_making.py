@@ -79,7 +79,7 @@ def test_a_rotation_loses_no_message_that_is_under_way() -> None:
     here = Protector(DESTINATION, EVERYTHING_ALLOWED, KeyRing())
     away = source()
     pairs: tuple[KeyPair, ...] = (encryption_pair(),)
-    stale = PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW, 8192)
+    stale = PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), NOW)
     under_way: list[tuple[str, object]] = []
     for turn in range(1, 11):
         now = NOW + turn * 3600.0
@@ -87,7 +87,7 @@ def test_a_rotation_loses_no_message_that_is_under_way() -> None:
         here.use_ring(KeyRing((*pairs, new)))
         pairs = published((*pairs, new), new.fingerprint, now + 1.0)
         here.use_ring(KeyRing(pairs))
-        fresh = PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), now, 8192)
+        fresh = PublishedKeys.parse(DESTINATION, public_key_list(pairs, KeyPurpose.ENCRYPTION), now)
         for keys in (stale, fresh):  # a lagging replica, and one that is not
             packet = message(b"body %d" % turn, privacy_level=PrivacyLevel.ADVANCED, sent_time=now + 2.0)
             sent = away.protect(ProtectionRequest(packet.write(), keys=keys), now + 2.0)

@@ -46,11 +46,11 @@ def test_other_sizes_are_numbers_of_bytes_or_have_a_unit(tmp_path: Path) -> None
         tmp_path,
         "storage: {low_space: 1GB, write_buffer: 33554432}\nread_ahead: {queue_bytes: 0.5KB}\n"
         "quotas: {notices: 256MB, notices_per_neighbour: none}\ntransfer: {unknown_machine_bytes: 8 MB}\n"
-        "bodies: {octets: 1.5MB}\nremote_read: {request_size: 64KB}\ntransport: {incomplete_bytes: '2097152'}\n",
+        "bodies: {octets: 1.5MB}\nremote_read: {held_bytes: 64KB}\ntransport: {incomplete_bytes: '2097152'}\n",
     )
 
     assert (made.storage.low_space, made.storage.write_buffer) == (1 << 30, 32 << 20)
-    assert (made.read_ahead.queue_bytes, made.remote_read.request_size) == (512, 65_536)
+    assert (made.read_ahead.queue_bytes, made.remote_read.held_bytes) == (512, 65_536)
     assert made.transport.incomplete_bytes == 2 << 20
     assert (made.quotas.notices, made.quotas.notices_per_neighbour) == (262_144, UNLIMITED)
     assert (made.transfer.unknown_machine_bytes, made.bodies.octets) == (8 << 20, 3 << 19)

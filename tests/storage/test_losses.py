@@ -14,6 +14,7 @@ from qmnode import Access, Message, QueueManager
 from qmnode.settings.node import Settings, StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.losses import Loss, read_synced, recent
+from qmnode.storage.origin import IDENTIFIER_JUMP
 from qmnode.storage.store import Store
 from qmnode.storage.verification import verify
 from qmnode.storage.writer import SYNCED_FILE
@@ -127,7 +128,7 @@ async def test_a_node_that_lost_writes_gives_no_message_identifier_twice(path: P
     os.truncate(log, log.stat().st_size // 2)
     async with QueueManager.open(path) as qm, await qm.open_queue(FORMAT, Access.SEND) as queue:
         sent = await queue.send(Message(b"new", recoverable=True))
-        assert int.from_bytes(sent[16:], "little") > StorageSettings().identifier_jump
+        assert int.from_bytes(sent[16:], "little") > IDENTIFIER_JUMP
 
 
 def test_a_log_that_is_gone_is_reported(path: Path) -> None:

@@ -15,7 +15,7 @@ from qmnode.model.transaction import Transaction
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import StoreError
 from qmnode.storage.layout import NEWEST_FORMAT, QUEUE_KEY, Family
-from qmnode.storage.origin import IDENTIFIERS
+from qmnode.storage.origin import IDENTIFIER_JUMP, IDENTIFIERS
 from qmnode.storage.store import Store
 
 VALUE = b"v" * 100
@@ -187,7 +187,7 @@ def test_a_copy_of_a_store_gives_out_no_identifier_and_no_sequence_again(path, h
     with Store.open(path) as store:
         assert (identifier(store), store.sequence_time_stamp) == (5000, stamp)
     with Store.open(copy) as store:
-        jumped = 5000 + StorageSettings().identifier_jump
+        jumped = 5000 + IDENTIFIER_JUMP
         assert identifier(store) == jumped
         assert store.sequence_time_stamp > stamp
     with Store.open(copy) as store:

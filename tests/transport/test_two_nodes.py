@@ -25,7 +25,7 @@ class Node(NodeProcess):
             folder,
             computer_name=folder.name,
             transport={"address": self.address},
-            transfer={"retry_interval": 0.1, "retry_maximum": 0.3, "resend_short": 2},
+            transfer={"retry_interval": 0.1, "retry_maximum": 0.3, "resend_timeouts": (2, 300, 1800, 21600)},
         )
 
     def direct(self, queue: str) -> str:
