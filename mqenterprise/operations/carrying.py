@@ -123,8 +123,6 @@ class Carrier:
             raise self._of_source(error) from error
         self.summary.undecided = [one.key for one in begun.unconfirmed]
         self.summary.seconds = time.monotonic() - began
-        if self.summary.bytes > begun.room:
-            raise OperationsError(self._no_room(self.summary.bytes, begun))
         return self.summary
 
     async def _count(self, queue: RemoteReadQueue, begun: BegunCarry) -> None:
@@ -142,12 +140,14 @@ class Carrier:
                 self._check([found], begun)
                 self.summary.messages += 1
                 self.summary.bytes += len(found.packet)
+                if self.summary.bytes > begun.room:
+                    raise OperationsError(self._no_room(self.summary.bytes, begun))
                 self.report(self.summary.messages)
 
     def _no_room(self, size: int, begun: BegunCarry) -> str:
         return (
             f"{self._client.machine} has room for {begun.room:,} bytes in {begun.target}, and the messages have "
-            f"{size:,}: raise its quota, or that of all queues"
+            f"{size:,} or more: raise its quota, or that of all queues"
         )
 
     # Carrying
@@ -208,8 +208,6 @@ class Carrier:
                 await self._count(queue, begun)
         except MessageQueuingError as error:
             raise OperationsError(self._of_source(error).sentence) from error
-        if self.summary.bytes > begun.room:
-            raise OperationsError(self._no_room(self.summary.bytes, begun))
 
     async def _check_owner(self, node: RemoteNode, name: str) -> None:
         try:

@@ -330,7 +330,7 @@ class MessageReader:
         self.recoverable_received = 0
         """RecoverableMessageReceivedCount without its wrap-around."""
         self._destination: DestinationName | None = None
-        """Of the last message that was read whole."""
+        """Of the last message that was read whole, unless its headers are large."""
         self._shape: Shape | None = None
         """Applications send many similar messages: those like the last one with a shape are not parsed."""
         self._shared: tuple[ReceivedHeaders, DestinationName, int, int]
@@ -392,7 +392,7 @@ class MessageReader:
         destination = _destination(packet, places)
         if destination == self._destination:
             destination = self._destination
-        self._destination = destination
+        self._destination = destination if places.properties <= _LARGEST_EXAMPLE else None
         if message.session_header is not None:
             packet = without_session_header(packet)
         recoverable = int(mode > 0)

@@ -156,10 +156,13 @@ class RemoteReadQueue(QueueApi):
             elif (error := self._error(answer)) is not None and error.code is not ErrorCode.MQ_ERROR_IO_TIMEOUT:
                 failure = failure or error
         found.sort(key=_place)
-        self._begun.update((message.lookup_identifier, number) for message, number in found)
+        begun = {message.lookup_identifier: number for message, number in found}
+        if len(begun) < len(found):
+            failure = failure or self._ambiguous()
         if failure is not None:
-            await self.end_many([message.lookup_identifier for message, _ in found], delete=False)
+            await self._answers(session.end_all([number for _, number in found], delete=False))
             raise failure
+        self._begun.update(begun)
         return [message for message, _ in found]
 
     async def begin_these(self, lookup_identifiers: Sequence[int]) -> list[TransferredMessage | None]:
@@ -168,8 +171,10 @@ class RemoteReadQueue(QueueApi):
         numbers = [self.node.next_request_id() for _ in lookup_identifiers]
         found: list[TransferredMessage | None] = []
         answers = await self._answers(session.begin_these(numbers, lookup_identifiers))
-        for number, answer in zip(numbers, answers, strict=True):
+        for number, asked, answer in zip(numbers, lookup_identifiers, answers, strict=True):
             if isinstance(answer, TransferredMessage):
+                if answer.lookup_identifier != asked:
+                    raise self._ambiguous()
                 self._begun[answer.lookup_identifier] = number
                 found.append(answer)
             elif (error := self._error(answer)) is None or error.code is not ErrorCode.MQ_ERROR_MESSAGE_NOT_FOUND:
@@ -177,6 +182,13 @@ class RemoteReadQueue(QueueApi):
             else:
                 found.append(None)
         return found
+
+    def _ambiguous(self) -> MessageQueuingError:
+        return MessageQueuingError(
+            ErrorCode.MQ_ERROR,
+            f"{self.node.host} gave one lookup identifier to several messages of {self.format_name}: repair its queue, "
+            "or receive them there",
+        )
 
     async def end_many(self, lookup_identifiers: Iterable[int], *, delete: bool) -> list[MessageQueuingError | None]:
         """``receive_end`` for several of these reads; why each has not ended, or not for certain."""

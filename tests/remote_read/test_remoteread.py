@@ -362,6 +362,18 @@ async def test_many_reads_wait_for_the_disk(remote: Remote, monkeypatch: pytest.
     assert await remote.bodies() == (bodies if lost else [])
 
 
+async def test_messages_with_one_lookup_identifier_stay_where_they_are(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await remote.send(b"one", b"two")
+    async with remote.open() as queue:
+        with monkeypatch.context() as patch:
+            patch.setattr("qmnode.remote_read.remoteread_server.SEQUENTIAL_ID", 0)
+            with pytest.raises(MessageQueuingError, match="gave one lookup identifier to several messages"):
+                await queue.begin_many(2)
+    assert await remote.bodies() == [b"one", b"two"]
+
+
 @pytest.mark.parametrize("representation", [NDR, NDR64], ids=lambda one: one.name)
 @pytest.mark.parametrize("size", range(1, 6))
 def test_a_response_with_one_section_is_what_its_declaration_makes_of_it(
