@@ -41,15 +41,15 @@ def clean_root(suite: str, *more: str) -> Path:
 
 
 class DebianRoot:
-    """A copy of a clean root, as an overlay. It keeps its files when it is booted anew."""
+    """A copy of a clean root, with more packages, as an overlay. It keeps its files when it is booted anew."""
 
-    def __init__(self, suite: str, folder: Path) -> None:
+    def __init__(self, suite: str, folder: Path, *more: str) -> None:
         self.suite = suite
         self._folder = folder
         self._name = f"qmroot{secrets.token_hex(3)}"
         self._process: subprocess.Popen[bytes] | None = None
         self._leader = 0
-        base = clean_root(suite)
+        base = clean_root(suite, *more)
         self.root = folder / "root"
         upper, work = folder / "upper", folder / "work"
         for made in (upper, work, self.root):
@@ -72,6 +72,26 @@ class DebianRoot:
 
     def _chroot(self, *command: str) -> None:
         run("chroot", str(self.root), "env", "DEBIAN_FRONTEND=noninteractive", *command)
+
+    def copy(self, file: Path) -> None:
+        """Have a file of this machine at the same place."""
+        place = self.root / str(file).lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+
+    def type(self, script: str, user: str, folder: str, *, online: bool) -> subprocess.CompletedProcess[str]:
+        """What a user types into a shell in a folder, without a boot: what it printed, and the code at its end."""
+        own = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "SSL_CERT_FILE"}
+        settings = [f"--setenv={name}={value}" for name, value in own.items() if online]
+        command = [
+            "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--as-pid2", f"--directory={self.root}",
+            f"--user={user}", f"--chdir={folder}", "--timezone=off", "--link-journal=no", "--console=pipe", *settings,
+            *(["--resolv-conf=replace-host"] if online else ["--private-network", "--resolv-conf=off"]),
+            "bash", "-c", script,
+        ]  # fmt: skip
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
 
     def boot(self) -> None:
         """Boot it, and wait until its systemd has started everything."""
