@@ -589,46 +589,27 @@ class RemoteQueue(QueueApi):
 
     # Reading
 
-    async def _ask(
-        self,
-        limit: int,
-        timeout: float | None,
-        transaction: InTransaction,
-        callers: Sequence[_Caller] = (),
-        lost: _Lost | None = None,
-    ) -> list[Message]:
-        """Receive up to so many messages, which a lost connection neither loses nor doubles. ``callers``: a message for
-        each of these. ``lost``: the call that was made for them already.
-        """
+    async def _ask(self, limit: int, timeout: float | None, transaction: InTransaction) -> list[Message]:
+        """Receive up to so many messages, which a lost connection neither loses nor doubles."""
         if (unit := _unit(transaction)) is not None:
             number, connection = await unit.begin(), await self._opened()
             head = RECEIVE_HEAD.pack(self.handle, number, limit, _seconds(timeout))
             return _messages(await unit.call(connection, FrameKind.RECEIVE, head))
-        if self._left_over and not callers and limit:
+        if self._left_over and limit:
             return [self._left_over.popleft()]
         until = None if timeout is None else self._loop.time() + timeout
-        slot, number = (self._line.take_slot(), 0) if lost is None else (lost.slot, lost.number)
-        seconds, how = _seconds(timeout), TOGETHER if callers else 0
-        if lost is not None:
-            await self._line.renewed(lost.connection, lost.error)
+        slot, number = self._line.take_slot(), 0
+        seconds = _seconds(timeout)
         while True:
             connection = self.connection if self.connection is self._line.connection else await self._opened()
-            if callers:
-                limit = max(1, sum(not caller.done() for caller in callers))
             head = RECEIVE_HEAD.pack(self.handle, _single(transaction), limit, seconds)
             if slot:
-                head += SLOT.pack(slot << SLOT_SHIFT | how | (REPEATED if number else 0))
+                head += SLOT.pack(slot << SLOT_SHIFT | (REPEATED if number else 0))
             started = None
             try:
                 started = connection.start(FrameKind.RECEIVE, head, number=number)
-                for caller in callers:
-                    caller.answer = started
-                if callers and all(caller.done() for caller in callers):
-                    started.cancel()  # an answer that the lost call had comes all the same
                 return _messages(await connection.answer(started))
             except LostError as error:
-                for caller in callers:
-                    caller.lose_call()
                 if started is not None and slot:
                     number = started.number
                 await self._line.renewed(connection, error)
@@ -670,11 +651,21 @@ class RemoteQueue(QueueApi):
             if connection is not self._line.connection or connection.is_lost or not (slot := self._line.take_slot()):
                 self._later(self._receiving, self._receive_again(some))
                 continue
-            head = RECEIVE_HEAD.pack(self.handle, NO_TRANSACTION, len(some), FOR_EVER)
-            answer = connection.start(FrameKind.RECEIVE, head + SLOT.pack(slot << SLOT_SHIFT | TOGETHER))
-            for caller in some:
-                caller.answer = answer
-            answer.add_done_callback(partial(self._received_together, some, _Lost(connection, answer.number, slot)))
+            self._receive_over(connection, some, slot)
+
+    def _receive_over(self, connection: Connection, callers: list[_Caller], slot: int, number: int = 0) -> None:
+        """Make the call of these callers, or make it again with the same number."""
+        head = RECEIVE_HEAD.pack(
+            self.handle, NO_TRANSACTION, max(1, sum(not caller.done() for caller in callers)), FOR_EVER
+        )
+        if slot:
+            head += SLOT.pack(slot << SLOT_SHIFT | TOGETHER | (REPEATED if number else 0))
+        answer = connection.start(FrameKind.RECEIVE, head, number=number)
+        for caller in callers:
+            caller.answer = answer
+        answer.add_done_callback(partial(self._received_together, callers, _Lost(connection, answer.number, slot)))
+        if all(caller.done() for caller in callers):
+            answer.cancel()  # an answer that the lost call had comes all the same
 
     def _received_together(self, callers: list[_Caller], call: _Lost, answer: asyncio.Future[Frame]) -> None:
         error = answer.exception()
@@ -698,7 +689,21 @@ class RemoteQueue(QueueApi):
     async def _receive_again(self, callers: list[_Caller], lost: _Lost | None = None) -> None:
         """Receive over the next connection, or without a mark."""
         try:
-            self._share(callers, await self._ask(len(callers), None, None, callers, lost), None)
+            if lost is not None:
+                await self._line.renewed(lost.connection, lost.error)
+            slot, number = (self._line.take_slot(), 0) if lost is None else (lost.slot, lost.slot and lost.number)
+            while True:
+                connection = await self._opened()
+                try:
+                    self._receive_over(connection, callers, slot, number)
+                    return
+                except LostError as error:
+                    await self._line.renewed(connection, error)
+        except asyncio.CancelledError:  # the program ends
+            for caller in callers:
+                caller.lose_call()
+                caller.cancel()
+            raise
         except Exception as error:
             self._share(callers, [], error)
 

@@ -93,10 +93,12 @@ class Taken:
 
     def _shorten(self) -> None:
         """Put messages back until the others can be kept in the mark, or one is left."""
-        while self.size > self.most and len(self.entries) > 1:
-            *self.entries, last = self.entries
-            self.size -= len(last[1])
-            self.queue.put_back([last])
+        kept = len(self.entries)
+        while self.size > self.most and kept > 1:
+            kept -= 1
+            self.size -= len(self.entries[kept][1])
+        too_many, self.entries = self.entries[kept:], self.entries[:kept]
+        self.queue.put_back(too_many)  # together: others may wait, and get them in the queue's order
 
 
 class WaitingReceive(WaitingRead):

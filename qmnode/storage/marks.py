@@ -214,7 +214,8 @@ class Marks:
             end += size if answers else 0
             ends.append((slot, number, end))
             held.received[slot] = group
-        group.calls, group.left, group.start = ends, len(ends), start
+        # A program may give one slot to several calls: it counts once, as it is confirmed once.
+        group.calls, group.left, group.start = ends, len({slot for slot, _, _ in ends}), start
         value = self._write(program, held, group, answers)
         if answers:
             group.value = value

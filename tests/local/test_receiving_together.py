@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import qmnode
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.local.methods import Methods
 from qmnode.local.server import LocalConnection
@@ -119,6 +120,43 @@ async def test_a_call_takes_no_more_messages_than_its_mark_can_keep(
     monkeypatch.setattr(LocalConnection, "_flush", lose)
     received = await asyncio.gather(*(receiver.receive() for _ in sizes))
     assert sorted(len(message.body) for message in received) == sorted(sizes), "a lost answer comes again"
+
+
+async def test_messages_beyond_what_a_mark_keeps_reach_others_in_their_order(
+    service: Service, queues: tuple[QueueApi, QueueApi]
+) -> None:
+    sender, receiver = queues
+    calls = [asyncio.create_task(receiver.receive()) for _ in range(3)]
+    await eventually(lambda: waiting(service) == 1, "they wait")
+    async with qmnode.connect(service.socket) as others, await others.open_queue(FORMAT) as other:
+        for number in (2, 3):
+            calls.append(asyncio.create_task(other.receive(600)))
+            await eventually(lambda number=number: waiting(service) == number, "one more waits")
+        await sender.send_many([Message(b"1" * 200_000), Message(b"2" * 200_000), Message(b"3")])
+        assert [body[:1] for body in await bodies([calls[0], *calls[3:]])] == [b"1", b"2", b"3"]
+    await cancel(calls[1:3])
+
+
+async def test_callers_end_with_their_program_after_a_lost_connection(
+    service: Service, queues: tuple[QueueApi, QueueApi]
+) -> None:
+    _, receiver = queues
+    calls = [asyncio.create_task(receiver.receive()) for _ in range(3)]
+    await eventually(lambda: waiting(service) == 1, "they wait")
+    (before,) = service.server.connections
+    before._transport.abort()
+    await eventually(lambda: before.gone.is_set() and waiting(service) == 1, "they wait over the next connection")
+    own = asyncio.current_task()
+    await cancel([task for task in asyncio.all_tasks() if task is not own and "receive" in repr(task.get_coro())])
+    assert all(call.cancelled() for call in calls)
+
+
+async def cancel(tasks: list[asyncio.Task[Message]]) -> None:
+    """Cancel them as the end of a program does, once each."""
+    for task in tasks:
+        task.cancel()
+    _, left = await asyncio.wait(tasks, timeout=60)
+    assert not left
 
 
 async def test_an_error_reaches_all(service: Service, queues: tuple[QueueApi, QueueApi]) -> None:

@@ -65,6 +65,13 @@ def test_a_record_is_used_again_when_all_its_calls_are_answered(store: Store, ma
     assert found(marks, store, 1, 46) == []
 
 
+def test_a_slot_that_calls_of_one_batch_share_keeps_no_record(store: Store, marks: Marks) -> None:
+    for number in range(1, 20, 2):
+        received(marks, (1, number, b"one"), (1, number + 1, b"two"))
+        store.flush()
+    assert records(store) == 1
+
+
 def test_a_call_that_is_not_confirmed_keeps_its_record(store: Store, marks: Marks) -> None:
     received(marks, (1, 10, b"one"), (2, 11, b"two"))
     for number in range(12, 20):
