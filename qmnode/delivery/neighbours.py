@@ -1,4 +1,4 @@
-"""Neighbours: who the peer of a session is, for whom it may speak, and what it may have forwarded."""
+"""Neighbours: the identity of a session's peer, the sources that it may speak for, and messages to forward for it."""
 
 import asyncio
 import ipaddress

@@ -571,8 +571,8 @@ class IncomingSequences:
 #
 # - A stranger's first message begins at the position of the known branch, and begins there again when that has moved.
 #   While known neighbours speak, strangers wait. A source that only its certificate made known has stopped speaking
-# when
-#   its last session ends: it may go back to plain connections.
+#   when its last session ends: it may go back to plain connections.
+#
 # - Among strangers, which an honest source with changing addresses looks like, a new one continues from another's
 #   position, and a message that another one delivered word for word is not delivered again.
 #

@@ -1,4 +1,4 @@
-"""The rules of the wire: limits, 16-bit counters, and the errors of what breaks them."""
+"""The rules of the wire: limits, 16-bit counters, protocol errors."""
 
 from typing import Final
 

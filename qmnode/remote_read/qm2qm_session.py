@@ -12,7 +12,7 @@ from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.message_packet import lookup_identifier
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2
 from qmnode.remote_read.qmcomm import QMCOMM
-from qmnode.remote_read.read_session import Call, Peer, ReadSession
+from qmnode.remote_read.read_session import Call, ReadPeer, ReadSession
 from qmnode.remote_read.remote_errors import check_status, moves_unknown
 from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.structures.error_codes import ErrorCode
@@ -21,7 +21,7 @@ from qmnode.structures.error_codes import ErrorCode
 class Qm2qmSession(ReadSession):
     """An open queue: its numbers and its PCTX_RRSESSION_HANDLE_TYPE."""
 
-    def __init__(self, node: Peer, handle: int, queue: int, context: bytes) -> None:
+    def __init__(self, node: ReadPeer, handle: int, queue: int, context: bytes) -> None:
         self._node = node
         self.handle = handle
         """OpenQueueDescriptorHandle: hRemoteQueue and hQueue of every call."""

@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     """The identity of its unfinished read at the server; None if that has ended."""
 
 
-class Peer:
+class ReadPeer:
     """The connections to a queue manager that is read, and their calls."""
 
     def __init__(self, host: str, client: RpcClient, reader: RpcClient, interface: Interface) -> None:

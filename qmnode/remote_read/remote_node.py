@@ -26,7 +26,7 @@ from qmnode.remote_read.qm2qm import QM2QM, PortType
 from qmnode.remote_read.qm2qm_session import Qm2qmSession
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
-from qmnode.remote_read.read_session import CALL_TIMEOUT, Peer, ReadSession
+from qmnode.remote_read.read_session import CALL_TIMEOUT, ReadPeer, ReadSession
 from qmnode.remote_read.remote_errors import check_status, moves_unknown, rpc_error, unavailable
 from qmnode.remote_read.remote_queue import RemoteReadQueue
 from qmnode.remote_read.remoteread import REMOTE_READ
@@ -65,7 +65,7 @@ class RemoteReadOptions:
     """dwMQS: 1 for a routing server or a directory server."""
 
 
-class RemoteNode(Peer):
+class RemoteNode(ReadPeer):
     """Connections to one queue manager. Its open queues share them; ``close`` ends all."""
 
     def __init__(

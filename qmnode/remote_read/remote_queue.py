@@ -21,7 +21,7 @@ from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, S
 from qmnode.model.message import Message
 from qmnode.model.stored_message import TransferredMessage
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.read_session import LAST, SEEKS, Peer, Reading, ReadSession
+from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadPeer, ReadSession
 from qmnode.remote_read.remote_errors import check_status, rpc_error
 from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
@@ -41,7 +41,7 @@ class RemoteReadQueue(QueueApi):
 
     def __init__(
         self,
-        node: Peer,
+        node: ReadPeer,
         format_name: str,
         access: Access,
         share: Share,

@@ -12,7 +12,7 @@ from qmnode.model.stored_message import TransferredMessage
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import transferred_message
 from qmnode.remote_read.qm2qm import Action, RemoteReadAck, Status
-from qmnode.remote_read.read_session import Call, Peer, ReadSession
+from qmnode.remote_read.read_session import Call, ReadPeer, ReadSession
 from qmnode.remote_read.reads import locks
 from qmnode.remote_read.remote_errors import check_status
 from qmnode.remote_read.remoteread import EVERYTHING, REMOTE_READ, SectionType, read_one_section
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class RemoteReadSession(ReadSession):
     """An open queue: its QUEUE_CONTEXT_HANDLE_SERIALIZE. Reads are ended by their request identifiers."""
 
-    def __init__(self, node: Peer, context: bytes, move_context: int | None = None) -> None:
+    def __init__(self, node: ReadPeer, context: bytes, move_context: int | None = None) -> None:
         self._node = node
         self._context = context
         self.move_context = move_context

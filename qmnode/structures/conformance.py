@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass, SenderIdentifierType, VariantType
 from qmnode.structures.errors import PacketError
-from qmnode.structures.fields import Array, Choice, Data, Declared, Field, Nested, Scalar
+from qmnode.structures.fields import Array, Choice, Data, DeclaredStructure, Field, Nested, Scalar
 from qmnode.structures.guid import ZERO_GUID
 from qmnode.structures.layout import Structure
 from qmnode.structures.packets import (
@@ -672,7 +672,9 @@ def _check_of_number(kind: type[Structure], item: Scalar) -> Callable[[int], Ite
     return check
 
 
-def _check_of_content(kind: type[Structure], field: str, holds: type[Declared]) -> Callable[[bytes], Iterator[Finding]]:
+def _check_of_content(
+    kind: type[Structure], field: str, holds: type[DeclaredStructure]
+) -> Callable[[bytes], Iterator[Finding]]:
     def check(held: bytes) -> Iterator[Finding]:
         if held:
             try:

@@ -95,7 +95,7 @@ class Flags:
 
 
 # --- kinds of field ---------------------------------------------------------------------------------------------------
-class Declared(Protocol):
+class DeclaredStructure(Protocol):
     """A structure, as far as fields know one: ``layout.py`` makes it from its declaration."""
 
     PLAN: ClassVar[Plan]
@@ -155,7 +155,7 @@ class Data(Field):
     rest: bool = False
     limit: int | None = None
     padding: Padding | None = None  # the padding that follows, set by the plan
-    holds: type[Declared] | None = None  # the structure that decode trees show in the bytes
+    holds: type[DeclaredStructure] | None = None  # the structure that decode trees show in the bytes
     length: Length | None = None
 
 
@@ -184,7 +184,7 @@ class Padding(Field):
 class Nested(Field):
     """Another structure in place."""
 
-    structure: type[Declared]
+    structure: type[DeclaredStructure]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -338,7 +338,7 @@ def data(
     *,
     default: Any = REQUIRED,
     limit: int | None = None,
-    holds: type[Declared] | None = None,
+    holds: type[DeclaredStructure] | None = None,
 ) -> Any:
     """Bytes counted by a length field, at most ``limit``, copied out of the buffer.
 
@@ -400,7 +400,7 @@ def padding(
 
 def nested(
     offset: int | None,
-    structure: type[Declared],
+    structure: type[DeclaredStructure],
     meaning: str,
     *,
     name: str = "",

@@ -19,7 +19,7 @@ from qmnode.structures.fields import (
     Array,
     Choice,
     Data,
-    Declared,
+    DeclaredStructure,
     Field,
     Length,
     Nested,
@@ -121,7 +121,7 @@ def same_cases(item: Choice) -> list[tuple[list[int], Field | None]]:
 class ReaderCode(Code):
     """The parser of one structure. ``p + self.ahead`` is the place of the next field."""
 
-    def __init__(self, owner: type[Declared], of_bytes: bool) -> None:
+    def __init__(self, owner: type[DeclaredStructure], of_bytes: bool) -> None:
         super().__init__()
         self.owner = owner
         self.of_bytes = of_bytes
@@ -147,7 +147,7 @@ class ReaderCode(Code):
         return f"buf[p:{stop}]" if self.of_bytes else f"bytes(buf[p:{stop}])"
 
     # structures
-    def structure(self, kind: type[Declared], symbols: dict[str, str]) -> str:
+    def structure(self, kind: type[DeclaredStructure], symbols: dict[str, str]) -> str:
         """Emit the parser of a structure; fill ``symbols`` with its numbers by path; return the value's variable."""
         plan = kind.PLAN
         start = None
@@ -245,7 +245,7 @@ class ReaderCode(Code):
         return ""
 
     # fields
-    def field(self, kind: type[Declared], item: Field, symbols: dict[str, str]) -> str:
+    def field(self, kind: type[DeclaredStructure], item: Field, symbols: dict[str, str]) -> str:
         """Emit one field that is not part of a run; return its variable."""
         if item.when is None:
             return self.present(kind, item, symbols)
@@ -263,7 +263,7 @@ class ReaderCode(Code):
         self.aligned &= aligned
         return result
 
-    def present(self, kind: type[Declared], item: Field, symbols: dict[str, str]) -> str:
+    def present(self, kind: type[DeclaredStructure], item: Field, symbols: dict[str, str]) -> str:
         match item:
             case Scalar():
                 values: dict[str, str] = {}
@@ -290,7 +290,7 @@ class ReaderCode(Code):
                 return value
         raise TypeError(f"{kind.__name__}.{item.name}: no parser for {type(item).__name__}")
 
-    def call(self, kind: type[Declared]) -> str:
+    def call(self, kind: type[DeclaredStructure]) -> str:
         reader = "_read_bytes" if self.of_bytes else "_read_view"
         return f"{self.name(kind, kind.PLAN.name)}.{reader}(buf, p, end, origin)"
 
@@ -398,7 +398,7 @@ class ReaderCode(Code):
         self.add(f"p = {stop}")
         self.depth -= 1
 
-    def choice(self, kind: type[Declared], item: Choice, symbols: dict[str, str]) -> str:
+    def choice(self, kind: type[DeclaredStructure], item: Choice, symbols: dict[str, str]) -> str:
         self.settle()
         number, bit = resolve(kind.PLAN, item.on)
         result, selector = self.variable(item.attribute or "choice"), self.variable("k")
@@ -420,7 +420,7 @@ class ReaderCode(Code):
                  f"f'{item.on} is {{{selector}}}, which no case is for')")  # fmt: skip
         return result
 
-    def array(self, kind: type[Declared], item: Array, symbols: dict[str, str]) -> str:
+    def array(self, kind: type[DeclaredStructure], item: Array, symbols: dict[str, str]) -> str:
         self.settle()
         assert item.length is not None
         number = symbols[item.length.attribute]
@@ -446,7 +446,7 @@ class ReaderCode(Code):
 class WriterCode(Code):
     """The writer of one structure: collects byte runs in the list ``out``."""
 
-    def __init__(self, owner: type[Declared]) -> None:
+    def __init__(self, owner: type[DeclaredStructure]) -> None:
         super().__init__()
         self.owner = owner
         self.names["pack"] = struct.pack
@@ -464,7 +464,7 @@ class WriterCode(Code):
             self.add(f"out += ({', '.join(self.pending)},)")
             self.pending = []
 
-    def structure(self, kind: type[Declared], value: str) -> None:
+    def structure(self, kind: type[DeclaredStructure], value: str) -> None:
         plan = kind.PLAN
         run = fixed_run(plan.fields, 0)
         if len(run) == len(plan.fields) == len(plan.stored):
@@ -489,7 +489,7 @@ class WriterCode(Code):
                 self.field(kind, item, names[item.attribute], names)
                 place += 1
 
-    def field(self, kind: type[Declared], item: Field, value: str, names: dict[str, str]) -> None:
+    def field(self, kind: type[DeclaredStructure], item: Field, value: str, names: dict[str, str]) -> None:
         if item.when is not None:
             self.flush()
             self.add(f"if {value} is not None:")
@@ -500,7 +500,7 @@ class WriterCode(Code):
         else:
             self.present(kind, item, value, names)
 
-    def present(self, kind: type[Declared], item: Field, value: str, names: dict[str, str]) -> None:
+    def present(self, kind: type[DeclaredStructure], item: Field, value: str, names: dict[str, str]) -> None:
         match item:
             case Scalar():
                 self.pending.append(f"{self.name(struct.Struct('<' + item.code).pack, 'pack')}({value})")
@@ -516,7 +516,7 @@ class WriterCode(Code):
             case Array():
                 self.array(kind, item, value, names)
 
-    def choice(self, kind: type[Declared], item: Choice, value: str, names: dict[str, str]) -> None:
+    def choice(self, kind: type[DeclaredStructure], item: Choice, value: str, names: dict[str, str]) -> None:
         self.flush()
         number, bit = resolve(kind.PLAN, item.on)
         first, *rest = number.split(".")
@@ -534,7 +534,7 @@ class WriterCode(Code):
             self.depth -= 1
             word = "elif"
 
-    def array(self, kind: type[Declared], item: Array, value: str, names: dict[str, str]) -> None:
+    def array(self, kind: type[DeclaredStructure], item: Array, value: str, names: dict[str, str]) -> None:
         self.flush()
         one = self.variable("item")
         self.add(f"for {one} in {value}:")

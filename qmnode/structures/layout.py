@@ -32,7 +32,7 @@ from qmnode.structures.fields import (
     Bits,
     Choice,
     Data,
-    Declared,
+    DeclaredStructure,
     Field,
     Length,
     Nested,
@@ -353,7 +353,7 @@ def codes_of_some(structure: type[Structure], *attributes: str) -> str:
     return codes
 
 
-def size_of(structure: type[Declared]) -> int:
+def size_of(structure: type[DeclaredStructure]) -> int:
     """The size in bytes of a structure that has only fields of fixed width."""
     fields: tuple[Any, ...] = structure.PLAN.fields
     return sum(item.size for item in fields)
@@ -741,7 +741,7 @@ def _line(owner: Structure, item: Field, held: Any, at: int, *, name: str, attri
             return line
 
 
-def _look_inside(kind: type[Declared], held: Octets, line: Annotation) -> None:
+def _look_inside(kind: type[DeclaredStructure], held: Octets, line: Annotation) -> None:
     """Annotate bytes as the structure that they should contain."""
     try:
         value = kind.parse(bytes(held))
