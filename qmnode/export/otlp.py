@@ -57,7 +57,7 @@ def attribute(key: str, value: str | float, tag: bytes = _ATTRIBUTE) -> bytes:
 
 @lru_cache(_SHARED)
 def _before(tag: bytes, key: str, kind: bytes, size: int) -> bytes:
-    """What is before a value of so many bytes in an attribute."""
+    """The bytes of an attribute before its value, which has so many bytes."""
     if kind == b"\x0a":  # a text
         kind += _number(size)
     before = _field(b"\x0a", key.encode()) + b"\x12" + _number(len(kind) + size) + kind

@@ -83,8 +83,8 @@ class Sink(Protocol):
 
 
 class _Message:
-    """What spans say of a message: its value up to the label, and behind that the traceparent of the program that sent
-    it, if it wrote one. ``here`` is the node that it came to; None if it is about to leave. Raises one of BROKEN.
+    """The part of a message that spans tell: its value up to the label, and behind that the traceparent, if the program
+    that sent it wrote one. ``here`` is the node that it came to; None if it is about to leave. Raises one of BROKEN.
     """
 
     def __init__(self, head: bytes, here: bytes | None) -> None:
@@ -134,7 +134,7 @@ _message: Final = lru_cache(_REMEMBERED)(_Message)
 class SpanRecorder:
     """Exports spans of sampled messages, and passes every event on to the recorder of events, if there is one.
 
-    Nearly all messages are not sampled: of those only a few bytes are read. What happens to a sampled one is noted, and
+    Nearly all messages are not sampled: of those only a few bytes are read. Events of a sampled one are noted, and
     spans are made of many notes at a time: code that runs for one message in a hundred takes ten times as long each
     time.
     """
@@ -154,7 +154,7 @@ class SpanRecorder:
         """Numbers of the queues of which it has all: they were empty when a message came, later than it began."""
         self._noted: list[_Note] = []
         self._to_make = 0
-        """Spans of what is noted."""
+        """Spans that the notes stand for."""
         self._second = 0
         self._left = 0
         self.dropped = 0
@@ -262,7 +262,7 @@ class SpanRecorder:
             waiting.pop(one, None)
         return sampled
 
-    # What happens to sampled messages
+    # Events of sampled messages
 
     def _note_arrivals(self, queue: "Queue", sampled: list[tuple[int, bytes]]) -> None:
         if queue.parent is not None:
@@ -281,7 +281,7 @@ class SpanRecorder:
             self._sink.export(self._make)
 
     def _make(self) -> list[bytes]:
-        """Make the spans of what is noted."""
+        """Make the spans of the notes."""
         noted, self._noted, self._to_make = self._noted, [], 0
         monotonic, spans = time.monotonic(), []
         if int(monotonic) != self._second:
@@ -397,7 +397,7 @@ def _span(
 
 
 _ARRIVALS: Final = (_arrived, _stored)
-"""What a message has only once at a node: not where it was moved to."""
+"""Events that a message has only once at a node: not where it was moved to."""
 
 
 @lru_cache(_REMEMBERED)

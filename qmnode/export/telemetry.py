@@ -91,7 +91,7 @@ class Telemetry:
         self._post = _posts(f"{address}/v1/traces", "TRACES")
         self._post_metrics = _posts(f"{address}/v1/metrics", "METRICS")
         self._makers: list[Callable[[], Iterable[bytes]]] = []
-        """What makes more spans before each export."""
+        """Called before each export: each makes more spans."""
         self._waiting: deque[bytes] = deque(maxlen=_WAITING)
         """Encoded spans that are to be sent."""
         self._ending = asyncio.Event()

@@ -413,7 +413,7 @@ class _Caller(asyncio.Future[Message]):
         return False
 
     def lose_call(self) -> None:
-        """Note that the call has no answer. Who has given up ends without a message."""
+        """Note that the call has no answer. A caller that has given up ends without a message."""
         self.answer = None
         if self.has_given_up and not self.done():
             super().cancel()
@@ -450,7 +450,7 @@ class RemoteQueue(QueueApi):
         self._callers: list[_Caller] = []
         """Those that receive with the next call."""
         self._together = _RECEIVED_TOGETHER
-        """How many may share it. Large messages come with calls of their own, whose answers are not copied."""
+        """The number that may share it. Large messages come with calls of their own, whose answers are not copied."""
         self._left_over: deque[Message] = deque()
         """Messages whose callers were cancelled while the connection was lost. The next ones get them."""
 
@@ -708,7 +708,7 @@ class RemoteQueue(QueueApi):
             self._share(callers, [], error)
 
     def _share(self, callers: list[_Caller], messages: list[Message], error: BaseException | None) -> None:
-        """Give each a message, or the error; those for whom there is none ask again. Who has given up comes last."""
+        """Give each a message, or the error; those without one ask again. Callers that have given up come last."""
         if any(caller.has_given_up for caller in callers):
             callers.sort(key=lambda caller: caller.has_given_up)
         is_cancelled = isinstance(error, MessageQueuingError) and error.code == ErrorCode.MQ_ERROR_OPERATION_CANCELLED

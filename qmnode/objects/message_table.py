@@ -196,12 +196,12 @@ MESSAGE: Final = Rows(
             *("authentication_level", enumeration(AuthenticationLevel), AuthenticationLevel.NONE),
             "AuthenticationLevel: the requested kind of signature. On a received message, the kind that was verified "
             "with a certificate that the directory has for its sender; 0 is none",
-            "delivery.signing",
+            "delivery.protection",
         ),
         # MS-MQMQ 2.2.19.3: "SHA-512 SHOULD be used"; the ADM's SHA-1 and RC4 are what older systems have.
         _asked(
             *("hash_algorithm", enumeration(HashAlgorithm), HashAlgorithm.SHA_512, "What its signature hashes with"),
-            "delivery.signing",
+            "delivery.protection",
         ),
         _asked(
             *("encryption_algorithm", enumeration(EncryptionAlgorithm), EncryptionAlgorithm.AES256),
@@ -209,18 +209,18 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("sender_identifier_type", enumeration(SenderIdentifierType), SenderIdentifierType.NONE),
-            *("SenderIdentifierType: what the identifier of its sender is", "delivery.signing"),
+            *("SenderIdentifierType: what the identifier of its sender is", "delivery.protection"),
             key="sender_queue_manager",
         ),
         _asked(
             *("sender_identifier", BYTES, b""),
             "The proven sender of a received message: the SID of a user or the GUID of a queue manager. Empty if "
             "nothing is proven, see `claimed_sender`",
-            "delivery.signing",
+            "delivery.protection",
             key="sender",
         ),
-        _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.signing"),
-        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.signing", key="is_signed"),
+        _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.protection"),
+        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.protection", key="is_signed"),
         _asked("symmetric_key", BYTES, b"", "The key of its body, encrypted for its destination"),
         _asked("authentication_provider_type", _NUMBER, 0, "Type of the provider of its signature"),
         _asked(

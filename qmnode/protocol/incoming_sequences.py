@@ -573,8 +573,8 @@ class IncomingSequences:
 #   While known neighbours speak, strangers wait. A source that only its certificate made known has stopped speaking
 #   when its last session ends: it may go back to plain connections.
 #
-# - Among strangers, which an honest source with changing addresses looks like, a new one continues from another's
-#   position, and a message that another one delivered word for word is not delivered again.
+# - A new stranger continues from another's position, since an honest source may have changing addresses. A message that
+#   another one delivered word for word is not delivered again.
 #
 # One attack remains possible over plain connections: a stranger delivers messages of its own in another's name. It
 # cannot block, delay permanently or acknowledge messages of a source that has a branch. A source without one, among

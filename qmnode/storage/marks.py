@@ -56,7 +56,7 @@ class MarkGroup:
         self.slot = slot
         self.calls: Sequence[tuple[int, int, int]] = ()
         self.left = 0
-        """The calls that are not known to be answered."""
+        """The calls without a known answer."""
         self.size = self.start = 0
         self.value = b""
 
