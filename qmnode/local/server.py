@@ -721,9 +721,18 @@ class LocalConnection(asyncio.BufferedProtocol):
         task = self._tasks.get(number)
         if task is not None:
             # After its first step, when both came together: a task that is cancelled before it never runs.
-            asyncio.get_running_loop().call_soon(task.cancel)
-        elif self._receives.cancel(number):
+            asyncio.get_running_loop().call_soon(self._cancel_begun, number, task)
+        else:
+            self._cancel_receive(number)
+
+    def _cancel_begun(self, number: int, task: asyncio.Task[None]) -> None:
+        if not self._cancel_receive(number):  # a receive has ended its task
+            task.cancel()
+
+    def _cancel_receive(self, number: int) -> bool:
+        if is_cancelled := self._receives.cancel(number):
             self._failed(number, _cancelled())
+        return is_cancelled
 
     def _greet(self, call: Frame) -> None:
         hello = values.decode(call.body) if call.kind == FrameKind.HELLO else None

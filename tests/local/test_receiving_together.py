@@ -159,6 +159,17 @@ async def cancel(tasks: list[asyncio.Task[Message]]) -> None:
     assert not left
 
 
+async def test_a_receive_that_is_cancelled_at_once_ends(service: Service, queues: tuple[QueueApi, QueueApi]) -> None:
+    sender, receiver = queues
+    peek = asyncio.create_task(receiver.peek())  # begins before the receive, in the same pass at the node
+    calls = [asyncio.create_task(receiver.receive(timeout)) for timeout in (None, 600)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await cancel(calls)
+    await sender.send(Message(b"1"))
+    assert (await peek).body == (await receiver.receive()).body == b"1"
+
+
 async def test_an_error_reaches_all(service: Service, queues: tuple[QueueApi, QueueApi]) -> None:
     _, receiver = queues
     calls = [asyncio.create_task(receiver.receive()) for _ in range(3)]
