@@ -452,7 +452,9 @@ class RemoteQueue(QueueApi):
         self._together = _RECEIVED_TOGETHER
         """The number that may share it. Large messages come with calls of their own, whose answers are not copied."""
         self._left_over: deque[Message] = deque()
-        """Messages whose callers were cancelled while the connection was lost. The next ones get them."""
+        """Messages whose callers were cancelled while the connection was lost. Others get them."""
+        self._under_way: set[Answer] = set()
+        """The calls of callers that wait."""
 
     # Connections
 
@@ -641,10 +643,11 @@ class RemoteQueue(QueueApi):
     def _receive_together(self) -> None:
         """Make the calls of those that receive now."""
         callers, self._callers = [one for one in self._callers if not one.done()], []
-        if self._left_over:
-            some = callers[: len(self._left_over)]
+        if some := callers[: len(self._left_over)]:
             self._share(some, [self._left_over.popleft() for _ in some], None)
             callers = callers[len(some) :]
+        elif self._left_over and (calls := [one for one in self._under_way if not one.is_cancelled_at_node]):
+            calls[0].cancel()  # its callers ask again, and get what is left over
         for at in range(0, len(callers), self._together):
             some = callers[at : at + self._together]
             connection, slot = self.connection, 0
@@ -663,11 +666,13 @@ class RemoteQueue(QueueApi):
         answer = connection.start(FrameKind.RECEIVE, head, number=number)
         for caller in callers:
             caller.answer = answer
+        self._under_way.add(answer)
         answer.add_done_callback(partial(self._received_together, callers, _Lost(connection, answer.number, slot)))
         if all(caller.done() for caller in callers):
             answer.cancel()  # an answer that the lost call had comes all the same
 
     def _received_together(self, callers: list[_Caller], call: _Lost, answer: asyncio.Future[Frame]) -> None:
+        self._under_way.discard(cast("Answer", answer))
         error = answer.exception()
         if isinstance(error, LostError):
             for caller in callers:
@@ -727,7 +732,7 @@ class RemoteQueue(QueueApi):
             else:
                 caller.set_exception(again(error) if isinstance(error, MessageQueuingError) else error)
         self._left_over += left
-        if again_soon:
+        if again_soon or self._left_over:
             self._receive_soon(again_soon)
 
     async def receive_many(

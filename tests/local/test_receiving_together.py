@@ -170,6 +170,32 @@ async def test_a_receive_that_is_cancelled_at_once_ends(service: Service, queues
     assert (await peek).body == (await receiver.receive()).body == b"1"
 
 
+async def test_callers_that_wait_get_the_message_of_one_that_gave_up(
+    service: Service, remote: RemoteQueueManager, queues: tuple[QueueApi, QueueApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, receiver = queues
+    first = asyncio.create_task(receiver.receive())
+    await eventually(lambda: waiting(service) == 1, "it waits")
+    second = asyncio.create_task(receiver.receive())
+    await eventually(lambda: waiting(service) == 2, "both wait")
+
+    def lose(connection: LocalConnection) -> None:
+        monkeypatch.undo()
+        connection._receives.sent()
+        connection._transport.abort()
+
+    monkeypatch.setattr(LocalConnection, "_flush", lose)
+    before = remote.connection
+    async with await service.manager.open_queue(FORMAT, Access.SEND) as here:
+        await here.send(Message(b"1"))
+    while not before.is_lost:
+        await asyncio.sleep(0)
+    first.cancel()
+    assert (await asyncio.wait_for(second, 60)).body == b"1"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
 async def test_an_error_reaches_all(service: Service, queues: tuple[QueueApi, QueueApi]) -> None:
     _, receiver = queues
     calls = [asyncio.create_task(receiver.receive()) for _ in range(3)]
