@@ -731,6 +731,8 @@ class RemoteQueue(QueueApi):
                 again_soon.append(caller)
             else:
                 caller.set_exception(again(error) if isinstance(error, MessageQueuingError) else error)
+                if isinstance(error, MessageQueuingError) and error.code == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED:
+                    error = None  # a large message was lost with the connection, which one of them learns
         self._left_over += left
         if again_soon or self._left_over:
             self._receive_soon(again_soon)

@@ -196,6 +196,28 @@ async def test_callers_that_wait_get_the_message_of_one_that_gave_up(
         await first
 
 
+async def test_one_caller_learns_that_a_large_message_was_lost(
+    service: Service, queues: tuple[QueueApi, QueueApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, receiver = queues
+    calls = [asyncio.create_task(receiver.receive()) for _ in range(3)]
+    await eventually(lambda: waiting(service) == 1, "they wait")
+
+    def lose(connection: LocalConnection) -> None:
+        monkeypatch.undo()
+        connection._receives.sent()
+        connection._transport.abort()
+
+    monkeypatch.setattr(LocalConnection, "_flush", lose)
+    async with await service.manager.open_queue(FORMAT, Access.SEND) as here:
+        await here.send(Message(bytes(300_000)))
+    with pytest.raises(MessageQueuingError) as caught:
+        await calls[0]
+    assert caught.value.code == ErrorCode.MQ_ERROR_MESSAGE_ALREADY_RECEIVED
+    await sender.send_many([Message(b"1"), Message(b"2")])
+    assert await bodies(calls[1:]) == [b"1", b"2"]
+
+
 async def test_an_error_reaches_all(service: Service, queues: tuple[QueueApi, QueueApi]) -> None:
     _, receiver = queues
     calls = [asyncio.create_task(receiver.receive()) for _ in range(3)]
