@@ -322,7 +322,7 @@ async def test_what_acknowledges_strangers_does_not_wait_for_ever(
 async def test_how_a_message_ended_is_not_said_while_the_name_service_is_silent(
     enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("identities", "machine_addresses"):
+    for module in ("neighbours", "topology"):
         monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
     router = await enterprise.start("ROUTER")
     target, answers = enterprise.identifier("TARGET"), DirectoryResolver.addresses

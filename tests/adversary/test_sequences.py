@@ -35,7 +35,7 @@ from tests.lab.waiting import eventually
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, loopback_address
 
 COUNT = 20
-PAUSES = (("machine_addresses", "_PAUSE"), ("machine_addresses", "_FRESH_FAILURE"))
+PAUSES = (("topology", "_PAUSE"), ("topology", "_FRESH_FAILURE"))
 """The least times between look-ups of one machine."""
 
 
@@ -260,7 +260,7 @@ async def test_a_routing_server_does_not_vouch_for_strangers(enterprise: Enterpr
 async def test_a_name_service_that_does_not_answer_lets_no_stranger_pass(
     enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:
-    for module, seconds in (("identities", "_PATIENCE"), ("machine_addresses", "_PATIENCE"), *PAUSES):
+    for module, seconds in (("neighbours", "_PATIENCE"), ("topology", "_PATIENCE"), *PAUSES):
         monkeypatch.setattr(f"qmnode.delivery.{module}.{seconds}", 0.5)
     source, target = await enterprise.start("SOURCE"), await enterprise.start("TARGET")
     router = await enterprise.start("ROUTER")
@@ -378,7 +378,7 @@ async def test_messages_of_a_failed_over_router_come_once_and_in_order(pair: Pai
 async def test_sources_that_the_directory_does_not_find_are_looked_up_together(
     enterprise: Enterprise, own: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("identities", "machine_addresses"):
+    for module in ("neighbours", "topology"):
         monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
     for number in range(12):
         enterprise.machines[f"AWAY{number}"] = Machine(f"AWAY{number}", ["south"])

@@ -83,7 +83,7 @@ async def test_they_come_again_while_the_directory_is_silent(
 async def test_they_come_again_while_the_name_service_is_silent(
     enterprise: Enterprise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("identities", "machine_addresses"):
+    for module in ("neighbours", "topology"):
         monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
     for name in ("_PAUSE", "_FRESH_FAILURE"):
         monkeypatch.setattr(f"qmnode.delivery.topology.{name}", 0.5)
@@ -118,7 +118,7 @@ async def test_a_destination_that_does_not_know_the_routing_server_yet_ends_noth
 ) -> None:
     """It refuses what looks like a stranger's copy without a word, so it must not let the source wait for one."""
     monkeypatch.setattr("qmnode.delivery.neighbours._ASK_AGAIN", 0.5)
-    for module in ("identities", "machine_addresses"):
+    for module in ("neighbours", "topology"):
         monkeypatch.setattr(f"qmnode.delivery.{module}._PATIENCE", 0.5)
     for name in ("_PAUSE", "_FRESH_FAILURE"):
         monkeypatch.setattr(f"qmnode.delivery.topology.{name}", 0.5)
