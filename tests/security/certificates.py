@@ -20,6 +20,12 @@ AUTHORITY = 10
 PEM = serialization.Encoding.PEM
 
 
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
+
+
 def certificate(
     name: str,
     number: int,
@@ -41,6 +47,12 @@ def certificate(
     builder = builder.public_key(private_key(2048, number).public_key).serial_number(x509.random_serial_number())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=hours))
     builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+    # From Python 3.13 on, a certificate says whose key signed it, and an authority that its key may.
+    known_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(private_key(2048, by).public_key)
+    builder = builder.add_extension(known_by, critical=False)
+    if is_authority:
+        own = x509.SubjectKeyIdentifier.from_public_key(private_key(2048, number).public_key)
+        builder = builder.add_extension(own, critical=False).add_extension(SIGNS_CERTIFICATES, critical=True)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     if usages:
