@@ -12,18 +12,29 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
+from qmnode.security.rsa_keys import PrivateKey
 from qmnode.settings.security import TlsSettings
 from qmnode.structures.guid import guid_to_text
 from tests.security.keys import private_key
 
 AUTHORITY = 10
 PEM = serialization.Encoding.PEM
-
-
 SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    digital_signature=True, content_commitment=False, key_encipherment=True, data_encipherment=False,
     key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
 )  # fmt: skip
+
+
+def linked(
+    builder: x509.CertificateBuilder, own: PrivateKey, signer: PrivateKey, is_authority: bool
+) -> x509.CertificateBuilder:
+    """With what Python asks for from 3.13 on: whose key signed it, and that the key of an authority may sign."""
+    known_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key)
+    builder = builder.add_extension(known_by, critical=False)
+    if not is_authority:
+        return builder
+    identifier = x509.SubjectKeyIdentifier.from_public_key(own.public_key)
+    return builder.add_extension(identifier, critical=False).add_extension(SIGNS_CERTIFICATES, critical=True)
 
 
 def certificate(
@@ -47,12 +58,7 @@ def certificate(
     builder = builder.public_key(private_key(2048, number).public_key).serial_number(x509.random_serial_number())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=hours))
     builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-    # From Python 3.13 on, a certificate says whose key signed it, and an authority that its key may.
-    known_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(private_key(2048, by).public_key)
-    builder = builder.add_extension(known_by, critical=False)
-    if is_authority:
-        own = x509.SubjectKeyIdentifier.from_public_key(private_key(2048, number).public_key)
-        builder = builder.add_extension(own, critical=False).add_extension(SIGNS_CERTIFICATES, critical=True)
+    builder = linked(builder, private_key(2048, number), private_key(2048, by), is_authority)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     if usages:

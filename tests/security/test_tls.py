@@ -32,6 +32,7 @@ from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.bridges import BridgeSettings
 from qmnode.settings.node import ManagementSettings
 from qmnode.settings.security import TlsSettings
+from tests.security.certificates import linked
 from tests.security.keys import private_key
 
 PEM = serialization.Encoding.PEM
@@ -47,6 +48,7 @@ def issued(name: str, key: PrivateKey, authority_name: str, authority: PrivateKe
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
     builder = builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    builder = linked(builder, key, authority, is_authority)
     return builder.sign(authority.signing_key, hashes.SHA256()).public_bytes(PEM)
 
 
