@@ -111,7 +111,7 @@ class Attacker:
                         await asyncio.sleep(max(0.001, last + pause - time()))
                         due = min(_AT_ONCE, int((time() - last) / pause))
                         last += due * pause
-                        writer.writelines([self._forgery(machine) for _ in range(due)])
+                        writer.write(b"".join(self._forgery(machine) for _ in range(due)))
                         self.sent += due
                         left -= due
                         await writer.drain()
