@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from asyncio import selector_events
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from qmnode.errors import ConfigurationError
@@ -30,6 +31,23 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+_OWN_TRANSPORT: Final = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+_NEVER_PAUSES: Final = (
+    "writelines" in vars(_OWN_TRANSPORT) and "_maybe_pause_protocol" not in _OWN_TRANSPORT.writelines.__code__.co_names
+)
+
+
+def write_together(transport: asyncio.WriteTransport, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+    """Write ``parts``, none empty, in one call, so that the limit of the transport's buffer holds on each Python.
+
+    ``writelines`` of asyncio's own sockets never pauses its protocol in Python 3.12 and in 3.13.0 (CPython 127655).
+    """
+    if _NEVER_PAUSES and type(transport) is _OWN_TRANSPORT:
+        transport.write(b"".join(parts))
+    else:
+        transport.writelines(parts)
 
 
 def loop_name() -> str:

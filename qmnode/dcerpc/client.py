@@ -10,6 +10,7 @@ from qmnode.dcerpc.initiator import Bound, Faulted, Initiator, Returned
 from qmnode.dcerpc.interface import Interface, Method
 from qmnode.dcerpc.ndr import Parameters, Representation
 from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
+from qmnode.event_loop import write_together
 
 CONNECT_TIMEOUT: Final = 15.0
 """Seconds for a connection and its bind."""
@@ -216,7 +217,7 @@ class RpcClient(asyncio.Protocol):
         self._flushing = False
         out = self._initiator.data_to_send()
         if out and not self._transport.is_closing():
-            self._transport.writelines(out)
+            write_together(self._transport, out)
 
 
 def _settle(waiter: asyncio.Future[Any] | Calls, call_id: int, answer: Any) -> None:

@@ -17,6 +17,7 @@ from qmnode.dcerpc.errors import FaultStatus, NdrError, RangeError, RpcFault
 from qmnode.dcerpc.interface import Interface, Method, SyntaxId
 from qmnode.dcerpc.ndr import Parameters
 from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
+from qmnode.event_loop import write_together
 from qmnode.shares import Account, Party, Turns, declared, stranger
 
 log = structlog.get_logger(__name__)
@@ -515,7 +516,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._unsent = 0
         out = self._acceptor.data_to_send()
         if out and not self._transport.is_closing():
-            self._transport.writelines(out)
+            write_together(self._transport, out)
             if not self._charge():
                 log.warning("clients of remote procedure calls leave too many answers unread", peer=self.peer)
                 self.abort("its answers are not read, and those of others neither")

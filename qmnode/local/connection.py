@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from qmnode.errors import MessageQueuingError
+from qmnode.event_loop import write_together
 from qmnode.local import values
 from qmnode.local.asking import unreachable
 from qmnode.local.frames import (
@@ -31,7 +32,7 @@ from qmnode.local.frames import (
     FrameReader,
     enlarge_send_buffer,
     frame_parts,
-    write_parts,
+    join_small,
 )
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import new_guid
@@ -261,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         out, self._out = self._out, []
         if out and self._transport is not None and not self._transport.is_closing():
-            write_parts(self._transport, out)
+            write_together(self._transport, join_small(out))
 
 
 def unknown(what: str) -> MessageQueuingError:

@@ -371,14 +371,13 @@ class FrameReader:
 _FEW_PARTS: Final = 16
 
 
-def write_parts(transport: "asyncio.WriteTransport", parts: Sequence[Packet]) -> None:
-    """Write frames in parts. Many small ones are joined before, and large ones never."""
+def join_small(parts: Sequence[Packet]) -> Sequence[Packet]:
+    """Frames in parts to write together, none of them empty: many small ones are joined, and large ones never."""
     if len(parts) > _FEW_PARTS:
         if max(map(len, parts)) < _SMALL:
-            transport.write(b"".join(parts))
-            return
+            return (b"".join(parts),)
         parts = [part for small, run in groupby(parts, _is_small) for part in ((b"".join(run),) if small else run)]
-    transport.writelines([part for part in parts if part])  # asyncio never ends with an empty one (Python 3.12)
+    return [part for part in parts if part]  # asyncio never ends with an empty one (Python 3.12)
 
 
 def enlarge_send_buffer(transport: "asyncio.BaseTransport") -> None:

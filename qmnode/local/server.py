@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 import structlog
 
 from qmnode.errors import MessageQueuingError
+from qmnode.event_loop import write_together
 from qmnode.local import values
 from qmnode.local.changes import Auditor
 from qmnode.local.frames import (
@@ -33,8 +34,8 @@ from qmnode.local.frames import (
     FrameReader,
     enlarge_send_buffer,
     frame_parts,
+    join_small,
     received_parts,
-    write_parts,
 )
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
@@ -829,7 +830,7 @@ class LocalConnection(asyncio.BufferedProtocol):
         self._unsent = 0
         self._room.set()
         if answers and not self._transport.is_closing():
-            write_parts(self._transport, answers)
+            write_together(self._transport, join_small(answers))
             self._receives.sent()
             if self._receives.are_asked:
                 asyncio.get_running_loop().call_soon(self._receives.begin)

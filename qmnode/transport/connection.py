@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar, cast
 import structlog
 
 from qmnode.allocator import SPARED, return_freed_memory
-from qmnode.event_loop import loop_name
+from qmnode.event_loop import loop_name, write_together
 from qmnode.protocol.commands import Closed, Command
 from qmnode.protocol.reception import Neighbour
 from qmnode.protocol.session import Session
@@ -490,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
             out = session.data_to_send()
             if out and not transport.is_closing():  # asyncio logs each write to a connection that has just been lost
                 self.sent_bytes += sum(map(len, out))
-                transport.writelines(out)
+                write_together(transport, out)
             if ended or session.closed:
                 self._alarm.stop()
                 self._transport = None

@@ -325,7 +325,8 @@ async def test_messages_that_are_not_sampled_are_looked_at_together(tmp_path: Pa
             with calls_of_exports() as called:
                 await out.send_many([Message(b"x", recoverable=True) for _ in range(10)])
                 await queue.receive_many(10)
-    assert called == {"inserted": 1, "_first_look": 1, "<listcomp>": 1, "deleted": 1, "_leaving": 1}
+    del called["<listcomp>"]  # Python 3.12 and later run a comprehension in the function itself
+    assert called == {"inserted": 1, "_first_look": 1, "deleted": 1, "_leaving": 1}
 
 
 def _noted(calls: list[str], name: str, function: Callable[..., Any], *arguments: Any) -> Any:
