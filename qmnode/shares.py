@@ -294,7 +294,8 @@ RPC_ANSWER_BYTES: Final = Resource(
 # network, and in it of the block, that has used least. So a block that sends little waits for one step of others at
 # most, and an attacker with a whole /32 of IPv6 gets as much as one IPv4 address. While nobody else is busy, strangers
 # have the whole loop. Otherwise they pause after each slice, and after what follows from their input, for four times as
-# long. The input of a declared peer waits only for its own, once it has taken more than its part of some milliseconds.
+# long. The input of a declared peer waits only for its own, once this and what follows from it have taken more than its
+# part of some milliseconds.
 # Only time that the node has counts: not that in which other processes keep it from the processor.
 
 
@@ -329,6 +330,8 @@ _PART: Final = 4 * _MILLISECOND
 """Nanoseconds of that part: more than what one session brings with its window."""
 _PAUSE_OF_PEER: Final = 1.5
 """The pause of a declared peer after what it took above its part while others are busy, as a multiple of that."""
+_MOST_OWED_BY_PEER: Final = 50 * _MILLISECOND
+"""The largest debt of a declared peer that is remembered until its next turn."""
 _PAID_AT_ONCE: Final = 50 * _MILLISECOND
 """The most that one pause is for. Each is followed by a turn, so strangers that cost nothing wait no longer."""
 _MOST_OWED: Final = 500 * _MILLISECOND
@@ -440,7 +443,7 @@ class _Network:
 class Peer:
     """A declared peer, whose connections share its part."""
 
-    __slots__ = ("__weakref__", "began", "heard", "next", "pauses_until", "taken", "waiting")
+    __slots__ = ("__weakref__", "began", "heard", "next", "owed", "pauses_until", "taken", "waiting")
 
     def __init__(self) -> None:
         self.heard = float("-inf")
@@ -449,6 +452,8 @@ class Peer:
         """When the window of its part began."""
         self.taken = 0
         """Nanoseconds that it has taken since."""
+        self.owed = 0
+        """Its debt: nanoseconds of consequences of its input, for which it has not waited yet."""
         self.waiting: deque[Turn] = deque()
         self.pauses_until = 0.0
         """When its pause ends, as of :func:`_had`."""
@@ -521,8 +526,9 @@ class Turns:
         self.heard = peer.heard = now
         if not peer.waiting:
             if now - peer.began > _WINDOW:
+                peer.owed = max(0, peer.owed - int(_PART * min(1.0, now - peer.began) / _WINDOW))
                 peer.began, peer.taken = now, 0
-            while peer.taken < _PART:
+            while peer.taken + peer.owed < _PART:
                 began = self._clock()
                 has_more = turn()
                 peer.taken += self._clock() - began
@@ -536,6 +542,7 @@ class Turns:
     def _pause_of(self, peer: Peer, cost: int) -> None:
         """Plan the next slice of a declared peer after it took so many nanoseconds."""
         loop = asyncio.get_running_loop()
+        cost, peer.owed = cost + peer.owed, 0
         since = loop.time() - _BUSY
         is_busy = self._own_heard > since or any(one.heard > since for one in self._peers.values() if one is not peer)
         pause = _PAUSE_OF_PEER * cost * _NANOSECOND if is_busy else 0.0
@@ -590,23 +597,26 @@ class Turns:
             and not self._strangers.has_waiting(path)
         )
 
-    def follow(self, address: str, work: Callable[[], object]) -> None:
-        """Do now what follows from the input of a stranger, and charge it."""
+    def follow(self, payer: str | Peer, work: Callable[[], object]) -> None:
+        """Do now what follows from the input of a stranger at an address, or of a declared peer, and charge it."""
         began = self._clock()
         try:
             work()
         finally:
             cost = self._clock() - began
-            self._strangers.charge(networks_of(address), cost)
-            if self._is_busy():
-                self._owe(cost)
+            if isinstance(payer, Peer):
+                payer.owed = min(payer.owed + cost, _MOST_OWED_BY_PEER)
+            else:
+                self._strangers.charge(networks_of(payer), cost)
+                if self._is_busy():
+                    self._owe(cost)
 
-    async def steps(self, address: str, work: Coroutine[Any, Any, None]) -> None:
-        """Await work that follows from the input of a stranger, and charge each of its steps."""
-        await self._steps(address, work)
+    async def steps(self, payer: str | Peer, work: Coroutine[Any, Any, None]) -> None:
+        """Await work that follows from the input of a stranger or a declared peer, and charge each of its steps."""
+        await self._steps(payer, work)
 
     @types.coroutine
-    def _steps(self, address: str, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    def _steps(self, payer: str | Peer, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
         waits_for: Any = None
         raised: BaseException | None = None
         ended = False
@@ -619,7 +629,7 @@ class Turns:
                 ended = True
 
         while True:
-            self.follow(address, step)
+            self.follow(payer, step)
             if ended:
                 return
             raised = None

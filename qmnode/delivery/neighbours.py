@@ -505,8 +505,7 @@ class Forwarding:
             if site is not None:
                 plain, transactional = (connector_queue(self._manager.context, site, kind) for kind in (False, True))
                 return Destination(DestinationKind.CONNECTOR, plain, transactional_queue=transactional)
-            found = self._manager.names.outgoing(name)
-            queue = found or self._manager.opening.find(name, Access.SEND, party=party)
+            queue = self._manager.opening.find(name, Access.SEND, party=party)
         except MessageQueuingError as error:
             log.warning("a message cannot be forwarded", destination=str(name), reason=str(error))
             full = error.code == ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES

@@ -19,7 +19,7 @@ from qmnode.delivery.neighbours import CopyWatch, Forwarding, Identities, Neighb
 from qmnode.delivery.notices import Notices
 from qmnode.delivery.peer_tls import PeerTls
 from qmnode.delivery.protection import KeyReading, Protection, UnsignedSenderPolicy
-from qmnode.delivery.queue_connection import Precedence
+from qmnode.delivery.queue_connection import PacedAttempts, Precedence
 from qmnode.delivery.queue_sender import QueueSender
 from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.strangers import Distrust, Strangers
@@ -111,6 +111,7 @@ class Network:
         self._loop = asyncio.get_running_loop()
         self._resting: set[asyncio.Task[None]] = set()
         self._precedence: dict[Guid, Precedence] = {}
+        self.attempts = PacedAttempts(manager.context.shares.turns)
         self._queue_senders: dict[bytes, QueueSender] = {}
         self.accepted: dict[Connection, None] = {}
         """Incoming connections, the oldest first."""

@@ -1,6 +1,7 @@
 """The connection of one outgoing queue to its next hop: resolved, dialled, retried, and shown to operators."""
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -15,6 +16,7 @@ from qmnode.model.waiting import Cause, WaitReason
 from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
     CloseConnection,
+    HistoryEntry,
     NextHop,
     OpenConnection,
     OutgoingConnection,
@@ -23,6 +25,7 @@ from qmnode.protocol.connection import (
 )
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
+from qmnode.shares import Kind, Party, Turns, networks_of
 from qmnode.structures.enumerations import ConnectionStatus, MessageClass, OutgoingQueueState
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.names import PublicFormatName, parse_single_format_name
@@ -106,6 +109,8 @@ class QueueConnection:
         self._way = OutgoingConnection(queue.pathname, network.state.parameters, ping=network.settings.ping)
         self._alarm = Alarm(self._loop, self._expired)
         self._task: asyncio.Task[None] | None = None
+        self._attempt: Coroutine[None, None, None] | None = None
+        """The attempt of a queue of a stranger, which waits for its turn."""
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -120,6 +125,8 @@ class QueueConnection:
         self.deferred_since = 0.0
         self.state_since = network.manager.clock.time()
         """When the queue came into its state."""
+        self._shown: HistoryEntry | None = None
+        """The last entry of the history that operators see."""
         self._recorded = OutgoingQueueState.INACTIVE, ""
         self._paused = queue.state is OutgoingQueueState.ON_HOLD
         if self._paused or not network.manager.connection_active:
@@ -142,7 +149,10 @@ class QueueConnection:
             self.deferred_since = self._network.manager.clock.time()
         self.deferred = sentence
 
-    def _failed(self, cause: Cause) -> None:
+    def _failed(self, cause: Cause, line: str = "") -> None:
+        """Note why there is no session. Each cause is logged once in a row: many queues may try again and again."""
+        if line and cause != self.failure:
+            log.info(line, queue=self._queue.pathname, reason=cause.words)
         if self.failure is None or self.failure.reason is not cause.reason:
             self.failing_since = self._network.manager.clock.time()
         self.failure, self.failed_hop = cause, self.hop
@@ -161,6 +171,8 @@ class QueueConnection:
 
     def messages_available(self) -> None:
         """The queue has messages and no session."""
+        if self._attempt is not None and self._queue.payer.kind is not Kind.STRANGER:
+            self.begin()
         self._way.messages_available(*self._now())
         self._work()
 
@@ -455,6 +467,9 @@ class QueueConnection:
             recorder.queue_state(self._queue, state.value, peer, reason, sentence)
 
     def _give_up(self) -> None:
+        if self._attempt is not None:
+            self._attempt.close()
+            self._attempt = None
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -462,16 +477,37 @@ class QueueConnection:
             self.connection.close()
 
     def _show_history(self) -> None:
-        self._queue.connection_history = [
-            ConnectionAttempt(entry.status, entry.time, entry.error, (entry.address,)) for entry in self._way.history
-        ]
+        history = self._way.history
+        if history and history[-1] is not self._shown:
+            self._shown = history[-1]
+            self._queue.connection_history = [
+                ConnectionAttempt(one.status, one.time, one.error, (one.address,)) for one in history
+            ]
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         if not self._network.running:
             work.close()
-            return
+        elif self._queue.payer.kind is Kind.STRANGER:
+            self._attempt = work
+            self._network.attempts.wait(self._queue.payer, self)
+        else:
+            self._task = self._loop.create_task(work)
+            self._task.add_done_callback(report_failure)
+
+    def begin(self) -> "asyncio.Task[None] | None":
+        """Begin the attempt that waits; nothing if it was given up."""
+        work, self._attempt = self._attempt, None
+        if work is None:
+            return None
+        if not self._network.running:
+            work.close()
+            return None
+        payer = self._queue.payer
+        if payer.kind is Kind.STRANGER:
+            work = self._network.manager.context.shares.turns.steps(payer.name, work)
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(report_failure)
+        return self._task
 
     async def _resolve(self, format_name: str) -> None:
         try:
@@ -481,18 +517,12 @@ class QueueConnection:
             self._network.sequence_ended(self._queue)
             self._way.ends_here(*self._now())
         except ResolutionError as error:
-            self._log_unresolved(error.cause)
+            self._failed(error.cause, "no next hop")
             self._way.resolution_failed(error.status, error.error, *self._now())
         else:
             self._way.destination_resolved(hops, *self._now())
             self._learn_properties_soon(format_name)
         self._work()
-
-    def _log_unresolved(self, cause: Cause) -> None:
-        """Log each cause once in a row: there may be many queues, each of which is resolved again and again."""
-        if cause != self.failure:
-            log.info("no next hop", queue=self._queue.pathname, reason=cause.words)
-        self._failed(cause)
 
     def _learn_properties_soon(self, format_name: str) -> None:
         """Read in the background what a public queue says. Others have no base priority (MS-MQMQ 2.3.1.6)."""
@@ -542,8 +572,7 @@ class QueueConnection:
         except DialingError as error:
             if self.connection is connection:
                 self.connection = None
-                log.info("no connection", queue=self._queue.pathname, address=hop.address, reason=str(error))
-                self._failed(_cause_of_dialing(error, hop))
+                self._failed(_cause_of_dialing(error, hop), "no connection")
                 messages_left = self._queue.message_count > 0
                 self._way.session_closed(error.status, messages_left, *self._now(), error=error.error)
                 self._work()
@@ -580,6 +609,71 @@ def _cause_of_close(reason: CloseReason, connection: Connection, tls: "PeerTls")
         return Cause(WaitReason.CERTIFICATE, f"{address} ended TLS: {fault}")
     known = _CLOSED.get(reason)
     return None if known is None else Cause(known[0], f"{address} {known[1]}")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Attempts for strangers: they choose where the answers to their messages go, and thousands of hosts may not answer.
+
+_UNDER_WAY: Final = 128
+"""PacedAttempts for strangers that may be under way. One to a host that does not answer takes 15 seconds."""
+_OF_ONE: Final = 16
+"""The same for one network of strangers."""
+
+
+class PacedAttempts:
+    """Begins the attempts of queues that only strangers use, one in a pass of the event loop, when strangers have their
+    turn. The networks of the strangers follow one another.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._waiting: dict[str, deque[tuple[Party, QueueConnection]]] = {}
+        """By network, the one first whose attempt is next."""
+        self._under_way: Counter[str] = Counter()
+        self._has_turn = False
+
+    def wait(self, payer: Party, connection: QueueConnection) -> None:
+        """Let an attempt wait until ``QueueConnection.begin`` is called."""
+        self._waiting.setdefault(networks_of(payer.name)[0], deque()).append((payer, connection))
+        self._ask()
+
+    def _next(self) -> str | None:
+        """The network whose attempt may begin."""
+        if self._under_way.total() >= _UNDER_WAY:
+            return None
+        return next((one for one in self._waiting if self._under_way[one] < _OF_ONE), None)
+
+    def _ask(self) -> None:
+        """Ask for a turn if an attempt may begin."""
+        network = None if self._has_turn else self._next()
+        if network is not None:
+            self._has_turn = True
+            payer, _ = self._waiting[network][0]
+            self._turns.wait(payer, payer.name, self._begin)
+
+    def _begin(self) -> bool:
+        network = self._next()
+        if network is not None:
+            waiting = self._waiting.pop(network)
+            _, connection = waiting.popleft()
+            task = connection.begin()
+            if waiting:
+                self._waiting[network] = waiting
+            if task is not None:
+                self._under_way[network] += 1
+                task.add_done_callback(lambda _: self._ended(network))
+        asyncio.get_running_loop().call_soon(self._go_on)
+        return False
+
+    def _go_on(self) -> None:
+        self._has_turn = False
+        self._ask()
+
+    def _ended(self, network: str) -> None:
+        self._under_way[network] -= 1
+        if not self._under_way[network]:
+            del self._under_way[network]
+        self._ask()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

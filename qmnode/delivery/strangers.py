@@ -142,7 +142,9 @@ class Strangers:
         if not self._shares.has_room(batch.party, size, now):
             repeated = queue is not None and is_transactional and self._waits(queue, received, batch.taken)
             return Space.REPEATED if repeated else Space.NONE
-        if queue is None:
+        if queue is not None:
+            queue.used_by(batch.party)
+        else:
             queue = destination.queue = self._new_queue(batch)
         if queue is None:
             return Space.NONE

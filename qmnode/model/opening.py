@@ -13,7 +13,7 @@ from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import check_transport
 from qmnode.model.sending import Mark, asks_for_authentication
 from qmnode.model.transaction import Transaction
-from qmnode.shares import OUTGOING_QUEUES, OWN, Account, Party
+from qmnode.shares import OUTGOING_QUEUES, OWN, Account, Kind, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
@@ -358,6 +358,8 @@ class Opening:
             if queue is None and access is Access.SEND:
                 self._check_outward(name, access, caller)
                 queue = self._create_outgoing(name, party)
+            elif queue is not None and access is Access.SEND and isinstance(queue, OutgoingQueue):
+                queue.used_by(party)
             elif queue is not None and access not in (Access.SEND, *_ADMINISTRATION):
                 queue = None  # outgoing queues are only read with the administrative access
         if queue is None:
@@ -464,6 +466,7 @@ class Opening:
             label=str(name),
             create_time=now,
             modify_time=now,
+            stranger=party.name if party.kind is Kind.STRANGER else "",
             **(self._of_destinations.pop(name.queue, {}) if isinstance(name, PublicFormatName) else {}),
         )
         if party is not OWN:

@@ -46,6 +46,7 @@ from qmnode.model.traffic import RECEIVED
 from qmnode.model.waiting import Refusal, Waiting
 from qmnode.objects.rows import Door
 from qmnode.objects.table import QUEUE as ROWS
+from qmnode.shares import OWN, Kind, Party
 from qmnode.structures.enumerations import ConnectionStatus, MessageClass, OutgoingQueueState
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
@@ -701,7 +702,10 @@ class OutgoingQueue(Queue):
 
     def __init__(self, context: "Context", queue_id: int, pathname: str, **properties: Any) -> None:
         state = properties.pop("state", None)
+        stranger = properties.pop("stranger", "")
         super().__init__(context, queue_id, pathname, QueueType.OUTGOING, **properties)
+        self.payer = Party(Kind.STRANGER, stranger) if stranger else OWN
+        """The party for which it connects: a stranger only while nobody else has used it."""
         self.state = self._resting if state is None else OutgoingQueueState(state)
         self.next_hops: tuple[str, ...] = ()
         self.peer = ""
@@ -726,9 +730,19 @@ class OutgoingQueue(Queue):
         return self.state.value
 
     def stored_attributes(self) -> dict[str, Any]:
-        """Only a pause survives a restart; the other states are derived anew."""
-        paused = self.state is OutgoingQueueState.ON_HOLD
-        return super().stored_attributes() | ({"state": self.state.value} if paused else {})
+        """Of the states only a pause survives a restart; the others are derived anew."""
+        paused, is_strangers = self.state is OutgoingQueueState.ON_HOLD, self.payer.kind is Kind.STRANGER
+        return (
+            super().stored_attributes()
+            | ({"state": self.state.value} if paused else {})
+            | ({"stranger": self.payer.name} if is_strangers else {})
+        )
+
+    def used_by(self, party: Party) -> None:
+        """Note that a party has messages put here."""
+        if self.payer.kind is Kind.STRANGER and party.kind is not Kind.STRANGER:
+            self.payer = party
+            self.store.put_queue(self.queue_id, self.definition())
 
     def is_unused(self) -> bool:
         """Whether the queue can be deleted, because it would be created again with the same state."""

@@ -439,15 +439,12 @@ class Connection(asyncio.BufferedProtocol):
         self.process()
 
     def follow(self, work: Callable[[], object]) -> None:
-        """Do what follows from the peer's input: a stranger pays for it."""
-        if self._peer is None:
-            self._turns.follow(self.address, work)
-        else:
-            work()
+        """Do what follows from the peer's input: the peer pays for it."""
+        self._turns.follow(self._peer or self.address, work)
 
     def steps(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """The same for work in several steps."""
-        return self._turns.steps(self.address, work) if self._peer is None else work
+        return self._turns.steps(self._peer or self.address, work)
 
     def judging(self, *, ends: bool) -> None:
         """Record that received messages are being judged from now on, or that none of them is held any longer."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from qmnode.shares import Kind
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.crowds import COUNT, CROWDS, Crowded, crowded
-from tests.adversary.lab import HIGHEST, outgoing
-from tests.adversary.peer import Peer, session
+from tests.adversary.lab import HIGHEST, outgoing, send
+from tests.adversary.peer import PORT, Peer, session
 from tests.lab.waiting import eventually
-from tests.transport.conftest import TRANSACTIONAL
+from tests.transport.conftest import TRANSACTIONAL, loopback_address
 
 FIRST = HIGHEST - (80_000 << 32)
 """A sequence identifier of about now."""
@@ -153,3 +157,63 @@ async def test_answers_to_strangers_leave_outgoing_queues_for_answers_to_others(
         answered = [await lab.acknowledged(name) for name in ("FRIEND", "SEALED")]
         assert answered == [COUNT, COUNT]
     print(f"{crowd}: a new session took {waited:.3f} s")
+
+
+@contextmanager
+def silent_host() -> Iterator[str]:
+    """The address of a host that answers no attempt to connect: its queue of new connections is full."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind((address := loopback_address(), PORT))
+        listening.listen(0)
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex((address, PORT))
+        yield address
+
+
+def attempts(own: str, target: str) -> int:
+    """How many connections from one address to another nobody has answered yet."""
+    own, target = (socket.inet_aton(one)[::-1].hex().upper() for one in (own, target))
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines())
+    return sum(1 for row in rows if row[3] == "02" and row[1].startswith(own) and row[2].startswith(target))
+
+
+@attack(
+    Area.RESOURCES,
+    can="have answers sent to many queues of a host that answers no attempt to connect, also after a restart",
+    promised="few attempts to connect for a stranger are under way; those for others, also to its queues, do not wait",
+)
+async def test_attempts_to_answer_strangers_keep_nobody_waiting(tmp_path: Path) -> None:
+    async with crowded(tmp_path, "one") as lab:
+        plain = wire.direct(rf"{lab.direct}\private$\plain")
+        with silent_host() as address:
+
+            def asking(number: int) -> bytes:
+                admin = wire.direct(rf"TCP:{address}\private$\answers{number}")
+                return wire.UserMessage(
+                    source=wire.identifier(), message_id=number + 1, queue=plain, asks=wire.ACK_ARRIVAL, admin=admin
+                ).packet()
+
+            async def say(peer: Peer, _: int) -> None:
+                await peer.say(*map(asking, range(100)))
+
+            async def connects(queue: str) -> None:
+                name = rf"DIRECT=TCP:{address}\private$\{queue}"
+                before = attempts(lab.address, address)
+                await send(lab.target, name, [b"not an answer"], transactional=False)
+                await eventually(lambda: attempts(lab.address, address) > before, "it connects at once")
+
+            await lab.attack(say)
+            for number in range(2):
+                to_answer = [one for one in outgoing(lab.target) if one.payer.kind is Kind.STRANGER]
+                assert len(to_answer) == 100 - number
+                await eventually(lambda: attempts(lab.address, address) == 16, "some connect")
+                await connects(f"own{number}")
+                await connects(to_answer[-1].pathname.rpartition("\\")[2])
+                assert attempts(lab.address, address) <= 18
+                if not number:
+                    await lab.stop("TARGET")
+                    await lab.start("TARGET")
+        await lab.honest()

@@ -82,20 +82,25 @@ class Measured:
         )
 
 
+async def measured(lab: Besieged) -> Measured:
+    """What honest traffic at VICTIM costs now."""
+    lab.longest, lab.peak = 0.0, lab.memory
+    await asyncio.sleep(BEFORE)
+    counts, (ran, waited), began = (
+        {one.name: one.number for one in lab.parties.values()},
+        lab.loop,
+        time.monotonic(),
+    )
+    await asyncio.sleep(SECONDS)
+    took = time.monotonic() - began
+    rates = {one.name: (one.number - counts[one.name]) / took for one in lab.parties.values()}
+    return Measured(rates, lab.loop[0] - ran, lab.loop[1] - waited, took, lab.longest, lab.peak)
+
+
 async def attacked(lab: Besieged, name: str, strangers: list[str], at: str) -> Measured:
     """Strangers attack one of two nodes, while honest traffic goes to VICTIM."""
-    lab.longest, lab.peak = 0.0, lab.memory
     async with lab.besieged_by(name, strangers, at):
-        await asyncio.sleep(BEFORE)
-        counts, (ran, waited), began = (
-            {one.name: one.number for one in lab.parties.values()},
-            lab.loop,
-            time.monotonic(),
-        )
-        await asyncio.sleep(SECONDS)
-        took = time.monotonic() - began
-        rates = {one.name: (one.number - counts[one.name]) / took for one in lab.parties.values()}
-        return Measured(rates, lab.loop[0] - ran, lab.loop[1] - waited, took, lab.longest, lab.peak)
+        return await measured(lab)
 
 
 async def kept_afterwards(
@@ -135,12 +140,14 @@ async def test_a_siege_costs_no_more_than_one_of_another_node(
         async with lab.honest_traffic(16):
             await lab.each_sends(100)
             before = await lab.shares(attacker)
+            alone = await measured(lab)
             for _ in range(TURNS):
                 beside = await attacked(lab, name, strangers, "OTHER")
                 pairs.append((beside, await attacked(lab, name, strangers, "VICTIM")))
             kept, back = await kept_afterwards(lab, attacker, before)
             memory = lab.memory
         left = statistics.median(at_it.left(beside) for beside, at_it in pairs)
+        between = statistics.median(beside.left(alone) for beside, _ in pairs)
         rates = {
             party: statistics.median(at_it.rates[party] / beside.rates[party] for beside, at_it in pairs)
             for party in lab.parties
@@ -148,6 +155,7 @@ async def test_a_siege_costs_no_more_than_one_of_another_node(
         with capsys.disabled():
             print(f"\n{name}, {crowd}: {left:.2f} of the loop is left to honest parties; rate", end="")
             print("".join(f", {party} {rate:.2f}" for party, rate in rates.items()), f"after {memory / MIB:.0f} MiB")
+            print(f"  before:          {alone}; {between:.2f} of the loop is left between the attacks")
             for beside, at_it in pairs:
                 print(f"  at another node: {beside}\n  at this node:    {at_it}")
             print(f"  {lab.report()}; {kept or 'nothing kept'} after {back:.1f} s that the loop had")
@@ -157,8 +165,9 @@ async def test_a_siege_costs_no_more_than_one_of_another_node(
     assert not kept
     assert max(at_it.peak for _, at_it in pairs) - pairs[0][0].peak < MOST
     assert left > 0.5
-    if all(at_it.waited < SLOWED * at_it.took for _, at_it in pairs):
-        assert max(at_it.session for _, at_it in pairs) < 1.0
+    assert between > 0.5, "what an attack left behind takes the time of the loop: the comparison says nothing"
+    if all(one.waited < SLOWED * one.took for pair in pairs for one in pair):
+        assert max(one.session for pair in pairs for one in pair) < 1.0
         assert min(rates.values()) > 0.5
 
 

@@ -251,6 +251,21 @@ async def test_a_declared_peer_alone_has_all_the_time_in_slices() -> None:
     assert not taken_of(work, mallory, "later")
 
 
+async def test_what_follows_from_the_input_of_a_declared_peer_is_of_its_part() -> None:
+    work = Work()
+    mallory, alice = work.turns.peer(declared("MALLORY")), work.turns.peer(declared("ALICE"))
+    assert not taken_of(work, mallory, "little")
+    work.turns.follow(mallory, work.turn("follows", 3 * MILLISECOND))
+    assert taken_of(work, mallory, "mallory")
+    assert not taken_of(work, alice, "alice")
+    await work.all_done(4)
+    work.turns.follow(mallory, work.turn("follows", 300 * MILLISECOND))
+    began = asyncio.get_running_loop().time()
+    assert taken_of(work, mallory, "mallory")
+    await work.all_done(6)
+    assert asyncio.get_running_loop().time() - began > 0.05
+
+
 async def test_applications_slow_strangers_only_where_peers_are_declared() -> None:
     work = Work()
     work.turns.heard_own()
