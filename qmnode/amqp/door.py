@@ -20,9 +20,8 @@ from qmnode.amqp.arrivals import Arrivals
 from qmnode.amqp.conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
 from qmnode.amqp.mapping import MappingContext
 from qmnode.amqp.peer import Peer
-from qmnode.amqp.principals import Principal, Principals, server_context
+from qmnode.amqp.principals import Attempt, Principal, Principals, SaslServer, SaslState, server_context
 from qmnode.amqp.returned import Returned
-from qmnode.amqp.sasl import Attempt, SaslServer, SaslState
 from qmnode.amqp.temporary import TemporaryQueues
 from qmnode.amqp.transactions import Transactions
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of

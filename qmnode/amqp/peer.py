@@ -56,11 +56,10 @@ from qmnode.amqp.engine import (
     next_event,
     remote_properties,
 )
-from qmnode.amqp.incoming import Body, IncomingLink
+from qmnode.amqp.incoming import ANONYMOUS_RELAY, Body, IncomingLink, RelayLink
 from qmnode.amqp.links import DoorLink, Host, is_gone, refuse, reject
 from qmnode.amqp.mapping import DELAYED_DELIVERY
 from qmnode.amqp.outgoing import OutgoingLink
-from qmnode.amqp.relay import ANONYMOUS_RELAY, RelayLink
 from qmnode.amqp.sections import parse
 from qmnode.amqp.selectors import selector_of
 from qmnode.amqp.temporary import ends_with_link

@@ -128,7 +128,7 @@ async def delete_carry(number: Number, request: Request, node: Node) -> None:
 )
 async def carry_messages(number: Number, request: Request, node: Node) -> Exchanged:
     """Safe to repeat. A held message is on disk, in no queue, until it is confirmed. The content is that of
-    `qmnode.administration.carry_exchange`. For the role `administer`."""
+    `qmnode.administration.carries`. For the role `administer`."""
     require_administer(request, _WHAT)
     content = await request.body()
     note(request, carry=number, bytes=len(content))

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.structures.user_message import SecurityHeader
 from tests.adversary import wire

@@ -13,7 +13,7 @@ from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container
 
 import qmnode.sync
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER
 from tests.adversary.attacks import Area, attack
 from tests.adversary.besiegers import naming
 from tests.adversary.test_amqp_door import attach, flow, transfer

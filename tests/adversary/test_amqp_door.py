@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from qmnode.amqp.codec import Described, ULong, encode
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslServer, SaslState
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER, SaslServer, SaslState
 from tests.adversary.attacks import Area, attack
 from tests.amqp.raw import BEGIN, CLOSE, OPEN, frame, init, opened, performative, read_all, read_until
 from tests.lab.waiting import holds

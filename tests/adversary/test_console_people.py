@@ -19,8 +19,7 @@ from mqenterprise.console.people.openid import OpenIdProvider
 from mqenterprise.console.people.settings import OpenIdSettings, load_sign_in
 from mqenterprise.operations.errors import OperationsError
 from qmnode.console.app import Console
-from qmnode.console.people import DeniedError, Person, Ways
-from qmnode.console.port import UnavailableError
+from qmnode.console.port import DeniedError, Person, UnavailableError, Ways
 from qmnode.console.sign_in import ATTEMPTS
 from qmnode.management.assertions import LONGEST, Consoles
 from qmnode.management.tokens import Role

@@ -10,7 +10,7 @@ import pytest
 
 from qmnode.amqp.bridges import Bridges
 from qmnode.amqp.codec import Described, Symbol, UByte, UInt, ULong, UShort
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER
 from tests.adversary.attacks import Area, attack
 from tests.amqp.bridging import bridge_settings
 from tests.amqp.conftest import open_door

@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from qmnode import QueueManager
 from qmnode.amqp.door import AmqpDoor
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.security.principals import Principals
 from qmnode.settings.amqp import AmqpSettings

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from qmnode.amqp.codec import Decoder, Described, Symbol, UInt, ULong, encode
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER
 
 OPEN = b"\x00" + encode(ULong(0x10)) + encode(["raw"])
 

@@ -11,7 +11,7 @@ import pytest
 
 from qmnode.amqp.bridges import Bridges
 from qmnode.amqp.codec import Described, Symbol, UByte, ULong, UShort, encode
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER
 from tests.adversary.test_amqp_door import FLOW, attach, transfer
 from tests.amqp.bridging import bridge_settings
 from tests.amqp.conftest import amqp_message, connected, in_thread, open_door

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from proton.utils import LinkDetached
 
-from qmnode.amqp.sasl import AMQP_HEADER, SASL_HEADER, SaslServer, SaslState
+from qmnode.amqp.principals import AMQP_HEADER, SASL_HEADER, SaslServer, SaslState
 from qmnode.errors import ConfigurationError
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.structures.security_descriptor import ANONYMOUS, EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow

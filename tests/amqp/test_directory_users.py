@@ -15,7 +15,7 @@ from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.settings import ServerKind
-from qmnode.amqp.sasl import AMQP_HEADER
+from qmnode.amqp.principals import AMQP_HEADER
 from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError
 from qmnode.settings.amqp import AmqpSettings

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proton import Collector, Connection, Delivery, Event, Message, Transport
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
-from qmnode.amqp.sasl import SASL_HEADER
+from qmnode.amqp.principals import SASL_HEADER
 from tests.amqp import raw
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import qmnode
-from qmnode.console.sessions import IDLE, LONGEST, MOST, ConsoleSession, Sessions
+from qmnode.console.sign_in import IDLE, LONGEST, MOST, ConsoleSession, Sessions
 from tests.console.conftest import TOKENS
 from tests.lab.waiting import wait_until
 

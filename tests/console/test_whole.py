@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qmnode
-from mqenterprise.console.crossings import Crossings, look_up
-from mqenterprise.console.enterprise import DirectoryEnterprise
+from mqenterprise.console.enterprise import Crossings, DirectoryEnterprise, look_up
 from mqenterprise.directory.errors import DirectoryUnavailable
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.operations.settings import OperationsSettings

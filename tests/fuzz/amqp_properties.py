@@ -17,8 +17,18 @@ import structlog
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, UInt, ULong, encode
 from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.mapping import MappingContext, from_amqp, to_amqp
-from qmnode.amqp.principals import Principal, Principals
-from qmnode.amqp.sasl import AMQP_HEADER, ANONYMOUS, EXTERNAL, PLAIN, SASL_HEADER, Attempt, SaslServer, SaslState
+from qmnode.amqp.principals import (
+    AMQP_HEADER,
+    ANONYMOUS,
+    EXTERNAL,
+    PLAIN,
+    SASL_HEADER,
+    Attempt,
+    Principal,
+    Principals,
+    SaslServer,
+    SaslState,
+)
 from qmnode.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, parse, write
 from qmnode.amqp.transactions import read_request
 from qmnode.errors import MessageQueuingError

@@ -16,8 +16,7 @@ from qmnode.management.assertions import ALGORITHM, audience_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qmnode.console.people import Person
-    from qmnode.console.port import Credential
+    from qmnode.console.port import Credential, Person
 
 LIFE: Final = 300
 """Seconds that an assertion is good for."""

@@ -12,8 +12,7 @@ from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import BindRefused, DirectoryError
 from mqenterprise.directory.names import escape_filter
 from mqenterprise.directory.settings import BindMethod
-from qmnode.console.people import DeniedError, Person
-from qmnode.console.port import UnavailableError
+from qmnode.console.port import DeniedError, Person, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

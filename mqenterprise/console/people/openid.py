@@ -18,8 +18,7 @@ from joserfc.jwk import KeySet
 
 from mqenterprise.console.people.settings import secret_of
 from mqenterprise.operations.errors import OperationsError
-from qmnode.console.people import DeniedError, Person
-from qmnode.console.port import UnavailableError
+from qmnode.console.port import DeniedError, Person, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

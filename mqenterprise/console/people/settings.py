@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mqenterprise.operations.errors import OperationsError
-from qmnode.console.people import GROUPS_AGE
+from qmnode.console.port import GROUPS_AGE
 from qmnode.settings.yaml_text import read_yaml
 
 _OTHERS: Final = 0o077
