@@ -11,7 +11,7 @@ COMMANDS: Final = {
     "directory": Row("mqenterprise.commands.directory:app", "A private directory: up, down, backup."),
     "queue": Row("mqenterprise.commands.queue:app", "Public queues: publish, find, set, unpublish."),
     "message": Row(
-        "mqenterprise.commands.message_files:app", "Messages of many nodes: find, move, return, export, and more."
+        "mqenterprise.commands.message:app", "Messages of many nodes: find, move, return, export, and more."
     ),
     "trace": Row("mqenterprise.commands.trace:app", "Show the way of a message over all nodes, and who waits, now."),
     "job": Row("mqenterprise.commands.job:app", "Jobs over messages at many nodes: list, show, pause, undo."),

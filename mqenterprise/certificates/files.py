@@ -9,7 +9,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from mqenterprise.certificates.errors import CertificateError
+from mqenterprise.certificates.registry import CertificateError
 from qmnode.security.identity import make_internal_certificate
 from qmnode.security.rsa_keys import SMALLEST_STRONG_MODULUS, Policy, PrivateKey
 

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from mqenterprise.certificates.errors import CertificateError
+from mqenterprise.certificates.registry import CertificateError
 from mqenterprise.directory.authority import FOR_BOTH, FOR_CLIENTS, Issued, create_authority, issue, load_authority
 from qmnode.security.tls import URI_SCHEME
 

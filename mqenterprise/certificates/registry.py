@@ -9,19 +9,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
-from mqenterprise.certificates.errors import CertificateError
+from mqenterprise.directory.connection import swap
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.swap import swap
 from qmnode.directory.port import User, equals
 from qmnode.security.identity import SenderCertificate, parse_certificate
 from qmnode.structures.errors import PacketError
-from qmnode.structures.guid import Guid, new_guid
+from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
 
 if TYPE_CHECKING:
     from mqenterprise.directory.service import EnterpriseDirectory
+
+
+class CertificateError(Exception):
+    """The sentence says why, and what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
 
 LARGEST_LIST: Final = 1_048_576
 """Bytes of mSMQSignCertificates (rangeUpper of its schema)."""
@@ -161,3 +170,38 @@ def _registered(user: str, entry: MqUserSignCert) -> Registered:
         return replace(found, certificate=parse_certificate(bytes(entry.certificate)))
     except ValueError as error:
         return replace(found, fault=str(error))
+
+
+DAY: Final = 86_400
+
+
+def row_of(registered: Registered, now: float, ahead: int) -> dict[str, Any]:
+    """A certificate at ``now``; due when it expires within ``ahead`` days."""
+    certificate = registered.certificate
+    due_from = registered.due_from(ahead * DAY)
+    return {
+        "user": registered.user,
+        "fingerprint": fingerprint_of(registered),
+        "identifier": guid_to_text(registered.identifier),
+        "digest": registered.digest.hex(),
+        "subject_key": None if certificate is None else f"RSA {certificate.public_key.key_size}",
+        "not_before": None if certificate is None else _date(certificate.not_before),
+        "not_after": None if certificate is None else _date(certificate.not_after),
+        "state": _state(registered, now, due_from),
+        "is_due": due_from is None or due_from <= now,
+    }
+
+
+def _state(registered: Registered, now: float, due_from: float | None) -> str:
+    certificate = registered.certificate
+    if certificate is None or due_from is None:
+        return f"useless: {registered.fault}"
+    if now < certificate.not_before:
+        return "not valid yet"
+    if now > certificate.not_after:
+        return "expired"
+    return "expires soon" if due_from <= now else "valid"
+
+
+def _date(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

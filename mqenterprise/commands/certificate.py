@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.certificates.files import make_internal, read_certificate
-from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
-from mqenterprise.certificates.report import row_of
+from mqenterprise.certificates.registry import CertificateError, CertificateRegistry, fingerprint_of, row_of
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
 from qmnode.commands.complaint import complain
 from qmnode.commands.target import WideOption

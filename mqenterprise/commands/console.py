@@ -17,7 +17,7 @@ from mqenterprise.console.people.settings import SignInSettings, load_sign_in
 from mqenterprise.console.server import listener, serve
 from mqenterprise.operations.settings import load_settings, split_address
 from qmnode.console.app import Console
-from qmnode.console.people import Ways
+from qmnode.console.port import Ways
 
 app = typer.Typer(add_completion=False)
 

@@ -17,6 +17,7 @@ from mqenterprise.operations.settings import load_settings
 from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.plan import shown
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
     DOCUMENT,
@@ -33,7 +34,6 @@ from mqenterprise.topology.provenance import (
     located,
     standings,
 )
-from mqenterprise.topology.render import shown
 from mqenterprise.topology.resources import Kind, Table
 from mqenterprise.topology.target import TargetError
 from qmnode.commands.complaint import complain

@@ -17,12 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import Fleet, KeyRunOutcome
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.report import COLUMNS, brief, rows_of
-from mqenterprise.keys.settings import COMPUTER, load_key_settings
+from mqenterprise.keys.settings import COMPUTER, KeyRotationError, load_key_settings
 from qmnode.commands.complaint import complain
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import WideOption, YesOption, at_a_terminal

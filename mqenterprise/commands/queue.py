@@ -15,8 +15,8 @@ from mqenterprise.commands.opening import (
     opened,
     show,
 )
-from mqenterprise.directory.distribution import declared_lists, resolve_distribution_list
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
+from mqenterprise.directory.repositories import declared_lists, resolve_distribution_list
 from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands

@@ -21,8 +21,7 @@ from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access
 from mqenterprise.routes.documents import explained, gates, simulated
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
 from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
-from mqenterprise.routes.journeys import FoundJourney
-from mqenterprise.routes.simulation import Simulation, TooMuch, simulate
+from mqenterprise.routes.simulation import FoundJourney, Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.commands.complaint import complain
@@ -94,7 +93,7 @@ def explain_command(
 
 
 def _ask(topology: NamedTopology, found: Explanation, access: Access) -> "dict[str, Present]":
-    from mqenterprise.operations.present import present  # loads the documents of the whole management API
+    from mqenterprise.operations.present import present
 
     machines = [topology.snapshot.machines[hop.machine] for hop in found.hops]
     path = [machine.name for machine in machines]

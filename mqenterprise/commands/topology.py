@@ -35,7 +35,20 @@ from mqenterprise.operations.machine_documents import AtNode, bring_documents, p
 from mqenterprise.operations.nodes import chosen_nodes
 from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings
 from mqenterprise.topology import drawing
-from mqenterprise.topology.apply import WORKERS, ApplyError, latest_record, save, state_directory, written
+from mqenterprise.topology.apply import (
+    WORKERS,
+    Agree,
+    Applied,
+    ApplyError,
+    agreed,
+    apply_declared,
+    apply_plan,
+    latest_record,
+    plan_declared,
+    save,
+    state_directory,
+    written,
+)
 from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.drift import check_metrics_file, write_metrics
@@ -43,10 +56,17 @@ from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import FixedError, Note, Plan, PlanFileError, from_json
+from mqenterprise.topology.plan import (
+    FixedError,
+    Note,
+    Plan,
+    PlanFileError,
+    done_summary,
+    from_json,
+    plan_lines,
+    summary,
+)
 from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Problem
-from mqenterprise.topology.render import done_summary, plan_lines, summary
-from mqenterprise.topology.session import Agree, Applied, agreed, apply_declared, apply_plan, plan_declared
 from mqenterprise.topology.target import TargetError
 from qmnode.commands.apply import step_lines
 from qmnode.commands.complaint import complain

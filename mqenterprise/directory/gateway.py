@@ -280,7 +280,7 @@ class Gateway:
     def keep_rights(self, writer: Writer, dn: str, holders: Mapping[str, Sequence[str]]) -> None:
         """Keep a group beneath a site or the enterprise for each right, with those who have it or are refused it.
 
-        OpenLDAP's access rules look them up (:mod:`mqenterprise.directory.slapd_configuration`). A right that nobody
+        OpenLDAP's access rules look them up (:mod:`mqenterprise.directory.embedded`). A right that nobody
         has needs no group. Rights are taken away first, and given last: once the first are written, no interruption
         leaves more than is declared. A right with a new denial is nobody's until all groups are written.
         """

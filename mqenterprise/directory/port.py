@@ -21,10 +21,9 @@ from typing import Any, Final, TypeVar, cast
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mqenterprise.certificates.errors import CertificateError
+from mqenterprise.certificates.registry import CertificateError
 from mqenterprise.directory.cache import Cached, DirectoryCache
 from mqenterprise.directory.configuration import load_settings
-from mqenterprise.directory.distribution import resolve_distribution_list, resolve_queue_alias
 from mqenterprise.directory.errors import (
     AccessRefused,
     BindRefused,
@@ -33,9 +32,9 @@ from mqenterprise.directory.errors import (
     DirectoryUnavailable,
     ObjectNotFound,
 )
-from mqenterprise.directory.groups import groups_of
-from mqenterprise.directory.logins import WRONG, check_password, logged_in
+from mqenterprise.directory.logins import WRONG, check_password, groups_of, logged_in
 from mqenterprise.directory.notification import Changed, Watcher
+from mqenterprise.directory.repositories import resolve_distribution_list, resolve_queue_alias
 from mqenterprise.directory.security import (
     QUEUE_MANAGER_RIGHTS,
     QUEUE_RIGHTS,
@@ -298,7 +297,7 @@ class LdapPort:
         return await self._ask(partial(resolve_queue_alias, self._service.connection, full_path))
 
     async def expand_groups(self, security_identifier: bytes) -> tuple[bytes, ...]:
-        """The SIDs of all groups of a user, nested ones too (:mod:`mqenterprise.directory.groups`).
+        """The SIDs of all groups of a user, nested ones too (:mod:`mqenterprise.directory.logins`).
 
         From the cache while that is fresh; while the directory is away, for as long as keys are believed then.
         """

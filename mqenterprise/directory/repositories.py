@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import structlog
@@ -13,7 +17,7 @@ import structlog
 from mqenterprise.directory.certificates import digests_of
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
-from mqenterprise.directory.gateway import CONFIGURATION, ROUTING, SECURITY, Gateway
+from mqenterprise.directory.gateway import CONFIGURATION, MARK, ROUTING, SECURITY, Gateway
 from mqenterprise.directory.mapping import (
     ENTERPRISE,
     QUEUE,
@@ -55,11 +59,73 @@ from qmnode.directory.port import (
 )
 from qmnode.objects.rows import Changes
 from qmnode.structures.change_notification import ChangeEvent
-from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_bytes, guid_to_text
+from qmnode.structures.guid import GUID_SIZE, ZERO_GUID, Guid, guid_from_bytes, guid_to_text
 from qmnode.structures.names import utf16_length
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.references import References
+    from mqenterprise.directory.connection import LdapConnection
+
+REMEMBERED: Final = 300.0
+"""The seconds for which a GUID is remembered. An object that is made anew under its old name has another GUID."""
+READ_ALL_AFTER: Final = 8
+"""Single look-ups of one kind after which all of that kind are read at once."""
+
+
+class References:
+    """Resolves the references of MS-MQDSSM 3.1.6.1.1.6, 3.1.6.1.4.4 and their like."""
+
+    def __init__(self, connection: LdapConnection, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_dn: dict[str, tuple[Guid, float]] = {}
+        self._single: dict[Refers, int] = {}
+        self._read_all_at: dict[Refers, float] = {}
+
+    def note(self, dn: str, guid: Guid) -> None:
+        """Remember a pair that was seen."""
+        with self._lock:
+            self._by_dn[normalized(dn)] = (guid, self._clock())
+
+    def guid_of(self, dn: str, kind: Refers) -> Guid:
+        """The GUID of the object of that name. Raises ``ObjectNotFound``."""
+        key = normalized(dn)
+        known = self._fresh(key)
+        if known is None and self._should_read_all(kind):
+            self._read_all(kind)
+            known = self._fresh(key)
+        if known is None:
+            value = self._connection.read(dn, ("objectGUID",)).first("objectGUID")
+            if value is None or len(value) != GUID_SIZE:
+                raise ObjectNotFound(f"{dn} has no objectGUID")
+            known = guid_from_bytes(value)
+            self.note(dn, known)
+        return known
+
+    def _fresh(self, key: str) -> Guid | None:
+        guid, since = self._by_dn.get(key, (None, 0.0))
+        return None if self._clock() - since > REMEMBERED else guid
+
+    def _should_read_all(self, kind: Refers) -> bool:
+        with self._lock:
+            if self._clock() - self._read_all_at.get(kind, -REMEMBERED) < REMEMBERED / 10:
+                return False
+            self._single[kind] = self._single.get(kind, 0) + 1
+            return self._single[kind] > READ_ALL_AFTER
+
+    def _read_all(self, kind: Refers) -> None:
+        with self._lock:
+            self._read_all_at[kind] = self._clock()
+            self._single[kind] = 0
+        for entry in self._connection.search(self._base(kind), f"(objectClass={kind.value})", ("objectGUID",)):
+            value = entry.first("objectGUID")
+            if value is not None and len(value) == GUID_SIZE:
+                self.note(entry.dn, guid_from_bytes(value))
+
+    def _base(self, kind: Refers) -> str:
+        contexts = self._connection.dialect.contexts
+        return contexts.sites if kind is Refers.SITE else contexts.domain
+
 
 Entity = TypeVar("Entity", bound=DirectoryObject)
 
@@ -497,3 +563,102 @@ class QueueManagerRepository(WrittenRepository[QueueManager]):
         if "mSMQSignCertificates" in attributes and entity.public_signing_key_list is not None:
             attributes["mSMQDigests"] = digests_of(entity.public_signing_key_list)
         return attributes
+
+
+ASKED: Final = ("objectClass", "objectGUID", "member", "msMQ-Recipient-FormatName")
+MOST_QUEUES: Final = 10_000
+"""Format names that one list may lead to; a message is sent to each of them."""
+MOST_NAMES: Final = 50_000
+"""Names of members in a list and the lists in it, those that are there several times as well."""
+_SECONDS: Final = 60.0
+
+
+def resolve_queue_alias(connection: LdapConnection, full_path: str) -> str:
+    """The format name of an alias (3.1.6.8). Raises ``ObjectNotFound``, and ``HalfWritten`` for one without."""
+    return _format_name(connection.read(full_path, ("msMQ-Recipient-FormatName",)))
+
+
+def declared_lists(connection: LdapConnection) -> Iterator[tuple[str, Guid]]:
+    """The names and GUIDs of the lists that declarations made: most groups of a directory are of people."""
+    filter = f"(&(objectClass=group)({MARK}=mqenterprise *))"
+    for entry in connection.search(connection.dialect.contexts.domain, filter, ("objectGUID",)):
+        if not normalized(entry.dn).partition(",")[2].startswith("cn=users,"):
+            continue  # the access list of a site or the enterprise, in OpenLDAP
+        if (value := entry.first("objectGUID")) is not None:
+            yield name_of(entry.dn), guid_from_bytes(value)
+
+
+def resolve_distribution_list(
+    connection: LdapConnection, identifier: Guid, seconds: float = _SECONDS
+) -> tuple[str, ...]:
+    """The format names of all queues of a list and of the lists in it (3.1.6.9), each once, in the order of the lists.
+
+    The section would follow lists that contain each other without end; here each member is read once. Raises
+    ``ConstraintViolated`` for a member that is no queue, alias or list, for lists of too many names, and after
+    ``seconds``.
+    """
+    outermost = _by_guid(connection, identifier)
+    found: dict[str, None] = {}
+    seen = {normalized(outermost.dn)}
+    left: deque[tuple[str, Sequence[bytes]]] = deque()
+    names, until = 0, monotonic() + seconds
+
+    def enter(group: Entry) -> None:
+        nonlocal names
+        members = group.attributes.get("member", ())
+        names += len(members)
+        if names > MOST_NAMES:
+            raise ConstraintViolated(
+                f"{outermost.dn} and the lists in it name more than {MOST_NAMES:,} members: split it"
+            )
+        left.append((group.dn, members))
+
+    enter(outermost)
+    while left:
+        dn, members = left.popleft()
+        for member in members:
+            path = member.decode("utf-8", "replace")
+            if (place := normalized(path)) in seen:
+                continue
+            seen.add(place)
+            if len(seen) > MOST_QUEUES:
+                raise ConstraintViolated(f"{outermost.dn} and the lists in it have more than {MOST_QUEUES:,} members")
+            if monotonic() > until:
+                raise ConstraintViolated(
+                    f"{outermost.dn} and the lists in it cannot be read within {seconds:g} s: {len(seen):,} of their "
+                    "members were; split it"
+                )
+            entry = connection.read(path, ASKED)
+            classes = {value.decode("utf-8", "replace").lower() for value in entry.attributes.get("objectclass", ())}
+            if "msmqqueue" in classes:
+                found[_public(entry)] = None
+            elif "msmq-custom-recipient" in classes:
+                found[_format_name(entry)] = None
+            elif "group" in classes:
+                enter(entry)
+            else:
+                raise ConstraintViolated(f"{dn} has {entry.dn}, which is no queue, alias or list")
+    return tuple(found)
+
+
+def _by_guid(connection: LdapConnection, identifier: Guid) -> Entry:
+    base, filter, is_base = connection.dialect.by_guid(identifier)
+    entries = (connection.read(base, ASKED),) if is_base else connection.search(base, filter, ASKED)
+    for entry in entries:
+        if b"group" in entry.attributes.get("objectclass", ()):
+            return entry
+    raise ObjectNotFound(f"there is no distribution list with the GUID {guid_to_text(identifier)}")
+
+
+def _public(entry: Entry) -> str:
+    value = entry.first("objectGUID")
+    if value is None or len(value) != GUID_SIZE:
+        raise HalfWritten(f"{entry.dn} lacks objectGUID")
+    return f"PUBLIC={guid_to_text(guid_from_bytes(value))}"
+
+
+def _format_name(entry: Entry) -> str:
+    value = entry.first("msMQ-Recipient-FormatName")
+    if value is None:
+        raise HalfWritten(f"{entry.dn} is an alias without a format name")
+    return value.decode("utf-8", "replace")

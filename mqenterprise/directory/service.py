@@ -12,12 +12,12 @@ from mqenterprise.directory.forest import connection_of
 from mqenterprise.directory.gateway import Gateway
 from mqenterprise.directory.mapping import ENTERPRISE, default_of
 from mqenterprise.directory.names import name_of, split_dn
-from mqenterprise.directory.references import References
 from mqenterprise.directory.repositories import (
     EnterpriseRepository,
     QueueAliasRepository,
     QueueManagerRepository,
     QueueRepository,
+    References,
     Repository,
     RoutingLinkRepository,
     SiteRepository,

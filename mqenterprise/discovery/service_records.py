@@ -103,7 +103,7 @@ class ServerFinder:
         return list(dict.fromkeys(record.url for record in ordered))
 
     def open(self, url: str, settings: DirectorySettings, clock: Callable[[], float]) -> LdapSession:
-        """Open a session to a server that was found; for :class:`mqenterprise.directory.pool.Pool`."""
+        """Open a session to a server that was found; for :class:`mqenterprise.directory.connection.Pool`."""
         from mqenterprise.directory.session import host_of, open_session
 
         return open_session(url, settings, clock, address=self.address(host_of(url)))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.rotation import KeysOfNode, Rotation
-from mqenterprise.keys.settings import COMPUTER
+from mqenterprise.keys.settings import COMPUTER, KeyRotationError
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_stores import KeyStoreOptions, open_key_store

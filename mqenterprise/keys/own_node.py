@@ -16,12 +16,11 @@ from mqenterprise.directory.configuration import load_settings, settings_from
 from mqenterprise.directory.errors import AccessRefused
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.keys import life_cycle
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.fleet import store_of
 from mqenterprise.keys.life_cycle import Step, Waiting
 from mqenterprise.keys.publication import Publication
 from mqenterprise.keys.rotation import ATTEMPTS, KeysOfNode, Rotation, needs_next
-from mqenterprise.keys.settings import KeySettings
+from mqenterprise.keys.settings import KeyRotationError, KeySettings
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.security.errors import KeyStoreError, LegacyUnavailableError, WeakAlgorithmError
 from qmnode.security.key_stores import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from mqenterprise.directory.connection import swap
 from mqenterprise.directory.errors import ObjectNotFound
-from mqenterprise.directory.swap import swap
-from mqenterprise.keys.errors import KeyRotationError
+from mqenterprise.keys.settings import KeyRotationError
 from mqenterprise.topology.problems import did_you_mean
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import public_key_list

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from mqenterprise.keys import life_cycle
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Node, Shown
+from mqenterprise.keys.settings import KeyRotationError
 from qmnode.security.errors import KeyStoreConflictError
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStore, KeyStoreContents
 from qmnode.security.published_keys import make_pair, usable_providers

@@ -1,7 +1,5 @@
 """Settings of key rotation: where the nodes' keys are, and how long an old key is kept."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final
@@ -9,9 +7,17 @@ from typing import Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mqenterprise.keys.errors import KeyRotationError
 from qmnode.settings.security import SecuritySettings
 from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
+
+
+class KeyRotationError(Exception):
+    """A step that must not or cannot be taken now; the sentence says why and what to do. Holds no part of a key."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
 
 ENVIRONMENT: Final = "MQENTERPRISE_KEYS"
 DAY: Final = 86_400.0

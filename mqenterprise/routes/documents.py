@@ -11,8 +11,7 @@ from qmnode.structures.guid import guid_to_text
 if TYPE_CHECKING:
     from mqenterprise.operations.present import Present
     from mqenterprise.routes.enterprise import NamedTopology
-    from mqenterprise.routes.journeys import FoundJourney
-    from mqenterprise.routes.simulation import ChangedJourney, Simulation
+    from mqenterprise.routes.simulation import ChangedJourney, FoundJourney, Simulation
 
 
 def explained(

@@ -6,18 +6,233 @@ neighbours get no answer and try their next possible hop, as nodes do. Where the
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from mqenterprise.routes.journeys import FoundJourney, Journeys, JourneysTo
-from mqenterprise.routes.least_costs import CostsToDestinations, LeastCosts
-from qmnode.routing import Machine, RoutingLink, TopologySnapshot
+from qmnode.routing import (
+    Machine,
+    NoRouteError,
+    Route,
+    Router,
+    RoutingLink,
+    RoutingTable,
+    TopologySnapshot,
+    follow,
+    step,
+)
 from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
     from mqenterprise.routes.enterprise import NamedTopology
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJourney:
+    """A journey: its path, or the reason why there is none."""
+
+    path: tuple[Guid, ...] = ()
+    cost: int = 0
+    problem: str = ""
+
+
+class Journeys:
+    """Journeys in one state of the enterprise, in which the machines in ``away`` are down."""
+
+    def __init__(self, costs: LeastCosts, away: Set[Guid]) -> None:
+        self.snapshot = costs.snapshot
+        self.costs = costs
+        self.away = away
+        self.tables: dict[Guid, RoutingTable] = costs.tables()
+        self._routers: dict[Guid, Router] = {}
+
+    def router(self, machine: Guid) -> Router:
+        """Return the router of a machine. It remembers a single decision, because each is needed only once."""
+        router = self._routers.get(machine)
+        if router is None:
+            router = self._routers[machine] = Router(self.snapshot, machine, tables=self.tables, remember=1)
+        return router
+
+    def to(self, destination: Guid) -> JourneysTo:
+        return JourneysTo(self, destination)
+
+
+class JourneysTo:
+    """The journeys to one destination."""
+
+    def __init__(self, journeys: Journeys, destination: Guid) -> None:
+        self._journeys = journeys
+        self._destination = destination
+        self._known: dict[Guid, FoundJourney] = {}
+
+    @property
+    def passed(self) -> Mapping[Guid, FoundJourney]:
+        """The machines on the ways asked for so far, with the remaining way from each."""
+        return self._known
+
+    def way(self, source: Guid) -> FoundJourney:
+        """Return the same way as ``follow``."""
+        journeys, known = self._journeys, self._known
+        trail: dict[Guid, int] = {}
+        at: Guid | None = source
+        end = FoundJourney()
+        while at is not None:
+            if at in known:
+                end = known[at]
+                break
+            if at in trail:
+                return self._followed(source)
+            trail[at] = 0
+            try:
+                decision, at_next = step(journeys.snapshot, journeys.router(at), self._destination, journeys.away)
+            except NoRouteError as error:
+                end = FoundJourney(problem=error.reason)
+                break
+            trail[at] = decision.cost
+            at = at_next
+        for passed, cost in reversed(trail.items()):
+            if not end.problem:
+                end = FoundJourney((passed, *end.path), max(cost, end.cost))
+            known[passed] = end
+        return end
+
+    def _followed(self, source: Guid) -> FoundJourney:
+        """Return a way that runs into a circle, with all machines that it passes before."""
+        journeys = self._journeys
+        try:
+            found = follow(
+                journeys.snapshot, source, self._destination, away=journeys.away, tables=dict(journeys.tables)
+            )
+        except NoRouteError as error:
+            return FoundJourney(problem=error.reason)
+        return FoundJourney(found.path, found.cost)
+
+
+KEPT: Final = 1_000
+"""The number of sites whose costs are cached, and of destinations whose ways are cached."""
+KEPT_DESTINATIONS: Final = 16
+"""The number of cached destinations when all sites ask for one destination after the other."""
+_NO_WAY: Final = -1
+
+
+class LeastCosts:
+    """The costs of the ways between sites, computed on demand."""
+
+    def __init__(self, snapshot: TopologySnapshot) -> None:
+        self.snapshot = snapshot
+        self.position = {site: index for index, site in enumerate(snapshot.sites)}
+        self.near: list[list[tuple[int, int, RoutingLink]]] = [[] for _ in self.position]
+        """For each site: its neighbours, the costs of the links to them, and the links."""
+        for link in snapshot.links:
+            one, other = self.position[link.site1], self.position[link.site2]
+            self.near[one].append((other, link.cost, link))
+            self.near[other].append((one, link.cost, link))
+        self._costs: dict[int, array[int]] = {}
+        self._ways: dict[int, dict[int, int]] = {}
+
+    def tables(self) -> dict[Guid, RoutingTable]:
+        """The routing tables of all sites, for a router."""
+        return {site: _Table(self, site) for site in self.position}
+
+    def may_lead(self, link: RoutingLink, site: Guid) -> bool:
+        """Return true: to find out whether a link is on a least-cost way costs more than it saves here."""
+        return True
+
+    def ways(self, site: int, destination: int) -> dict[int, int]:
+        """Return the remaining cost by site, at least on the least-cost ways from ``site``; it lacks a cut-off one."""
+        if destination not in self._ways and len(self._ways) >= KEPT:
+            self._ways.clear()
+        ways = self._ways.setdefault(destination, {})
+        if site not in ways:
+            ways.update(self._passed(site, destination))
+        return ways
+
+    def _passed(self, site: int, destination: int) -> dict[int, int]:
+        """Walk back from the destination along every link of a least-cost way."""
+        costs = self._from(site)
+        whole = costs[destination]
+        if whole == _NO_WAY:
+            return {}
+        passed, to_see = {destination: 0}, [destination]
+        while to_see:
+            here = to_see.pop()
+            for near, cost, _ in self.near[here]:
+                is_before = costs[near] != _NO_WAY and costs[near] + cost == costs[here]
+                if is_before and near not in passed:
+                    passed[near] = whole - costs[near]
+                    to_see.append(near)
+        return passed
+
+    def _from(self, root: int) -> array[int]:
+        """Return the cost of the way from ``root`` to each site (Dijkstra's algorithm)."""
+        known = self._costs.get(root)
+        if known is not None:
+            return known
+        if len(self._costs) >= KEPT:
+            self._costs.clear()
+        costs = self._costs[root] = array("q", [_NO_WAY]) * len(self.near)
+        costs[root] = 0
+        frontier = [(0, root)]
+        while frontier:
+            cost, site = heappop(frontier)
+            if cost > costs[site]:
+                continue
+            for near, more, _ in self.near[site]:
+                candidate = cost + more
+                if not 0 <= costs[near] <= candidate:
+                    costs[near] = candidate
+                    heappush(frontier, (candidate, near))
+        return costs
+
+
+class CostsToDestinations(LeastCosts):
+    """Costs for journeys from all sites to one destination after the other. Costs are the same in both directions."""
+
+    def ways(self, site: int, destination: int) -> dict[int, int]:
+        """Return the cost of the remaining way by site."""
+        ways = self._ways.get(destination)
+        if ways is None:
+            if len(self._ways) >= KEPT_DESTINATIONS:
+                self._ways.clear()
+                self._costs.clear()
+            costs = self._from(destination)
+            ways = self._ways[destination] = {near: cost for near, cost in enumerate(costs) if cost != _NO_WAY}
+        return ways
+
+    def may_lead(self, link: RoutingLink, site: Guid) -> bool:
+        """Return whether a link may be on a least-cost way to a site. If not, no such way changes without it."""
+        costs = self._from(self.position[site])
+        ends = [costs[self.position[end]] for end in (link.site1, link.site2)]
+        return _NO_WAY not in ends and abs(ends[0] - ends[1]) == link.cost
+
+
+class _Table(Mapping["Guid", Route]):
+    """The routing table of one site; each route is made when it is looked up."""
+
+    __slots__ = ("_costs", "_site")
+
+    def __init__(self, costs: LeastCosts, site: Guid) -> None:
+        self._costs = costs
+        self._site = costs.position[site]
+
+    def __getitem__(self, destination: Guid) -> Route:
+        costs, own = self._costs, self._site
+        to = costs.position[destination]
+        ways = costs.ways(own, to)
+        if to == own or own not in ways:
+            raise KeyError(destination)
+        left = ways[own]
+        return Route(left, tuple(link for far, cost, link in costs.near[own] if ways.get(far) == left - cost))
+
+    def __iter__(self) -> Iterator[Guid]:
+        return (site for site in self._costs.position if self.get(site) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
 
 MOST_JOURNEYS: Final = 1_000_000
 """With more journeys than this, samples of the machines stand for all."""

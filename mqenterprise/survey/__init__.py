@@ -8,6 +8,6 @@ It reads and changes nothing.
 * :mod:`~mqenterprise.survey.exports`: files of PowerShell, of spreadsheets and of NServiceBus;
 * :mod:`~mqenterprise.survey.judgement`: features that nodes do not have, risk, effort, and the order of moves;
 * :mod:`~mqenterprise.survey.declaring`: the declaration, with comments where it guesses;
-* :mod:`~mqenterprise.survey.report` and :mod:`~mqenterprise.survey.page`: the report as JSON and as a page;
+* :mod:`~mqenterprise.survey.report` and :mod:`~mqenterprise.survey.report`: the report as JSON and as a page;
 * :mod:`~mqenterprise.survey.run`: all of it, in order.
 """

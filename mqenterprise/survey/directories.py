@@ -16,7 +16,7 @@ from mqenterprise.survey.estate import Certificate, Estate, Queue, SurveyError, 
 from mqenterprise.survey.machines import identifier_text
 from mqenterprise.topology import access
 from mqenterprise.topology.declared_table import ROLES
-from mqenterprise.topology.ldap_reading import Index, read_all
+from mqenterprise.topology.ldap_target import Index, read_all
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import Kind, Resource, Table
 from mqenterprise.topology.trustees import Trustees

@@ -23,8 +23,7 @@ from mqenterprise.survey.estate import Estate, SurveyError
 from mqenterprise.survey.exports import read_exports
 from mqenterprise.survey.judgement import judge
 from mqenterprise.survey.machines import Asking, ask_all
-from mqenterprise.survey.page import page
-from mqenterprise.survey.report import document
+from mqenterprise.survey.report import document, page
 from qmnode.dcerpc.authentication import initiator_authentication
 from qmnode.errors import MessageQueuingError
 from qmnode.remote_read.remote_node import RemoteReadOptions

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path as FilePath
+from pathlib import PurePosixPath
+from typing import Final
 
 from pydantic import BaseModel
 
 from mqenterprise.directory.errors import INSTEAD
-from mqenterprise.topology import failover
 from mqenterprise.topology.certificates import read_certificates
 from mqenterprise.topology.collector import paused_collector
 from mqenterprise.topology.declaration import (
@@ -18,6 +19,7 @@ from mqenterprise.topology.declaration import (
     SECTIONS,
     AnyAccess,
     Declaration,
+    Failover,
     Machine,
     Queue,
     RoutingLink,
@@ -34,12 +36,193 @@ from mqenterprise.topology.problems import (
     did_you_mean,
     in_order,
 )
-from mqenterprise.topology.workgroup import refusals
 from qmnode.objects.rows import Door, Property, Rows
-from qmnode.objects.table import ENTERPRISE, QUEUE
+from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, SITE
 from qmnode.settings.node import RemoteCopySettings
 from qmnode.settings.probes import ProbeSettings
 from qmnode.structures.names import parse_single_format_name
+
+_MOST: Final = 3
+_RESOURCE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def failover_faults(machine: Machine, machines: Sequence[Machine]) -> Iterator[tuple[Path, str]]:
+    """Yield what is wrong with the hosts of one of the machines: the place below it, and what to do."""
+    hosts, failover = machine.hosts, machine.failover
+    if failover is None and not hosts:
+        return
+    if machine.foreign:
+        yield ("hosts" if hosts else "failover",), f"{machine.name} is a foreign system; only a node fails over"
+        return
+    if hosts:
+        yield from _hosts(machine, machines)
+    else:
+        yield ("failover",), "failover needs hosts: name the two or three hosts that may run the machine's node"
+    if failover is None:
+        yield ("hosts",), "hosts need failover: say who moves the node, such as failover: {way: pacemaker, ...}"
+        return
+    if not machine.addresses:
+        sentence = "addresses is missing; name the address that moves with the node, so that others find it on any host"
+        yield (), sentence
+    for place, sentence in _WAYS[failover.way](failover):
+        yield ("failover", *place), sentence
+    for name in ("device", "store"):
+        path = getattr(failover, name)
+        if path is not None and not _is_plain(path):
+            yield ("failover", name), f"{path!r} is no absolute path without . and ..; name it in full"
+
+
+def _hosts(machine: Machine, machines: Sequence[Machine]) -> Iterator[tuple[Path, str]]:
+    if len(machine.hosts) == 1:
+        yield ("hosts",), f"{machine.hosts[0]} alone cannot fail over; name two or three hosts, or leave hosts out"
+    elif len(machine.hosts) > _MOST:
+        yield ("hosts",), f"{len(machine.hosts)} hosts are too many; name two or three"
+    named = {fold(one.name): one.name for one in machines}
+    taken = {_short(host): one.name for one in machines if one is not machine for host in one.hosts}
+    seen: dict[str, str] = {}
+    for index, host in enumerate(machine.hosts):
+        short = _short(host)
+        if short in seen:
+            yield ("hosts", index), f"{host!r} and {seen[short]!r} are one host; name another to stand by for it"
+        elif short in named:
+            sentence = f"{host} is the name of the machine {named[short]}; give the host or the machine another name"
+            yield ("hosts", index), sentence
+        elif short in taken:
+            yield ("hosts", index), f"{host} is a host of {taken[short]} already, and runs one node; name another host"
+        seen.setdefault(short, host)
+
+
+def _of_pacemaker(failover: Failover) -> Iterator[tuple[Path, str]]:
+    if failover.device is None:
+        yield (), "device is missing; Pacemaker mounts the store from a block device that all hosts see: name it"
+    if not failover.fencing:
+        yield (
+            (),
+            (
+                "fencing is missing; name the fencing devices of the cluster by the identifiers of their resources "
+                "(pcs stonith status): without a confirmed fence two hosts would write one store"
+            ),
+        )
+    for index, name in enumerate(failover.fencing):
+        if not _RESOURCE.fullmatch(name):
+            yield ("fencing", index), f"{name!r} is no identifier of a resource; pcs stonith status shows those there"
+    yield from _unused(failover, "storage_class", "size")
+
+
+def _of_operator(failover: Failover) -> Iterator[tuple[Path, str]]:
+    if failover.device is None and failover.store is None:
+        yield (
+            (),
+            (
+                "store is missing; name its directory on the file system that the hosts share, or a device that one of "
+                "them mounts"
+            ),
+        )
+    if failover.fencing:
+        yield ("fencing",), "an operator fences by hand: leave fencing out, or let Pacemaker move the node"
+    yield from _unused(failover, "storage_class", "size")
+
+
+def _of_kubernetes(failover: Failover) -> Iterator[tuple[Path, str]]:
+    yield from _unused(failover, "device", "store", "fencing", "filesystem")
+
+
+def _unused(failover: Failover, *names: str) -> Iterator[tuple[Path, str]]:
+    for name in names:
+        if name in failover.model_fields_set and getattr(failover, name):
+            yield (name,), f"nothing uses {name} with 'way: {failover.way}'; leave it out"
+
+
+_WAYS: Final = {"pacemaker": _of_pacemaker, "operator": _of_operator, "kubernetes": _of_kubernetes}
+
+
+def _short(host: str) -> str:
+    """The host's own name without the domain, as nodes compare hosts."""
+    return fold(host.partition(".")[0])
+
+
+def _is_plain(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return parts.is_absolute() and str(parts) == path and ".." not in parts.parts and len(parts.parts) > 1
+
+
+NONE_HERE: Final = "'directory: none'"
+_DIRECT: Final = r"send to its queues by direct names, DIRECT=OS:machine\private$\queue"
+_ROUTES: Final = f"routing needs a directory that holds sites and links, and this enterprise has {NONE_HERE}"
+_SIGNS: Final = (
+    f"signatures are verified with certificates that a directory publishes, and this enterprise has {NONE_HERE}"
+)
+_OBJECT: Final = f"is an object of a directory, and this enterprise has {NONE_HERE}"
+_SECTIONS: Final = {
+    "routing_links": f"{_ROUTES}; delete the link: machines connect to each other directly",
+    "foreign_sites": f"{_ROUTES}; delete the foreign site, and use a bridge to reach another message system",
+    "users": f"{_SIGNS}; delete the user. An access list takes SIDs and accounts of the machine (user:alice), and with "
+    "TLS a node proves who it is",
+    "queue_aliases": f"a queue alias {_OBJECT}; delete it, and send to the queue by its direct name",
+    "distribution_lists": f"a distribution list {_OBJECT}; delete it, and send to several direct names, joined by "
+    "commas (MS-MQMQ 2.1.7)",
+}
+"""Sections whose objects need a directory."""
+_ROLES: Final = {
+    "routing_server": f"{_ROUTES}; leave the role out: machines connect to each other directly",
+    "connector": f"{_ROUTES}; leave the role out, and use a bridge to reach another message system",
+}
+_NODE_QUOTA: Final = "the directory brings it to a node; set {} under queue_manager_settings in the inventory"
+_VALUES: Final = {
+    "quota": _NODE_QUOTA.format("quotas.queue_manager_quota"),
+    "journal_quota": _NODE_QUOTA.format("quotas.journal_quota"),
+    "out_routing_servers": f"{_ROUTES}; leave it out",
+    "in_routing_servers": f"{_ROUTES}; leave it out",
+    "foreign": f"only a directory knows foreign systems; delete the machine, and {_DIRECT}",
+    "default_time_to_live": "the directory brings it to nodes; programs set the time to reach queue of each message",
+}
+_OTHERWISE: Final = f"only a directory holds it, and this enterprise has {NONE_HERE}; leave it out"
+
+
+def refusals(declared: Declaration) -> Iterator[tuple[Path, str]]:
+    """Yield the place of each value that needs a directory, with a sentence that says why and what to do."""
+    for section, sentence in _SECTIONS.items():
+        yield from (((section, position), sentence) for position in range(len(getattr(declared, section))))
+    yield from _values(("enterprise",), declared.enterprise, ENTERPRISE)
+    for position, site in enumerate(declared.sites):
+        yield from _values(("sites", position), site, SITE)
+    for position, machine in enumerate(declared.machines):
+        here: Path = ("machines", position)
+        yield from _values(here, machine, MACHINE, but=("sites", "dns_name"))
+        for index, role in enumerate(machine.roles):
+            if role != "client":
+                otherwise = f"a {role.replace('_', ' ')} needs a directory; leave the role out"
+                yield (*here, "roles", index), _ROLES.get(role, otherwise)
+        if machine.hosts:
+            yield (
+                (*here, "hosts"),
+                "a node of a workgroup chooses its identifier when it is first started, which the certificates of "
+                "several hosts cannot know; declare a machine with hosts in an enterprise with a directory",
+            )
+        if machine.foreign_sites:
+            yield (*here, "foreign_sites"), f"{_ROUTES}; leave it out"
+    for position, queue in enumerate(declared.queues):
+        here = ("queues", position)
+        if not queue.private:
+            yield here, f"a public queue {_OBJECT}; add private: true"
+        if attrgetter("authentication")(queue):
+            yield (*here, "authentication"), f"{_SIGNS}; leave it out: the queue would refuse every message"
+        if attrgetter("privacy_level")(queue) == "body":
+            yield (
+                (*here, "privacy_level"),
+                "messages are encrypted with keys that a directory publishes, and this enterprise has "
+                f"{NONE_HERE}; leave it out, and encrypt connections with TLS (queue_manager_tls: require)",
+            )
+
+
+def _values(here: Path, item: BaseModel, rows: Rows, but: Sequence[str] = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the properties of an object that have another value than the default."""
+    for row in rows.at(Door.DECLARATION):
+        if row.name in type(item).model_fields and row.name not in but:
+            value = attrgetter(row.name)(item)
+            if value != row.form.write(row.default):
+                yield (*here, row.name), _VALUES.get(row.name, _OTHERWISE)
+
 
 _NODES = frozenset({"everyone", "authenticated users", "world"})
 """Names of groups that all nodes are in."""
@@ -279,7 +462,7 @@ class _Checker:
             if machine.remote_copy is not None:
                 self._remote_copy((*here, "remote_copy"), machine, machine.remote_copy)
             if fold(machine.name) not in self.loaded.doubtful:
-                for place, sentence in failover.faults(machine, self.loaded.declaration.machines):
+                for place, sentence in failover_faults(machine, self.loaded.declaration.machines):
                     self._say((*here, *place), sentence)
             for name, probe in machine.probes.items():
                 self._probe((*here, "probes", name), machine, probe)

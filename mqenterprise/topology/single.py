@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from mqenterprise.topology import access, declaration
+from mqenterprise.topology.apply import apply_plan
 from mqenterprise.topology.check import contradictions
 from mqenterprise.topology.declared_table import values_of
 from mqenterprise.topology.explain import choices, explain
@@ -21,7 +22,6 @@ from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import Action, Note, Plan, Remark, Step, make_plan, needs
 from mqenterprise.topology.problems import in_words
 from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, names_in, resource
-from mqenterprise.topology.session import apply_plan
 from mqenterprise.topology.target import Snapshot
 
 Item = dict[str, Any]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mqenterprise.cli import app
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable
-from mqenterprise.directory.groups import groups_of
+from mqenterprise.directory.logins import groups_of
 from mqenterprise.directory.notification import SYNC_STATE, Changed, Watcher
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings

@@ -14,9 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from typer.testing import CliRunner
 
-from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.certificates.files import make_internal, read_certificate
-from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
+from mqenterprise.certificates.registry import CertificateError, CertificateRegistry, fingerprint_of
 from mqenterprise.cli import app
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings

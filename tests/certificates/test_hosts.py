@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from mqenterprise.certificates.errors import CertificateError
 from mqenterprise.certificates.hosts import Authority, issue_for_host, why_due
+from mqenterprise.certificates.registry import CertificateError
 from qmnode.security.tls import queue_manager_in
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.distribution import resolve_distribution_list
+from mqenterprise.directory.repositories import resolve_distribution_list
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import Queue, QueueManager, Site
 from qmnode.structures.guid import guid_from_text

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mqenterprise.directory import distribution
-from mqenterprise.directory.distribution import MOST_NAMES, MOST_QUEUES, resolve_distribution_list
+from mqenterprise.directory import repositories
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated
+from mqenterprise.directory.repositories import MOST_NAMES, MOST_QUEUES, resolve_distribution_list
 from qmnode.structures.guid import Guid
 
 OUTERMOST = Guid(b"the list, 16 by.")
@@ -65,7 +65,7 @@ def test_lists_of_lists_without_a_queue_are_bounded() -> None:
 
 def test_a_list_that_takes_too_long_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Groups(outermost=[f"q{number}" for number in range(100)])
-    monkeypatch.setattr(distribution, "monotonic", lambda: float(len(groups.reads)))
+    monkeypatch.setattr(repositories, "monotonic", lambda: float(len(groups.reads)))
     with pytest.raises(ConstraintViolated, match=r"within 50 s: .* split it"):
         resolved(groups, 50.0)
     assert len(groups.reads) <= 53

@@ -16,11 +16,10 @@ from mqenterprise.directory.gateway import CREATED_MARK, SECURITY, FencedWriter
 from mqenterprise.directory.names import child, parent_of
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
-from mqenterprise.topology.apply import ApplyError
+from mqenterprise.topology.apply import ApplyError, apply_declared, plan_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.export import export
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.session import apply_declared, plan_declared
 from tests.effects.binds import ANNE, BOB, Users
 from tests.topology.conftest import Silent
 

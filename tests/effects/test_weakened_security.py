@@ -21,9 +21,9 @@ from mqenterprise.directory.names import child
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.slapd_configuration import ADMINISTRATORS
+from mqenterprise.topology.apply import apply_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.session import apply_declared
 from qmnode.model.api import DirectoryLogin
 from qmnode.structures.error_codes import ErrorCode
 from tests.effects.binds import ANNE, BOB, Users

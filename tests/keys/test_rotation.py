@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Shown
 from mqenterprise.keys.report import rows_of
+from mqenterprise.keys.settings import KeyRotationError
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState, KeyStore, KeyStoreContents
 from qmnode.security.published_keys import public_key_list
 from qmnode.structures.public_keys import PROV_RSA_FULL, MqdsPublicKey, MqdsPublicKeys

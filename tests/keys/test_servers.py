@@ -12,8 +12,8 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Publication
+from mqenterprise.keys.settings import KeyRotationError
 from qmnode.directory.port import QueueManager, Site
 from qmnode.security.key_stores import KeyPurpose
 from qmnode.security.published_keys import PublishedKeys, public_key_list

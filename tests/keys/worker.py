@@ -18,8 +18,8 @@ from typing import Any
 
 import structlog
 
-from mqenterprise.keys.errors import KeyRotationError
 from mqenterprise.keys.publication import Node, Shown
+from mqenterprise.keys.settings import KeyRotationError
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyStore, KeyStoreContents
 from tests.keys.lab import Bench, Lists
 

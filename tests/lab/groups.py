@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.groups import groups_of
+from mqenterprise.directory.logins import groups_of
 from mqenterprise.directory.names import child
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import User

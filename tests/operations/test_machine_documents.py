@@ -15,8 +15,8 @@ import qmnode
 from mqenterprise.cli import app
 from mqenterprise.commands.opening import directory_settings
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.operations.machine_documents import bring_queues
 from mqenterprise.operations.nodes import chosen_nodes
-from mqenterprise.operations.private_queues import bring_queues
 from mqenterprise.operations.settings import load_settings
 from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
 from tests.operations.managed import managed_node

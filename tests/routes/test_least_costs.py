@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from mqenterprise.routes.least_costs import LeastCosts
+from mqenterprise.routes.simulation import LeastCosts
 from qmnode.routing import NoRouteError, TopologySnapshot, build_routing_table, follow
 from tests.routing.test_reference import large_enterprise, random_enterprise
 

@@ -10,8 +10,7 @@ import pytest
 from mqenterprise.console.people.settings import load_sign_in
 from mqenterprise.directory.configuration import load_settings as load_directory_settings
 from mqenterprise.directory.errors import DirectoryError
-from mqenterprise.keys.errors import KeyRotationError
-from mqenterprise.keys.settings import load_key_settings
+from mqenterprise.keys.settings import KeyRotationError, load_key_settings
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.settings import load_settings as load_nodes
 from mqenterprise.pipeline.simulation.traffic import Traffic

@@ -31,9 +31,9 @@ from typer.testing import CliRunner
 from mqenterprise.commands.survey import app
 from mqenterprise.directory.embedded import EmbeddedDirectory
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.topology.apply import apply_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.session import apply_declared
 from qmnode import Access, Message
 from qmnode.structures.security_descriptor import EVERYONE, SecurityDescriptor, Sid, allow
 from tests.lab.addresses import free_alias

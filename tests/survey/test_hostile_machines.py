@@ -12,8 +12,7 @@ from mqenterprise.survey.declaring import declaration_of
 from mqenterprise.survey.estate import LONGEST, Answer, Estate
 from mqenterprise.survey.judgement import judge
 from mqenterprise.survey.machines import MOST_QUEUES, Asking, ask_all
-from mqenterprise.survey.page import page
-from mqenterprise.survey.report import document
+from mqenterprise.survey.report import document, page
 from qmnode import QueueManager
 from qmnode.dcerpc.server import service
 from qmnode.directory.port import WorkgroupDirectory

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.topology.apply import apply_declared, plan_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.session import apply_declared, plan_declared
 from tests.lab.servers import leave_to_soak
 
 OVER_ACTIVE_DIRECTORY = {

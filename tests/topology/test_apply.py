@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from mqenterprise.topology.apply import ApplyError, apply, latest_record, record, remaining, state_directory
+from mqenterprise.topology.apply import (
+    ApplyError,
+    LeaseLost,
+    Record,
+    acquire,
+    apply,
+    latest_record,
+    record,
+    remaining,
+    state_directory,
+)
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
-from mqenterprise.topology.lease import LeaseLost, Record, acquire
 from mqenterprise.topology.plan import (
     Action,
     FixedError,

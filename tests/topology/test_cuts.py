@@ -17,10 +17,9 @@ import yaml
 
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
-from mqenterprise.topology.apply import ApplyError
+from mqenterprise.topology.apply import ApplyError, apply_declared, plan_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.session import apply_declared, plan_declared
 from tests.lab.servers import DirectoryServer, start_slapd
 from tests.lab.waiting import wait_until
 from tests.topology.conftest import Bench, Silent

@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 
-from mqenterprise.topology.apply import apply
+from mqenterprise.topology.apply import acquire, apply
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.export import export
-from mqenterprise.topology.lease import acquire
 from mqenterprise.topology.plan import make_plan
 from mqenterprise.topology.resources import Kind, resource
 from tests.topology.enterprises import enterprises

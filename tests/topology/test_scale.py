@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from mqenterprise.directory.settings import ServerKind
+from mqenterprise.topology.apply import apply_declared
 from mqenterprise.topology.check import load
-from mqenterprise.topology.session import apply_declared
 from tests.lab.servers import DirectoryServer, start_slapd
 from tests.topology.conftest import Bench, Silent
 

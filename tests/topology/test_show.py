@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, graph_of, layout, link_rows, site_rows, svg
-from mqenterprise.topology.plan import Action, Plan, Step
-from mqenterprise.topology.render import plan_lines, shown, summary
+from mqenterprise.topology.plan import Action, Plan, Step, plan_lines, shown, summary
 from mqenterprise.topology.resources import Kind, Reference, Table, resource
 
 

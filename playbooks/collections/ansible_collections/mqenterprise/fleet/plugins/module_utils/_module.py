@@ -14,10 +14,10 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 try:
     import structlog
 
-    from mqenterprise.certificates.errors import CertificateError
+    from mqenterprise.certificates.registry import CertificateError
     from mqenterprise.directory.configuration import load_settings, settings_from
     from mqenterprise.directory.service import EnterpriseDirectory
-    from mqenterprise.keys.errors import KeyRotationError
+    from mqenterprise.keys.settings import KeyRotationError
     from mqenterprise.operations.errors import NodeError, OperationsError
     from mqenterprise.survey.estate import SurveyError
     from mqenterprise.topology.apply import ApplyError

@@ -10,7 +10,7 @@ import json
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import EnterpriseModule
 
 try:
-    from mqenterprise.directory.distribution import declared_lists
+    from mqenterprise.directory.repositories import declared_lists
     from mqenterprise.topology.names import fold
     from mqenterprise.topology.problems import did_you_mean
     from mqenterprise.topology.resources import Kind, names_in, resource

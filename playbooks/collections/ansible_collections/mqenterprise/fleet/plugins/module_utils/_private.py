@@ -10,8 +10,8 @@ from pathlib import Path
 
 try:
     from mqenterprise.operations.errors import NodeError
+    from mqenterprise.operations.machine_documents import bring_queues, list_queues, remove_queues
     from mqenterprise.operations.nodes import chosen_nodes
-    from mqenterprise.operations.private_queues import bring_queues, list_queues, remove_queues
     from mqenterprise.operations.settings import load_settings
     from mqenterprise.topology.names import fold
     from mqenterprise.topology.single import Change

@@ -114,8 +114,8 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._plan import loaded, told
 
 try:
+    from mqenterprise.topology.apply import apply_declared, plan_declared
     from mqenterprise.topology.plan import Note
-    from mqenterprise.topology.session import apply_declared, plan_declared
 except ImportError:
     pass  # told by EnterpriseModule.run
 

@@ -112,9 +112,9 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._plan import loaded, told
 
 try:
+    from mqenterprise.topology.apply import plan_declared
     from mqenterprise.topology.export import export
     from mqenterprise.topology.resources import Kind
-    from mqenterprise.topology.session import plan_declared
 except ImportError:
     pass  # told by EnterpriseModule.run
 

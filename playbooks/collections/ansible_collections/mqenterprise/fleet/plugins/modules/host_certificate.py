@@ -102,8 +102,8 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 try:
-    from mqenterprise.certificates.errors import CertificateError
     from mqenterprise.certificates.hosts import Authority, Holder, issue_for_host, issue_for_user, why_due
+    from mqenterprise.certificates.registry import CertificateError
 
     EXPECTED = (CertificateError, OSError)
     MISSING = None

@@ -164,7 +164,6 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import 
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._object import STATE
 
 try:
-    from mqenterprise.certificates.errors import CertificateError
     from mqenterprise.certificates.files import (
         certificate_in,
         internal_for,
@@ -172,8 +171,7 @@ try:
         read_certificate,
         read_private,
     )
-    from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
-    from mqenterprise.certificates.report import DAY, row_of
+    from mqenterprise.certificates.registry import DAY, CertificateError, CertificateRegistry, fingerprint_of, row_of
     from qmnode.security.identity import parse_certificate
 except ImportError:
     pass  # told by EnterpriseModule.run

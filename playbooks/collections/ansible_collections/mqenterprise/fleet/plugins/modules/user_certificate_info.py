@@ -92,8 +92,7 @@ import time
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import EnterpriseModule
 
 try:
-    from mqenterprise.certificates.registry import CertificateRegistry
-    from mqenterprise.certificates.report import row_of
+    from mqenterprise.certificates.registry import CertificateRegistry, row_of
 except ImportError:
     pass  # told by EnterpriseModule.run
 
