@@ -11,6 +11,7 @@ import typer
 
 from qmnode import Access, MessageQueuingError, QueueManager
 from qmnode.commands.remote import RemoteTarget
+from qmnode.dcerpc import client
 from qmnode.dcerpc.authentication import acceptor_authentication, initiator_authentication
 from qmnode.dcerpc.errors import FaultStatus
 from qmnode.dcerpc.pdu import WHOLE, PduType, SecTrailer, write_pdu_to_protect
@@ -206,19 +207,19 @@ async def test_a_handle_of_alice_is_no_handle_for_who_joins_her_association(remo
         joined.abort()
 
 
-async def test_what_was_changed_on_its_way_ends_the_connection(remote: Remote, tmp_path: Path) -> None:
+async def test_what_was_changed_on_its_way_ends_the_connection(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await remote.send(b"one")
     async with await remote.connect(security=as_user(tmp_path, "ntlm")) as node:
         queue = await node.open_queue(NAME)
-        transport = node.reader._transport
-        write = transport.writelines
 
-        def damage(pieces: list[bytes]) -> None:
+        def damage(transport: asyncio.WriteTransport, pieces: list[bytes]) -> None:
             whole = bytearray(b"".join(pieces))
             whole[30] ^= 1
-            write([bytes(whole)])
+            transport.write(bytes(whole))
 
-        transport.writelines = damage
+        monkeypatch.setattr(client, "write_together", damage)
         with pytest.raises(MessageQueuingError) as caught:
             await queue.receive(0)
         assert caught.value.code in (
