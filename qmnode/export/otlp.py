@@ -5,7 +5,7 @@ change, and attributes of any type. A message of Protocol Buffers may have its f
 those which many spans share are encoded once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
@@ -74,15 +74,17 @@ def failed(error: str) -> bytes:
     return attribute("error.type", error) + bytes(Span(status=status).SerializeToString())
 
 
-def request(spans: Iterable[bytes], resource: Mapping[str, Any]) -> bytes:
+def request(spans: Sequence[bytes], resource: Mapping[str, Any]) -> bytes:
     """Encode the request of a client of OTLP with encoded spans of the node with these attributes."""
     from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
 
     scope = ScopeSpans()
     scope.scope.name, scope.scope.version = SCOPE, program_version()
-    attributes = b"".join([attribute(key, value, b"\x0a") for key, value in resource.items()])
-    content = b"".join((scope.SerializeToString(), *spans))
-    return _field(b"\x0a", _field(b"\x0a", attributes) + _field(b"\x12", content))
+    own = scope.SerializeToString()
+    before = _field(b"\x0a", b"".join([attribute(key, value, b"\x0a") for key, value in resource.items()]))
+    size = sum(map(len, spans))
+    before += b"\x12" + _number(len(own) + size) + own
+    return b"".join((b"\x0a", _number(len(before) + size), before, *spans))  # once: they may be a megabyte
 
 
 def _field(tag: bytes, content: bytes) -> bytes:

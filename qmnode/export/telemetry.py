@@ -9,25 +9,22 @@ import contextlib
 import gzip
 import http.client
 import importlib.util
+import io
 import logging
 import os
 import socket
 import ssl
 import time
 import zlib
+from base64 import b64encode
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from threading import Event, Thread
+from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.request import (
-    AbstractHTTPHandler,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    Request,
-    build_opener,
-)
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import structlog
 
@@ -52,6 +49,8 @@ _DELAY: Final = 5.0
 """Seconds for which spans are collected before they are exported: as long as the SDK does by default."""
 _ANSWER: Final = 5.0
 """Seconds for which an answer of the collector is awaited, and the last exports when the node stops."""
+_LARGEST_ANSWER: Final = 64 * 1024
+"""Bytes of an answer above which it is not read, and its connection not kept."""
 _T = TypeVar("_T")
 
 
@@ -88,8 +87,8 @@ class Telemetry:
         )
         address = settings.endpoint.rstrip("/")
         self._identifiers = RandomIdGenerator()
-        self._post = _posts(f"{address}/v1/traces", "TRACES")
-        self._post_metrics = _posts(f"{address}/v1/metrics", "METRICS")
+        self._post = _Posts(f"{address}/v1/traces", "TRACES")
+        self._post_metrics = _Posts(f"{address}/v1/metrics", "METRICS")
         self._makers: list[Callable[[], Iterable[bytes]]] = []
         """Called before each export: each makes more spans."""
         self._waiting: deque[bytes] = deque(maxlen=_WAITING)
@@ -271,6 +270,8 @@ class Telemetry:
                 self._ending.set()
                 await self._sending
         self._ended = True
+        self._post.close()
+        self._post_metrics.close()
 
 
 async def _in_thread(call: Callable[[], _T]) -> _T:
@@ -288,83 +289,126 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
     return await asyncio.wrap_future(result)
 
 
-class _InTime(AbstractHTTPHandler):
-    """Opens addresses, and breaks the connection if the head of the answer takes too long, however it comes."""
+class _InTime(socket.SocketIO):
+    """Reads what a collector answers until that takes too long, however often a part of it comes."""
 
-    def do_open(self, http_class: Any, req: Request, **arguments: Any) -> http.client.HTTPResponse:
-        made: list[http.client.HTTPConnection] = []
-        answered = Event()
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected, "r")
+        self._connected = connected
+        self._deadline = time.monotonic() + _ANSWER
 
-        def connection(*place: Any, **options: Any) -> http.client.HTTPConnection:
-            made.append(http_class(*place, **options))
-            return made[0]
-
-        def watch() -> None:
-            while not answered.wait(_ANSWER):
-                for one in made:
-                    if one.sock is not None:
-                        with contextlib.suppress(OSError):  # it is closed
-                            socket.socket.shutdown(one.sock, socket.SHUT_RDWR)
-
-        Thread(target=watch, name="telemetry's watch", daemon=True).start()
-        try:
-            return super().do_open(connection, req, **arguments)
-        finally:
-            answered.set()
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connected.settimeout(left)
+        return super().readinto(buffer)
 
 
-class _Http(_InTime, HTTPHandler):
-    pass
+class _Answer(http.client.HTTPResponse):
+    """An answer of which all that is read must come in time."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_InTime(sock))
 
 
-class _Https(_InTime, HTTPSHandler):
-    pass
+class _Posts:
+    """Posts requests to an address from any thread, over connections that are kept: to make one takes most of a post.
 
-
-class _NoRedirects(HTTPRedirectHandler):
-    """Takes a redirect for the refusal that it is: the headers have secrets for this collector only."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _posts(address: str, signal: str) -> Callable[[bytes], bool]:
-    """Return what sends a request to this address, and says whether the collector took it, by the answer's status.
-
-    Obeys the variables of OpenTelemetry for headers, certificates and compression, of this signal (``TRACES``) first.
-    ConfigurationError if a certificate cannot be loaded.
+    Obeys the variables of OpenTelemetry for headers, certificates and compression, of this signal (``TRACES``) first,
+    and those of the system for proxies. ConfigurationError if a certificate cannot be loaded.
     """
-    from opentelemetry.util.re import parse_env_headers
 
-    def asked(name: str) -> tuple[str, str]:
-        """The first variable that is set, and its value."""
-        variables = f"OTEL_EXPORTER_OTLP_{signal}_{name}", f"OTEL_EXPORTER_OTLP_{name}"
-        return next(((one, found) for one in variables if (found := os.environ.get(one))), ("", ""))
+    def __init__(self, address: str, signal: str) -> None:
+        from opentelemetry.util.re import parse_env_headers
 
-    headers = {"Content-Type": "application/x-protobuf", **parse_env_headers(asked("HEADERS")[1], liberal=True)}
-    coding = asked("COMPRESSION")[1].strip().lower()
-    compressions: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
-    compress = compressions.get(coding)
-    if compress is not None:
-        headers["Content-Encoding"] = coding
-    context = None
-    if address.startswith("https://"):
-        authority, own, key = (asked(name) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"))
-        context = _loaded([authority], lambda: ssl.create_default_context(cafile=authority[1] or None))
-        if own[1]:
-            loading = context.load_cert_chain
-            _loaded([own, key], lambda: loading(own[1], key[1] or None))
-    opener = build_opener(_Http(), _Https(context=context), _NoRedirects())
+        def asked(name: str) -> tuple[str, str]:
+            """The first variable that is set, and its value."""
+            variables = f"OTEL_EXPORTER_OTLP_{signal}_{name}", f"OTEL_EXPORTER_OTLP_{name}"
+            return next(((one, found) for one in variables if (found := os.environ.get(one))), ("", ""))
 
-    def post(content: bytes) -> bool:
-        request = Request(address, compress(content) if compress else content, headers)  # noqa: S310 (it is checked)
+        self._headers = {
+            "Content-Type": "application/x-protobuf",
+            **parse_env_headers(asked("HEADERS")[1], liberal=True),
+        }
+        coding = asked("COMPRESSION")[1].strip().lower()
+        compressions: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+        self._compress = compressions.get(coding, bytes)
+        if coding in compressions:
+            self._headers["Content-Encoding"] = coding
+        self._kept: list[http.client.HTTPConnection] = []
+        self._closed = False
+        place = urlsplit(address)
+        proxy = "" if proxy_bypass(place.netloc) else getproxies().get(place.scheme, "")
+        through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        credentials = f"{unquote(through.username or '')}:{unquote(through.password or '')}"
+        own = {"Proxy-Authorization": f"Basic {b64encode(credentials.encode()).decode()}"} if through.username else {}
+        host = through.netloc.rpartition("@")[2] or place.netloc
+        self._target = place.path
+        if place.scheme == "https":
+            context = _context(asked)
+
+            def connection() -> http.client.HTTPConnection:
+                made = http.client.HTTPSConnection(host, timeout=_ANSWER, context=context)
+                if proxy:
+                    made.set_tunnel(place.netloc, headers=own)
+                return made
+
+            self._connection: Callable[[], http.client.HTTPConnection] = connection
+        else:
+            self._connection = partial(http.client.HTTPConnection, host, timeout=_ANSWER)
+            if proxy:
+                self._target = address
+                self._headers |= own
+
+    def __call__(self, content: bytes) -> bool:
+        """Post, and return whether the collector took it, by the status of its answer. A redirect is a refusal: the
+        headers have secrets for this collector only.
+        """
+        content = self._compress(content)
+        while True:
+            kept = self._kept.pop() if self._kept else None
+            try:
+                return self._post(kept, content)
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                if kept is None or not isinstance(error, ConnectionError):  # a kept one may have ended meanwhile
+                    return False
+
+    def _post(self, kept: http.client.HTTPConnection | None, content: bytes) -> bool:
+        connection = kept or self._connection()
+        connection.response_class = _Answer
+        is_whole = False
         try:
-            opener.open(request, timeout=_ANSWER).close()
-        except (OSError, ValueError, http.client.HTTPException):  # HTTPError, for a refusal, is an OSError
-            return False
-        return True
+            if connection.sock is not None:
+                connection.sock.settimeout(_ANSWER)
+            connection.request("POST", self._target, content, self._headers)
+            with connection.getresponse() as answer:
+                is_whole = not answer.will_close and answer.length is not None and answer.length <= _LARGEST_ANSWER
+                if is_whole:
+                    answer.read()
+            return 200 <= answer.status < 300
+        finally:
+            if is_whole and not self._closed:
+                self._kept.append(connection)
+            else:
+                connection.close()
 
-    return post
+    def close(self) -> None:
+        """Keep no connection from now on."""
+        self._closed = True
+        while self._kept:
+            self._kept.pop().close()
+
+
+def _context(asked: Callable[[str], tuple[str, str]]) -> ssl.SSLContext:
+    """TLS with the certificates that these variables name. ConfigurationError."""
+    authority, own, key = (asked(name) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"))
+    context = _loaded([authority], lambda: ssl.create_default_context(cafile=authority[1] or None))
+    if own[1]:
+        _loaded([own, key], lambda: context.load_cert_chain(own[1], key[1] or None))
+    return context
 
 
 def _loaded(named: Iterable[tuple[str, str]], load: Callable[[], _T]) -> _T:

@@ -385,7 +385,7 @@ async def test_a_span_is_exported_with_a_name_that_is_no_text(tmp_path: Path, mo
     assert exported.attributes == {
         "queue": "?é", "n": 7, "t": 0.5, "m": 1 << 40, "k": "x" * 300, "error.type": "why ?",
     }  # fmt: skip
-    assert exported.failed and found.headers["Authorization"] == "Bearer token"
+    assert exported.failed and found.headers["authorization"] == "Bearer token"
 
 
 async def test_the_end_of_a_job_is_a_span_that_lasts_as_long_as_the_job(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from base64 import b64encode
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -32,24 +33,33 @@ LONG = 15.0
 class Odd:
     """A collector with an answer of its own."""
 
-    def __init__(self, answer: Callable[[BaseHTTPRequestHandler, Odd], None]) -> None:
+    def __init__(self, answer: Callable[[BaseHTTPRequestHandler, Odd], None], version: str = "HTTP/1.0") -> None:
         self.answer = answer
+        self.version = version
         self.over = threading.Event()
         """Set when the test is over, or the collector was heard to the end."""
         self.url = ""
         self.heard: list[str] = []
         """The paths of requests."""
+        self.ports: set[int] = set()
+        """Those of their connections."""
 
     @contextmanager
     def listening(self) -> Iterator[Odd]:
         odd = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = odd.version
+
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
                 self.do_GET()
 
+            def do_CONNECT(self) -> None:
+                self.do_GET()
+
             def do_GET(self) -> None:
+                odd.ports.add(self.client_address[1])
                 odd.heard.append(self.path)
                 odd.answer(self, odd)
 
@@ -92,9 +102,26 @@ def drips_content(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
     drips(asked, odd)
 
 
+def drips_short_content(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    asked.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
+    drips(asked, odd)
+
+
 def takes(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
     asked.send_response(200)
     asked.end_headers()
+
+
+def takes_and_stays(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    asked.send_response(200)
+    asked.send_header("Content-Length", "2")
+    asked.end_headers()
+    asked.wfile.write(b"{}")
+
+
+def takes_and_leaves(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+    takes_and_stays(asked, odd)
+    asked.close_connection = True
 
 
 def asked_of(url: str, metrics_seconds: float = 0.0) -> TelemetrySettings:
@@ -128,7 +155,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "_DELAY", 0.01)
 
 
-@pytest.mark.parametrize("answer", [drips_headers, drips_content])
+@pytest.mark.parametrize("answer", [drips_headers, drips_content, drips_short_content])
 @pytest.mark.usefixtures("hasty")
 def test_a_collector_that_never_ends_its_answer_keeps_no_node_from_ending(
     answer: Callable[[BaseHTTPRequestHandler, Odd], None],
@@ -152,6 +179,47 @@ def test_a_node_that_ends_does_not_wait_for_each_of_many_slow_answers(monkeypatc
         export(odd, 100)
         wait_until(lambda: not threads(), LONG, "the exports end")
         assert 0 < len(odd.heard) < 100
+
+
+@pytest.mark.parametrize(("answer", "connections"), [(takes_and_stays, 1), (takes_and_leaves, 5), (takes, 5)])
+async def test_a_connection_is_kept_for_as_long_as_the_collector_keeps_it(
+    answer: Callable[[BaseHTTPRequestHandler, Odd], None], connections: int
+) -> None:
+    with Odd(answer, "HTTP/1.1").listening() as odd, capture_logs() as logs:
+        exporters = Telemetry(asked_of(odd.url), "NODE1")
+        for _ in range(5):
+            exporters.export(lambda: [SPAN])
+            await exporters.send_spans()
+        await exporters.stop()
+    assert (len(odd.heard), len(odd.ports), logs) == (5, connections, [])
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "heard"),
+    [
+        ("http://collector.invalid:4318", "http://collector.invalid:4318/v1/traces"),
+        ("https://collector.invalid", "collector.invalid:443"),
+    ],
+)
+async def test_the_proxy_that_the_environment_names_is_asked(
+    endpoint: str, heard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authorizations = []
+
+    def refuses(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+        authorizations.append(asked.headers["Proxy-Authorization"])
+        asked.send_error(403)
+
+    with Odd(refuses).listening() as odd, capture_logs() as logs:
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, odd.url.replace("://", "://ann:pass%40word@"))
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        exporters = Telemetry(asked_of(endpoint), "NODE1")
+        exporters.export(lambda: [SPAN])
+        await exporters.stop()
+    assert (odd.heard, len(logs)) == ([heard], 1)
+    assert authorizations == [f"Basic {b64encode(b'ann:pass@word').decode()}"]
 
 
 @pytest.mark.parametrize("status", [302, 307])
