@@ -59,8 +59,8 @@ _OUTGOING: Final = QueueType.OUTGOING
 _CRC: Final = 1 << 32
 MOST_A_SECOND: Final = 500
 """Spans of messages in a second: the sender of a message decides whether it is sampled, and this bounds its cost."""
-_TOGETHER: Final = 128
-"""Spans that are made together: half a millisecond."""
+_TOGETHER: Final = 256
+"""Spans that are made together: a millisecond."""
 _REMEMBERED: Final = 512
 """Messages of which several spans are made from one reading; steps at queues whose part of a span is kept encoded."""
 _WAITING: Final = 4096
@@ -87,6 +87,10 @@ class _Message:
     that sent it wrote one. ``here`` is the node that it came to; None if it is about to leave. Raises one of BROKEN.
     """
 
+    __slots__ = (
+        "_facts", "attributes", "before", "destination", "entry", "is_normal", "moves", "node", "received", "trace_id",
+    )  # fmt: skip
+
     def __init__(self, head: bytes, here: bytes | None) -> None:
         _, _, _, moves, place, *_, size, _, source, address, _, _, number, flags = HEAD.unpack_from(head)
         self.is_normal = message_class_of(head, place) == _NORMAL
@@ -94,7 +98,7 @@ class _Message:
         self.moves = moves
         self.received = int(read_arrival(head)[0]) * 1000
         """When it came to this node, in nanoseconds since 1970; 0 if that is not known."""
-        self.destination = Names(head, source, address).take(flags >> DESTINATION_SHIFT & 7)
+        self.destination = _destination(source, address, flags >> DESTINATION_SHIFT & 7, head[HEAD.size : place])
         hops = UserFlags.RC.get(flags)
         """Nodes count themselves in the message when they forward it (MS-MQMQ 2.2.19.2, RC); the last one does not."""
         self.node = node = hops + (here is not None and (hops > 0 or source != here))
@@ -115,7 +119,7 @@ class _Message:
                 attribute("messaging.message.id", f"{guid_text(source)}\\{number}"),
                 attribute("messaging.message.body.size", read_properties(head, place)[6]),
                 attribute("messaging.message.envelope.size", size),
-                attribute("messaging.msmq.hop_count", hops),
+                _hop_count(hops),
             )
         )
 
@@ -129,6 +133,16 @@ class _Message:
 
 
 _message: Final = lru_cache(_REMEMBERED)(_Message)
+
+
+@lru_cache(_REMEMBERED)
+def _destination(source: bytes, address: bytes, kind: int, names: bytes) -> str:
+    return Names(bytes(HEAD.size) + names, source, address).take(kind)
+
+
+@lru_cache
+def _hop_count(hops: int) -> bytes:
+    return otlp.attribute("messaging.msmq.hop_count", hops)
 
 
 class SpanRecorder:
