@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import multiprocessing
 import statistics
 import tempfile
@@ -72,6 +73,9 @@ async def measure(directory: Path, endpoint: str) -> tuple[list[float], list[flo
             for number, one in enumerate(kinds)
         ]
         nodes = [(await opened(one), one.telemetry) for one in managers]
+        gc.collect()
+        gc.freeze()  # as a node does that is ready
+        stack.callback(gc.unfreeze)
         for turn in range(ROUNDS + 1):
             for place in (0, 1) if turn % 2 else (1, 0):
                 node, exporter = nodes[place]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import random
 import struct
 import sys
@@ -114,6 +115,8 @@ async def node(folder: str, name: str, address: str, tls: str = "", copy: str = 
         await manager.network.start()
         server = LocalServer(manager, LocalSettings(socket=place / "node.sock"))
         await server.start()
+        gc.collect()
+        gc.freeze()  # as a node does that is ready (qmnode/service.py)
 
         async def export(words: list[str]) -> None:
             if words and manager.telemetry is not None:
