@@ -144,6 +144,9 @@ def open_session(
     except DirectoryError:
         session.close()
         raise
+    except (LookupError, TypeError, ValueError) as error:  # of the decoder of ldap3, such as for a referral
+        session.close()
+        raise DirectoryUnavailable(f"{url} answers the bind with what is neither success nor refusal") from error
     if not bound:
         result = dict(connection.result)
         session.close()

@@ -140,11 +140,15 @@ class LyingDirectory:
     """An LDAP server that takes every bind, and answers a search with whatever its author wants.
 
     ``says`` gets the base and the filter of a search, and the cookie of its page, and yields the operations of the
-    answer: those of :func:`entry` and :func:`done`.
+    answer: those of :func:`entry` and :func:`done`. ``binds`` gets a BindRequest and returns the result.
     """
 
-    def __init__(self, says: Callable[[str, bytes, bytes], Iterable[Operation]]) -> None:
-        self._says = says
+    def __init__(
+        self,
+        says: Callable[[str, bytes, bytes], Iterable[Operation]],
+        binds: Callable[[bytes], bytes] = lambda request: result(0),
+    ) -> None:
+        self._says, self._binds = says, binds
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
@@ -178,7 +182,7 @@ class LyingDirectory:
                 places = elements(data, begin, end)
                 identifier, (kind, begin, end) = number(data, places[0]), places[1]
                 if kind == BIND:
-                    taken.sendall(message(identifier, element(0x61, b"\x0a\x01\x00" + octets(b"") + octets(b""))))
+                    taken.sendall(message(identifier, element(0x61, self._binds(data[begin:end]))))
                 elif kind == SEARCH:
                     parts = elements(data, begin, end)
                     base, wanted = data[parts[0][1] : parts[0][2]].decode(), data[parts[6][1] : parts[6][2]]
@@ -202,8 +206,13 @@ def entry(dn: str, **attributes: Iterable[bytes]) -> Operation:
     return element(ENTRY, octets(dn) + element(SEQUENCE, pairs)), ()
 
 
+def result(code: int, referral: str = "") -> bytes:
+    """The content of an LDAPResult."""
+    more = element(0xA3, octets(referral)) if referral else b""
+    return bytes((0x0A, 1, code)) + octets(b"") + octets(b"") + more
+
+
 def done(cookie: bytes = b"", code: int = 0, referral: str = "") -> Operation:
     """A SearchResultDone, with the cookie of the page that follows."""
-    more = element(0xA3, octets(referral)) if referral else b""
-    result = element(DONE, bytes((0x0A, 1, code)) + octets(b"") + octets(b"") + more)
-    return result, [(PAGED_RESULTS, False, element(SEQUENCE, integer(0) + octets(cookie)))]
+    page = element(SEQUENCE, integer(0) + octets(cookie))
+    return element(DONE, result(code, referral)), [(PAGED_RESULTS, False, page)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import SecretStr
 
 from mqenterprise.directory.connection import LdapConnection
-from mqenterprise.directory.errors import BindRefused, DirectoryError
+from mqenterprise.directory.errors import BindRefused, ConstraintViolated, DirectoryError
 from mqenterprise.directory.names import escape_filter
 from mqenterprise.directory.settings import BindMethod
 from qmnode.console.port import DeniedError, Person, UnavailableError
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = "userAccountControl"
 _ACCOUNT_DISABLE: Final = 2
+_MOST_GROUPS: Final = 1_024
+"""Groups that one person may be in: Active Directory itself lets nobody log on who is in more (MS-KILE)."""
+_LONGEST: Final = 300
+"""Characters of a name. A node gives no role to a group with a longer one."""
 
 
 class LdapPeople:
@@ -69,11 +73,17 @@ class LdapPeople:
                 f"({wanted.member}={escape_filter(person.dn.encode())})",
                 (wanted.group_name,),
             )
-            names = [group.first(wanted.group_name) for group in groups]
+            names: set[str] = set()
+            for group in groups:
+                names.add((group.first(wanted.group_name) or b"").decode("utf-8", "replace")[: _LONGEST + 1])
+                if len(names) > _MOST_GROUPS:
+                    raise ConstraintViolated(f"{name} is in more than {_MOST_GROUPS:,} groups")
         spelled = (person.first(wanted.name) or name.encode()).decode("utf-8", "replace")
+        if len(spelled) > _LONGEST:
+            raise ConstraintViolated(f"{name} has a name of more than {_LONGEST} characters")
         return Person(
             spelled,
-            tuple(sorted(one.decode("utf-8", "replace") for one in names if one is not None)),
+            tuple(sorted(one for one in names if 0 < len(one) <= _LONGEST)),
             lambda: self._again(spelled, person.dn),
         )
 
