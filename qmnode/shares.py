@@ -330,6 +330,8 @@ _PART: Final = 4 * _MILLISECOND
 """Nanoseconds of that part: more than what one session brings with its window."""
 _PAUSE_OF_PEER: Final = 1.5
 """The pause of a declared peer after what it took above its part while others are busy, as a multiple of that."""
+_LITTLE: Final = _MILLISECOND
+"""Nanoseconds in a window of a declared peer that leave no debt."""
 _MOST_OWED_BY_PEER: Final = 50 * _MILLISECOND
 """The largest debt of a declared peer that is remembered until its next turn."""
 _PAID_AT_ONCE: Final = 50 * _MILLISECOND
@@ -443,7 +445,7 @@ class _Network:
 class Peer:
     """A declared peer, whose connections share its part."""
 
-    __slots__ = ("__weakref__", "began", "heard", "next", "owed", "pauses_until", "taken", "waiting")
+    __slots__ = ("__weakref__", "began", "had", "heard", "next", "owed", "pauses_until", "taken", "waiting")
 
     def __init__(self) -> None:
         self.heard = float("-inf")
@@ -453,7 +455,11 @@ class Peer:
         self.taken = 0
         """Nanoseconds that it has taken since."""
         self.owed = 0
-        """Its debt: nanoseconds of consequences of its input, for which it has not waited yet."""
+        """Its debt: nanoseconds of consequences of its input, for which it has not waited yet. They count while other
+        declared peers are busy: an application that receives what this one sends is no reason to slow it down.
+        """
+        self.had = 0.0
+        """When its debt was last made smaller, as of :func:`_had`; 0 for a peer without one."""
         self.waiting: deque[Turn] = deque()
         self.pauses_until = 0.0
         """When its pause ends, as of :func:`_had`."""
@@ -476,6 +482,12 @@ class Turns:
         self._strangers = _Network(0)
         self._others: deque[Turn] = deque()
         self._peers: WeakValueDictionary[Party, Peer] = WeakValueDictionary()
+        self._at: WeakValueDictionary[str, Peer] = WeakValueDictionary()
+        """The declared peer that last spoke from each address."""
+        self._last_peer: Peer | None = None
+        """The declared peer from which something last came."""
+        self._before_last = self.heard
+        """When something last came from another declared peer than that one, by the loop's clock."""
         self._own_heard = self.heard
         """When a local application last called, by the loop's clock."""
         self._hurried: dict[str, int] = {}
@@ -514,21 +526,30 @@ class Turns:
         if self.knows_peers:
             self.heard = self._own_heard = asyncio.get_running_loop().time()
 
-    def peer(self, party: Party) -> Peer:
-        """The declared peer that a party is. It is kept as long as somebody has it."""
+    def peer(self, party: Party, address: str = "") -> Peer:
+        """The declared peer that a party is, which speaks from an address. It is kept as long as somebody has it."""
         found = self._peers.get(party)
         if found is None:
             found = self._peers[party] = Peer()
+        if address:
+            self._at[address] = found
         return found
+
+    def payer(self, address: str) -> str | Peer:
+        """The declared peer or the address that pays for later consequences of input from an address."""
+        return self._at.get(address, address)
 
     def take_of(self, peer: Peer, turn: Turn, now: float) -> bool:
         """Take the turn of a declared peer, now or later. Return whether it waits now."""
+        if peer is not self._last_peer:
+            self._before_last = float("-inf") if self._last_peer is None else self._last_peer.heard
+            self._last_peer = peer
         self.heard = peer.heard = now
         if not peer.waiting:
             if now - peer.began > _WINDOW:
-                peer.owed = max(0, peer.owed - int(_PART * min(1.0, now - peer.began) / _WINDOW))
-                peer.began, peer.taken = now, 0
-            while peer.taken + peer.owed < _PART:
+                self._begin_window(peer, now)
+            owed = peer.owed if self._is_other_busy(peer, now) else 0
+            while peer.taken + owed < _PART:
                 began = self._clock()
                 has_more = turn()
                 peer.taken += self._clock() - began
@@ -539,13 +560,32 @@ class Turns:
             self._pause_of(peer, peer.taken)
         return True
 
+    def _is_other_busy(self, peer: Peer, now: float) -> bool:
+        """Whether another declared peer is busy."""
+        last = self._last_peer
+        heard = self._before_last if last is peer or last is None else last.heard
+        return now - heard < _BUSY
+
+    def _begin_window(self, peer: Peer, now: float) -> None:
+        """Begin the next window of a declared peer: what it used above its part of the time between is its debt."""
+        used = peer.taken + peer.owed
+        if used < _LITTLE:
+            used, peer.had = 0, 0.0
+        else:
+            had = _had()
+            since = had - peer.had if peer.had else now - peer.began
+            used, peer.had = max(0, used - int(_PART * since / _WINDOW)), had
+        peer.began, peer.taken, peer.owed = now, 0, min(used, _MOST_OWED_BY_PEER)
+
     def _pause_of(self, peer: Peer, cost: int) -> None:
         """Plan the next slice of a declared peer after it took so many nanoseconds."""
-        loop = asyncio.get_running_loop()
-        cost, peer.owed = cost + peer.owed, 0
-        since = loop.time() - _BUSY
-        is_busy = self._own_heard > since or any(one.heard > since for one in self._peers.values() if one is not peer)
-        pause = _PAUSE_OF_PEER * cost * _NANOSECOND if is_busy else 0.0
+        loop, pause = asyncio.get_running_loop(), 0.0
+        now = loop.time()
+        if self._is_other_busy(peer, now):
+            pause = _PAUSE_OF_PEER * (cost + peer.owed) * _NANOSECOND
+        elif now - self._own_heard < _BUSY:
+            pause = _PAUSE_OF_PEER * cost * _NANOSECOND
+        peer.owed = 0
         peer.pauses_until = _had() + pause if pause else 0.0
         peer.next = (
             loop.call_later(pause, self._take_slice_of, peer) if pause else loop.call_soon(self._take_slice_of, peer)
@@ -554,9 +594,11 @@ class Turns:
     def _take_slice_of(self, peer: Peer) -> None:
         loop = asyncio.get_running_loop()
         peer.next = None
-        if peer.pauses_until and (rest := peer.pauses_until - _had()) > 0:
-            peer.next = loop.call_later(rest, self._take_slice_of, peer)
-            return
+        if peer.pauses_until:
+            peer.had = _had()
+            if (rest := peer.pauses_until - peer.had) > 0:
+                peer.next = loop.call_later(rest, self._take_slice_of, peer)
+                return
         self.heard = peer.heard = loop.time()
         began = self._clock()
         while peer.waiting and self._clock() - began < _SLICE:

@@ -556,7 +556,7 @@ class Network:
         for acknowledgment in state.incoming.take_order_acknowledgments(now):
             source, (is_direct, address) = acknowledgment.source, acknowledgment.route
             if is_direct and self.neighbours.party_at(source, address).kind is Kind.STRANGER:
-                turns.follow(address, partial(self.notices.order, acknowledgment))
+                turns.follow(turns.payer(address), partial(self.notices.order, acknowledgment))
             else:
                 self.notices.order(acknowledgment)
         for sequence in state.outgoing.take_resends(now):

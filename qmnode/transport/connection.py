@@ -347,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         now = self._loop.time()
         if now >= self._looks_again or not self.established:
             party = self._party(self)
-            self._peer = None if party.kind is Kind.STRANGER else self._turns.peer(party)
+            self._peer = None if party.kind is Kind.STRANGER else self._turns.peer(party, self.address)
             self._looks_again = now + _LOOK_AGAIN
         data = _SHARED.view[:count] if self._own_buffer is None else b""
         self._deferred = data, count

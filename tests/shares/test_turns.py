@@ -253,16 +253,19 @@ async def test_a_declared_peer_alone_has_all_the_time_in_slices() -> None:
 
 async def test_what_follows_from_the_input_of_a_declared_peer_is_of_its_part() -> None:
     work = Work()
-    mallory, alice = work.turns.peer(declared("MALLORY")), work.turns.peer(declared("ALICE"))
+    mallory, alice = work.turns.peer(declared("MALLORY"), MALLORY), work.turns.peer(declared("ALICE"))
+    work.turns.heard_own()
     assert not taken_of(work, mallory, "little")
-    work.turns.follow(mallory, work.turn("follows", 3 * MILLISECOND))
+    work.turns.follow(work.turns.payer(MALLORY), work.turn("follows", 3 * MILLISECOND))
+    assert not taken_of(work, mallory, "an application receives it")
+    assert not taken_of(work, alice, "alice")
     assert taken_of(work, mallory, "mallory")
     assert not taken_of(work, alice, "alice")
-    await work.all_done(4)
+    await work.all_done(6)
     work.turns.follow(mallory, work.turn("follows", 300 * MILLISECOND))
     began = asyncio.get_running_loop().time()
     assert taken_of(work, mallory, "mallory")
-    await work.all_done(6)
+    await work.all_done(8)
     assert asyncio.get_running_loop().time() - began > 0.05
 
 
