@@ -50,10 +50,9 @@ from qmnode.model.api import (
     TransactionApi,
 )
 from qmnode.model.message import DEFAULTS, Message
-from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.open_queue import Mark, OpenQueueDescriptor
 from qmnode.model.opening import MultipleQueueDescriptor
 from qmnode.model.ports import Entry
-from qmnode.model.sending import Mark
 from qmnode.model.stored_message import Room, message_from_packet, whole_value
 from qmnode.model.transaction import Transaction
 from qmnode.storage.marks import MOST_OF_GROUP, WHOLE, MarkGroup

@@ -40,9 +40,9 @@ from qmnode.local.frames import (
 from qmnode.local.methods import WORK, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.ports import Arrived, Entry
-from qmnode.model.positions import RECEIVED_AT_ONCE
+from qmnode.model.positions import RECEIVED_AT_ONCE, Claim, WaitingRead
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.reading import Claim, Lock, ReadOutcome, WaitingRead
+from qmnode.model.reading import Lock, ReadOutcome
 from qmnode.model.stored_message import Room
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueProperties, QueueType, Share
 from qmnode.model.message import Message
-from qmnode.model.open_queue import OpenQueueDescriptor
+from qmnode.model.open_queue import Mark, OpenQueueDescriptor, asks_for_authentication
 from qmnode.model.ports import PutSignature
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import check_transport
-from qmnode.model.sending import Mark, asks_for_authentication
 from qmnode.model.transaction import Transaction
 from qmnode.shares import OUTGOING_QUEUES, OWN, Account, Kind, Party
 from qmnode.structures.error_codes import ErrorCode

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from qmnode.model.context import Context
     from qmnode.model.open_queue import OpenQueueDescriptor
-    from qmnode.model.reading import WaitingRead
+    from qmnode.model.positions import WaitingRead
     from qmnode.model.transaction import Transaction
 
 

@@ -1,19 +1,18 @@
-"""Reads of a queue: waiting for a message and claiming it, and cursors.
+"""Reads of a queue: the ways to claim a message, reads of tasks, and cursors.
 
 MS-MQDMPR 3.1.1.10, 3.1.7.3.1 to 3.1.7.3.7 and 3.2. The state machine of a cursor is the table below, which contains
 every change of a cursor's state.
 """
 
 import asyncio
-import math
-from collections.abc import Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import CursorApi, InTransaction
 from qmnode.model.message import Message
-from qmnode.model.ports import Arrived, Entry, TimerHandle
+from qmnode.model.ports import Entry
+from qmnode.model.positions import Claim, WaitingRead
 from qmnode.model.retries import peeked_message
 from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
     from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.queue import Queue
     from qmnode.model.transaction import Transaction
-
-
-class Claim(Protocol):
-    """The effect of a destructive read on its message."""
-
-    @property
-    def transaction(self) -> "Transaction | None":
-        """The transaction that the read is part of."""
-
-    def take(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Claim a message that has been taken (``Queue.take`` or ``take_this``) for the reader."""
-
-    def undo(self, queue: "Queue", lookup_identifier: int, value: bytes) -> None:
-        """Undo the claim of a cancelled reader: the message is available again, in its old place."""
 
 
 class Delete:
@@ -109,96 +94,6 @@ class TransactionClaim:
         self.transaction.give_back(queue, lookup_identifier)
 
 
-class WaitingRead:
-    """A read that waits for a message to become available in a queue, first come, first served."""
-
-    __slots__ = ("_claim", "_closed", "_descriptor", "_timer", "cursor", "destructive_read")
-    limit = 1
-    """The messages that it takes at most, outside of transactions."""
-    only_takes = False
-    """Whether it takes messages outside of transactions, and they need not have been in the queue."""
-
-    def __init__(
-        self,
-        descriptor: "OpenQueueDescriptor",
-        claim: "Claim | None",
-        cursor: "Cursor | None" = None,
-    ) -> None:
-        self._descriptor = descriptor
-        self._claim = claim
-        self._timer: TimerHandle | None = None
-        self._closed = False
-        self.destructive_read = claim is not None
-        self.cursor = cursor
-
-    @property
-    def closed(self) -> bool:
-        """Whether the caller no longer waits."""
-        return self._closed
-
-    def begin(self, timeout: float | None) -> None:
-        """Wait For New Message (3.1.7.3.1), for ``timeout`` seconds: ``found`` or ``failed`` is called once, unless
-        ``leave`` is called before. Raises MQ_ERROR_IO_TIMEOUT if there is no time to wait.
-        """
-        if timeout is not None:
-            if timeout <= 0:
-                raise timed_out()
-            if math.isnan(timeout):  # one NaN would disorder all timers of the event loop
-                raise MessageQueuingError(
-                    ErrorCode.MQ_ERROR_INVALID_PARAMETER, "the timeout is not a number: seconds, or None for ever"
-                )
-            self._timer = self._descriptor.context.clock.call_later(timeout, self._expired)
-        queue = self._descriptor.queue
-        queue.waiting[self] = None
-        if queue.awaited is not None:
-            queue.awaited.set_result(None)
-            queue.awaited = None
-        self._descriptor.waiting.add(self)
-        if self._claim is not None and self._claim.transaction is not None:
-            self._claim.transaction.readers.add(self)
-
-    def leave(self) -> None:
-        """End the wait, whatever came of it. Has no effect the second time."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._descriptor.queue.waiting.pop(self, None)
-        self._descriptor.waiting.discard(self)
-        if self._claim is not None and self._claim.transaction is not None:
-            self._claim.transaction.readers.discard(self)
-
-    def found(self, entry: Entry) -> None:
-        """Take the message, which a destructive read owns now."""
-        raise NotImplementedError
-
-    def failed(self, error: MessageQueuingError) -> None:
-        """Learn why there is no message."""
-        raise NotImplementedError
-
-    def satisfied(self, lookup_identifier: int, value: bytes) -> None:
-        """Waiting Message Read Satisfied (3.1.7.3.6)."""
-        if self._claim is not None:
-            self._claim.take(self._descriptor.queue, lookup_identifier, value)
-        self.leave()
-        self.found((lookup_identifier, value))
-
-    def satisfied_by(self, entries: Sequence[Arrived]) -> None:
-        """The same for messages that came together, up to ``limit``, and that nobody has to remove."""
-        raise NotImplementedError
-
-    def _expired(self) -> None:
-        """Waiting Message Read Timer Expired (3.1.6.3)."""
-        if not self.closed:
-            self.leave()
-            self.failed(timed_out())
-
-    def cancel(self, code: ErrorCode = ErrorCode.MQ_ERROR_OPERATION_CANCELLED, sentence: str | None = None) -> None:
-        """Cancel Waiting Message Read Request (3.1.7.1.17)."""
-        if not self.closed:
-            self.leave()
-            self.failed(MessageQueuingError(code, sentence))
-
-
 class WaitingMessageReadOperation(WaitingRead):
     """The waiting read of a task."""
 
@@ -241,14 +136,6 @@ class WaitingMessageReadOperation(WaitingRead):
     def failed(self, error: MessageQueuingError) -> None:
         """Wake the task, which raises the error."""
         self._future.set_exception(error)
-
-
-def timed_out() -> MessageQueuingError:
-    """The error of a read that found no message within its timeout."""
-    return MessageQueuingError(
-        ErrorCode.MQ_ERROR_IO_TIMEOUT,
-        "no message came in time: the queue is empty or paused, or its messages are locked or wait to be tried again",
-    )
 
 
 class CursorState(Enum):

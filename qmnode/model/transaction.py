@@ -24,8 +24,8 @@ from qmnode.structures.guid import Guid, new_guid
 if TYPE_CHECKING:
     from qmnode.model.context import Context
     from qmnode.model.open_queue import OpenQueueDescriptor
+    from qmnode.model.positions import WaitingRead
     from qmnode.model.queue import Queue
-    from qmnode.model.reading import WaitingRead
 
 
 class OperationType(Enum):

@@ -237,7 +237,7 @@ MESSAGE: Final = Rows(
         _assigned(
             *("identifier", BYTES, b""),
             "OBJECTID (MS-MQMQ 2.2.8): the GUID of the source machine and a little-endian number, unique everywhere",
-            "model.sending",
+            "model.open_queue",
         ),
         _assigned(
             *("lookup_identifier", _COUNT, 0),

@@ -234,7 +234,7 @@ QUEUE: Final = Rows(
             *("transactional", FLAG, False, "Messages are accepted in transactions only", "MS-MQMQ 2.3.1.13"),
             *("mSMQTransactional", "3.1.6.1.2.2"),
             changes=Changes.ONCE,
-            obeyed_by="qmnode.model.sending",
+            obeyed_by="qmnode.model.open_queue",
         ),
         Property(
             *("journaling", FLAG, False, "Copies of received messages go to the queue's journal", "MS-MQMQ 2.3.1.4"),

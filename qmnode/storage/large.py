@@ -205,6 +205,8 @@ class LargeMessages:
         """Copies that are being made."""
         self._held: list[int] = []
         """Files that have become free since the first of them began."""
+        self.changed = False
+        """Whether the current batch places or frees a large message."""
         self._placed: dict[bytes, int] = {}
         """Files of messages that are not in the index yet: those of the current batch, and of the one that leaves."""
         self._left: dict[bytes, int] = {}
@@ -285,6 +287,7 @@ class LargeMessages:
         if not self._used:
             self._first()
             self._used = True
+        self.changed = True
         size = len(value)
         number = self._spare_file(size + _HEAD.size)
         self._pending.append(_Pending(number or self._next, key, value, is_new=not number))
@@ -355,6 +358,7 @@ class LargeMessages:
 
     def _free_file(self, number: int) -> None:
         if number not in self._gone:  # the index still shows what an earlier change of the batch has removed
+            self.changed = True
             self._gone.add(number)
             self._free.append(number)
             self._forget(number)
@@ -375,6 +379,7 @@ class LargeMessages:
     def leave(self) -> Leaving:
         """The current batch leaves; its values are to be written before it."""
         leaving = Leaving(self._pending, self._opened, self._free)
+        self.changed = False
         self._pending, self._opened, self._free = [], [], []
         self._left, self._placed = self._placed, {}
         return leaving

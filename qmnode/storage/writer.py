@@ -451,12 +451,15 @@ class Writer:
         if not len(batch):
             return False
         self.batch = WriteBatch(raw_mode=True)
-        large = self._large.leave()
-        self._large.write(large)
-        self._free += large.free
+        has_large = self._large.changed
+        if has_large:
+            large = self._large.leave()
+            self._large.write(large)
+            self._free += large.free
         self._database.write(batch, options)
         self.written = self._database.latest_sequence_number()
-        self._large.arrived()
+        if has_large:
+            self._large.arrived()
         return True
 
     def place_arrived(self) -> None:

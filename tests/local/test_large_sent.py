@@ -84,7 +84,7 @@ async def test_only_the_first_is_copied(
         copied.append(values[0] is not getattr(packets[0].obj, "content", None))
         return values
 
-    monkeypatch.setattr("qmnode.model.sending.address_packets", addressed)
+    monkeypatch.setattr("qmnode.model.open_queue.address_packets", addressed)
     await remote.create_queue(QUEUES[0])
     queue = await remote.open_queue(rf"DIRECT=OS:{QUEUES[0]}", qmnode.Access.SEND)
     for number in range(8):

@@ -10,8 +10,7 @@ import pytest
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.ports import Arrived, Entry
-from qmnode.model.positions import Lane, ReadAhead, insert_lent, insert_many, take_received
-from qmnode.model.reading import WaitingRead
+from qmnode.model.positions import Lane, ReadAhead, WaitingRead, insert_lent, insert_many, take_received
 from qmnode.model.stored_message import PREFIX_SIZE, Room
 from qmnode.settings.node import ReadAheadSettings
 from qmnode.structures.error_codes import ErrorCode
