@@ -1,12 +1,24 @@
-"""The methods that an application calls, and what it has open: queues, cursors and transactions."""
+"""The methods that an application calls, what it has open (queues, cursors and transactions), and marks of its calls.
+
+A program that connects again does not know whether its last calls were done, since a lost connection may have lost the
+answers. Each call that changes messages has a number and a *slot*, which no other call under way of that program has: a
+call in a slot says that the answer to the one before has arrived. The mark of a call is written with the change, in one
+batch.
+
+The mark of a send or a commit replaces the mark of the send before in its slot. Receives that are done in one batch
+share a record, their *group*. Its bytes are those of their answers, so that they are put together once for the disk and
+for the program. A record is used again when all of its calls are answered. So marks do not grow with the calls, and
+none is deleted one by one.
+"""
 
 import asyncio
 import contextlib
 import inspect
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
@@ -14,7 +26,7 @@ from qmnode.administration.asker import Asker
 from qmnode.administration.guarded import GuardedQueueManager
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
-from qmnode.local.changes import CHANGES, LocalChange, properties_of, target_of
+from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of
 from qmnode.local.frames import (
     HEAD_SIZE,
     LOGIN,
@@ -22,7 +34,6 @@ from qmnode.local.frames import (
     NO_TRANSACTION,
     PUBLISHING,
     RECEIVE_HEAD,
-    RECEIVED_SIZE,
     REPEATED,
     REQUESTS,
     ROOM,
@@ -35,7 +46,6 @@ from qmnode.local.frames import (
     FrameError,
     FrameKind,
     pack_received,
-    received_parts,
     unpack_sent,
 )
 from qmnode.model.api import (
@@ -53,9 +63,13 @@ from qmnode.model.message import DEFAULTS, Message
 from qmnode.model.open_queue import Mark, OpenQueueDescriptor
 from qmnode.model.opening import MultipleQueueDescriptor
 from qmnode.model.ports import Entry
+from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import Room, message_from_packet, whole_value
 from qmnode.model.transaction import Transaction
-from qmnode.storage.marks import MOST_OF_GROUP, WHOLE, MarkGroup
+from qmnode.security.principals import Principals
+from qmnode.settings.node import LocalSettings
+from qmnode.storage.layout import Family
+from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import GUID_SIZE, Guid
@@ -63,7 +77,292 @@ from qmnode.structures.packet_view import Packet
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
-    from qmnode.local.server import LocalServer, Receives, Taken
+
+
+_META: Final = Family.META
+_PREFIX: Final = b"mark\0"
+_KEY: Final = struct.Struct(">5s16sII")
+_NUMBER: Final = struct.Struct(">I")
+_CALL: Final = struct.Struct(">III")
+"""In the record of a group: slot and number of a call, and where its answer ends; it begins where the one before does.
+"""
+PROGRAM_SIZE: Final = 16
+"""Bytes of a program's identifier."""
+MOST_OF_PROGRAM: Final = 16 * 1024 * 1024
+"""Bytes of one program's marks. Over half of them none is kept with messages; over all of them it may not send."""
+MOST_OF_ALL: Final = 64 * 1024 * 1024
+"""Bytes of all marks with messages. One account gets no more of them than it leaves to others: half if it is the only
+one.
+"""
+MOST_OF_GROUP: Final = 64 * 1024
+"""Bytes of the answers in a group, unless one is larger: it stays as long as one of them is not confirmed."""
+NOBODY: Final = -1
+"""The account of programs that have not come back since the start."""
+_GROUPS: Final = 1 << 31
+"""Groups have the slots from this one on in the keys."""
+_NUMBERS: Final = 0xFFFFFFFF
+WHOLE: Final = 0
+"""The part of a call that is done as one; its messages that are sent each for itself count from 1."""
+
+
+class MarkGroup:
+    """The record of several receives: its slot in the key, the slot, the number and the end of each, and its bytes in
+    the store. ``value`` is the record until the answers have been handed over, and ``start`` where they begin in it.
+    """
+
+    __slots__ = ("calls", "left", "size", "slot", "start", "value")
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.calls: Sequence[tuple[int, int, int]] = ()
+        self.left = 0
+        """The calls without a known answer."""
+        self.size = self.start = 0
+        self.value = b""
+
+
+class _Held:
+    """The marks of one program, their bytes, and how many of those are of groups."""
+
+    __slots__ = ("account", "free", "messages", "next_group", "received", "size", "slots")
+
+    def __init__(self, account: int = NOBODY) -> None:
+        self.account = account
+        self.size = self.messages = 0
+        self.slots: dict[int, tuple[int, int, int]] = {}
+        """Of each slot with a send or a commit: the number of its call, the bytes of its marks, and their last part."""
+        self.received: dict[int, MarkGroup] = {}
+        """The groups of the last receives, by slot."""
+        self.next_group = _GROUPS
+        self.free: list[MarkGroup] = []
+        """Groups whose calls are all answered."""
+
+
+class Marks:
+    """The marks of a store, which take at most so many bytes, whatever a program does."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._size = 0
+        self._messages = 0
+        self._held: dict[bytes, _Held] = {}
+        self._of_accounts: Counter[int] = Counter()
+        """Bytes of marks with messages, by account."""
+        self.due: list[Callable[[], None]] = []
+        """Called before the current batch is written: they write marks in it."""
+        groups: list[tuple[_Held, MarkGroup]] = []
+        for key, value in store.scan(_META, _PREFIX, _PREFIX[:-1] + b"\1"):
+            _, program, slot, part = _KEY.unpack(key)
+            held = self._held_of(program)
+            if slot < _GROUPS:
+                self._count(held, slot, _NUMBER.unpack_from(value)[0], part, len(key) + len(value))
+            else:
+                groups.append((held, self._load(held, slot, value)))
+        for held, group in groups:
+            if not group.left:
+                held.free.append(group)
+        self._before_write = store.before_write
+        store.before_write = self._write_due
+
+    def _load(self, held: _Held, slot: int, value: bytes) -> MarkGroup:
+        """Enter a group. Of each slot only the newest call can be asked for again."""
+        group = MarkGroup(slot)
+        group.calls = list(_CALL.iter_unpack(value[_NUMBER.size : _start(*_NUMBER.unpack_from(value))]))
+        held.next_group = slot + 1
+        self._resize(held, group, _KEY.size + len(value))
+        for one, number, _ in group.calls:
+            if not one:
+                continue
+            before = held.received.get(one)
+            if before is not None:
+                if number - _number(before, one) & _NUMBERS >= _GROUPS:
+                    continue
+                before.left -= 1
+            held.received[one] = group
+            group.left += 1
+        return group
+
+    def _held_of(self, program: bytes) -> _Held:
+        return self._held.get(program) or self._held.setdefault(program, _Held())
+
+    def _write_due(self) -> None:
+        self._before_write()
+        if self.due:
+            due, self.due = self.due, []
+            for write in due:
+                write()
+
+    def _count(self, held: _Held, slot: int, number: int, part: int, size: int) -> int:
+        """Count a mark; return the last part of the call that had the slot before, which counts no more, or -1."""
+        before, last = held.slots.get(slot), -1
+        if before is None:
+            held.slots[slot] = number, size, part
+        elif before[0] == number and part:
+            held.slots[slot] = number, before[1] + size, max(part, before[2])
+        else:
+            held.slots[slot], last = (number, size, part), before[2]
+            self._grow(held, -before[1])
+        self._grow(held, size)
+        return last
+
+    def _grow(self, held: _Held, size: int, messages: int = 0) -> None:
+        held.size += size
+        self._size += size
+        if messages:
+            held.messages += messages
+            self._messages += messages
+            self._of_accounts[held.account] += messages
+
+    def _resize(self, held: _Held, group: MarkGroup, size: int) -> None:
+        self._grow(held, size - group.size, size - group.size)
+        group.size = size
+
+    def belong(self, program: bytes, account: int) -> None:
+        """Count the marks of a program, which has come, for the account that it runs as."""
+        held = self._held_of(program)
+        size, messages = held.size, held.messages
+        self._grow(held, -size, -messages)
+        held.account = account
+        self._grow(held, size, messages)
+
+    def has_room(self, program: bytes, slot: int, size: int) -> bool:
+        """Whether a mark of that size may be kept. One in the place of another that is as large always may."""
+        held = self._held.get(program)
+        if held is None:
+            return size <= MOST_OF_PROGRAM
+        more = size - (held.slots[slot][1] if slot in held.slots else 0)
+        return more <= 0 or held.size + more <= MOST_OF_PROGRAM
+
+    def put(self, program: bytes, slot: int, number: int, answer: bytes, part: int = WHOLE) -> None:
+        """Write the mark of a send or a commit, with its answer, in the current batch."""
+        held = self._held_of(program)
+        value = _NUMBER.pack(number) + answer
+        last = self._count(held, slot, number, part, _KEY.size + len(value))
+        if last > 0 or (last == 0 and part):
+            first, end = _KEY.pack(_PREFIX, program, slot, 0), _KEY.pack(_PREFIX, program, slot, last + 1)
+            self._store.delete_range(_META, first, end)
+        self._store.put(_META, _KEY.pack(_PREFIX, program, slot, part), value)
+        self._confirm(held, slot)
+
+    # Receives
+
+    def put_received(
+        self, program: bytes, calls: Sequence[tuple[int, int, int]], answers: Sequence[Packet]
+    ) -> MarkGroup:
+        """Write the marks of receives in the current batch: slot, number and size of the answer of each, and the parts
+        of the answers. If there is no room for those, the group has no ``value``.
+        """
+        held = self._held_of(program)
+        for slot, _, _ in calls:
+            self._confirm(held, slot)
+        if held.free:
+            before = held.free.pop()
+            group = MarkGroup(before.slot)
+            group.size = before.size
+        else:
+            group = MarkGroup(held.next_group)
+            held.next_group += 1
+        start, end, ends = _start(len(calls)), 0, []
+        if answers:
+            size = start + sum([size for _, _, size in calls])
+            if not self._has_room_for(held, group, size):
+                for unused in held.free:
+                    self._delete(program, held, unused)
+                if not self._has_room_for(held, group, size):
+                    answers = ()
+        for slot, number, size in calls:
+            end += size if answers else 0
+            ends.append((slot, number, end))
+            held.received[slot] = group
+        # A program may give one slot to several calls: it counts once, as it is confirmed once.
+        group.calls, group.left, group.start = ends, len({slot for slot, _, _ in ends}), start
+        value = self._write(program, held, group, answers)
+        if answers:
+            group.value = value
+        return group
+
+    def _write(self, program: bytes, held: _Held, group: MarkGroup, answers: Sequence[Packet]) -> bytes:
+        heads = [number for call in group.calls for number in call]
+        value = b"".join((struct.pack(f">{1 + len(heads)}I", len(group.calls), *heads), *answers))
+        self._resize(held, group, _KEY.size + len(value))
+        self._store.put(_META, _KEY.pack(_PREFIX, program, group.slot, WHOLE), value)
+        return value
+
+    def _has_room_for(self, held: _Held, group: MarkGroup, size: int) -> bool:
+        """Whether a group may have that size. It leaves room for the identifiers of sends."""
+        more = _KEY.size + size - group.size
+        if more <= 0:
+            return True
+        has_share = self._of_accounts[held.account] + more <= MOST_OF_ALL - self._messages
+        return has_share and held.size + more <= MOST_OF_PROGRAM // 2
+
+    def _confirm(self, held: _Held, slot: int) -> None:
+        """Note that the receive before in this slot is answered."""
+        group = held.received.pop(slot, None)
+        if group is not None:
+            group.left -= 1
+            if not group.left:
+                held.free.append(group)
+
+    def _delete(self, program: bytes, held: _Held, group: MarkGroup) -> None:
+        if group.size:
+            self._resize(held, group, 0)
+            self._store.delete(_META, _KEY.pack(_PREFIX, program, group.slot, WHOLE))
+
+    def withdraw(self, program: bytes, group: MarkGroup, slots: Iterable[int]) -> None:
+        """Take receives out of a group in the current batch: their messages are put back."""
+        held = self._held.get(program)
+        withdrawn = set() if held is None else {slot for slot in slots if held.received.get(slot) is group}
+        if held is None or not withdrawn:
+            return
+        for slot in withdrawn:
+            self._confirm(held, slot)
+        group.calls = [(0, 0, end) if slot in withdrawn else (slot, number, end) for slot, number, end in group.calls]
+        if group.left:
+            value = group.value or self._store.get(_META, _KEY.pack(_PREFIX, program, group.slot, WHOLE)) or b""
+            self._write(program, held, group, [memoryview(value)[group.start :]])
+        else:
+            self._delete(program, held, group)
+
+    def find(self, program: bytes, slot: int, number: int) -> Mapping[int, bytes]:
+        """The answers of a call, by part; of none that is not done. The batch must have been written."""
+        held = self._held.get(program)
+        group = None if held is None else held.received.get(slot)
+        if group is not None and _number(group, slot) == number:
+            value = self._store.get(_META, _KEY.pack(_PREFIX, program, group.slot, WHOLE)) or b""
+            place = [one for one, _, _ in group.calls].index(slot)
+            start = _start(len(group.calls))
+            begin, end = group.calls[place - 1][2] if place else 0, group.calls[place][2]
+            return {WHOLE: value[start + begin : start + end]}
+        first, end_key = _KEY.pack(_PREFIX, program, slot, 0), _KEY.pack(_PREFIX, program, slot, 0xFFFFFFFF)
+        return {
+            _KEY.unpack(key)[3]: value[_NUMBER.size :]
+            for key, value in self._store.scan(_META, first, end_key)
+            if _NUMBER.unpack_from(value)[0] == number
+        }
+
+    def programs(self) -> set[bytes]:
+        """The programs that have marks."""
+        return set(self._held)
+
+    def forget(self, program: bytes) -> None:
+        """Delete the marks of a program with the next batch."""
+        if (held := self._held.pop(program, None)) is not None:
+            self._grow(held, -held.size, -held.messages)
+            if not self._of_accounts[held.account]:
+                del self._of_accounts[held.account]
+        first, end = _KEY.pack(_PREFIX, program, 0, 0), _KEY.pack(_PREFIX, program, 0xFFFFFFFF, 0xFFFFFFFF)
+        self._store.delete_range(_META, first, end + b"\0")
+
+
+def _start(count: int) -> int:
+    """Where the answers begin in the record of a group."""
+    return _NUMBER.size + count * _CALL.size
+
+
+def _number(group: MarkGroup, slot: int) -> int:
+    return next(number for one, number, _ in group.calls if one == slot)
+
 
 NOT_UNDERSTOOD: Final = (FrameError, TypeError, ValueError, KeyError, struct.error)
 """Exceptions for what an application asks that means nothing here."""
@@ -95,13 +394,59 @@ class _Search:
         self.found.clear()
 
 
+class LocalNode:
+    """What the applications of this machine use together: the queue manager, and the marks of their calls."""
+
+    def __init__(
+        self,
+        manager: QueueManager,
+        settings: LocalSettings,
+        audit: Auditor | None = None,
+        complete: bool = True,
+        principals: Principals | None = None,
+    ) -> None:
+        """While the queue manager is not ``complete``, all calls but those for its status wait.
+
+        ``principals`` says who applications are; without it that is as in a workgroup.
+        """
+        self.manager = manager
+        self.principals = principals or Principals(manager.settings.security)
+        self.settings = settings
+        self.audit = audit
+        self.operations: Operations | None = None
+        """Set when the queue manager is complete, if it has any."""
+        store = manager.context.store
+        self.marks = Marks(store) if isinstance(store, Store) else None
+        self.completed = asyncio.Event()
+        if complete:
+            self.completed.set()
+
+    def complete(self, operations: "Operations | None" = None) -> None:
+        """The queue manager can do everything from now on; calls that wait for that go on, the oldest first."""
+        self.operations = operations
+        self.completed.set()
+
+
+class Receiving(Protocol):
+    """The receives outside of transactions, which answer by themselves."""
+
+    def start(
+        self, number: int, queue: OpenQueueDescriptor, limit: int, timeout: float | None, room: Room | None, slot: int,
+        most: int, /,
+    ) -> None:  # fmt: skip
+        """Receive up to ``limit`` messages, or one that fits."""
+
+    def hand_over(self, queue: OpenQueueDescriptor, entries: list[Entry], /) -> None:
+        """Keep messages that are gone from the disk until they are sent, or put them back."""
+
+
 class Methods:
     """The calls of one application."""
 
-    def __init__(self, server: "LocalServer", user_id: int, groups: frozenset[int], receives: "Receives") -> None:
+    def __init__(self, node: LocalNode, user_id: int, groups: frozenset[int], receives: Receiving) -> None:
         self.encode = values.encode_for_first_release
-        self._server = server
-        self._marks = server.marks
+        self._node = node
+        self.marks = node.marks
         self.program = b""
         """Identifier of a program that connects again, or nothing."""
         self.user_id = user_id
@@ -134,7 +479,7 @@ class Methods:
     def begin_receive(self, call: Frame) -> bool:
         """Begin a receive outside of transactions. False leaves it to a task."""
         body = call.data
-        if len(body) not in _RECEIVE_SIZES or not self._server.completed.is_set():
+        if len(body) not in _RECEIVE_SIZES or not self._node.completed.is_set():
             return False
         handle, transaction, limit, timeout = _unpack_receive(body)
         queue = self._handles.get(handle)
@@ -163,49 +508,25 @@ class Methods:
 
     def _done(self, slot: int, number: int) -> Mapping[int, bytes]:
         """Answers to a call over the connection before, by part; none if it was not done."""
-        marks = self._marks
+        marks = self.marks
         if marks is None or not self.program:
             raise FrameError("a call that was made before, of a program that did not say how it is called")
         return marks.find(self.program, slot, number)
 
     def mark(self, slot: int, number: int, answer: bytes, part: int = WHOLE) -> None:
         """Write the mark of a call in the current batch."""
-        assert self._marks is not None
-        self._marks.put(self.program, slot, number, answer, part)
+        assert self.marks is not None
+        self.marks.put(self.program, slot, number, answer, part)
 
     def mark_later(self, write: Callable[[], None]) -> None:
         """Call ``write`` before the current batch is written."""
-        assert self._marks is not None
-        self._marks.due.append(write)
-
-    def mark_received(self, received: "Sequence[Taken]") -> None:
-        """Write the marks of receives in the current batch, with their answers unless those are large."""
-        begin = size = 0
-        for at, taken in enumerate(received):
-            size += taken.size
-            if at > begin and size > MOST_OF_GROUP:
-                self._mark_group(received[begin:at])
-                begin, size = at, taken.size
-        self._mark_group(received[begin:] if begin else received)
-
-    def _mark_group(self, received: "Sequence[Taken]") -> None:
-        assert self._marks is not None
-        parts: list[Packet] = []
-        calls = []
-        for taken in received:
-            is_kept = taken.size <= MOST_KEPT
-            if is_kept:
-                parts += received_parts(taken.number, taken.entries)
-            size = HEAD_SIZE + RECEIVED_SIZE * len(taken.entries) + taken.size if is_kept else 0
-            calls.append((taken.slot, taken.number, size))
-        group = self._marks.put_received(self.program, calls, parts)
-        for taken in received:
-            taken.group = group
+        assert self.marks is not None
+        self.marks.due.append(write)
 
     def withdraw(self, group: MarkGroup, slots: "Sequence[int]") -> None:
         """Take receives out of the marks in the current batch: their messages are put back."""
-        assert self._marks is not None
-        self._marks.withdraw(self.program, group, slots)
+        assert self.marks is not None
+        self.marks.withdraw(self.program, group, slots)
 
     def error_value(self, error: Exception) -> Any:
         """An error as it goes to the application."""
@@ -251,7 +572,7 @@ class Methods:
 
     def _check_room(self) -> None:
         """Before anything is opened or begun."""
-        limit = self._server.settings.handles
+        limit = self._node.settings.handles
         if len(self._handles) + len(self._transactions) >= limit:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
@@ -272,7 +593,7 @@ class Methods:
         if how & REPEATED and (done := self._done(slot, call.number)) and WHOLE in done:
             return FrameKind.IDENTIFIERS, (done[WHOLE],)
         mark = partial(self._mark_sent, slot, call.number) if slot else None
-        if slot and self._marks is not None and not self._marks.has_room(self.program, slot, count * _IDENTIFIER):
+        if slot and self.marks is not None and not self.marks.has_room(self.program, slot, count * _IDENTIFIER):
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES,
                 "the outcomes of this program's calls, which the node keeps until it makes others, take too much: "
@@ -366,22 +687,22 @@ class Methods:
 
     async def _admit(self, login: DirectoryLogin | None = None) -> None:
         """See who the application is, and what the queue manager is to it. It is remembered, by user and groups."""
-        server = self._server
-        if server.completed.is_set():
-            principal = await server.principals.of_local_user(self.user_id, self._groups)
+        node = self._node
+        if node.completed.is_set():
+            principal = await node.principals.of_local_user(self.user_id, self._groups)
         else:  # asked for the status, while the directory may not be there yet
-            principal = server.principals.of_unix_user(self.user_id, self._groups)
-        self._guarded = GuardedQueueManager(server.manager, principal, self._repaired, login)
+            principal = node.principals.of_unix_user(self.user_id, self._groups)
+        self._guarded = GuardedQueueManager(node.manager, principal, self._repaired, login)
 
     def _repaired(self, operation: str, name: str) -> None:
         """Report an operation that only an administrator could do to the audit log."""
-        if self._server.audit is not None:
-            self._server.audit(LocalChange(self.user_id, "repair", name, (operation,), "done", None))
+        if self._node.audit is not None:
+            self._node.audit(LocalChange(self.user_id, "repair", name, (operation,), "done", None))
 
     @contextlib.contextmanager
     def _audited(self, method: str, target: object, arguments: list[Any], keywords: dict[str, Any]) -> Iterator[None]:
         """Report a change to the audit log, however it ends."""
-        audit = self._server.audit
+        audit = self._node.audit
         if audit is None or method not in CHANGES:
             yield
             return
@@ -415,11 +736,11 @@ class Methods:
                 raise FrameError(f"there are no calls on a {what}")
 
     def _operations(self) -> "Operations":
-        if self._server.operations is None:
+        if self._node.operations is None:
             raise MessageQueuingError(
                 ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, "this queue manager has no operations on messages"
             )
-        return self._server.operations
+        return self._node.operations
 
     def _asker(self) -> Asker:
         return Asker(f"uid:{self.user_id}", principal=self._guarded.principal)
@@ -483,7 +804,7 @@ class Methods:
         if number in (NO_TRANSACTION, SINGLE_TRANSACTION) or number in self._transactions:
             raise FrameError(f"a transaction cannot have the number {number}")
         self._check_room()
-        transaction = self._transactions[number] = self._server.manager.transaction()
+        transaction = self._transactions[number] = self._node.manager.transaction()
         return bytes(transaction.identifier)
 
     async def _end_transaction(self, number: int, commit: bool, slot: int = 0, call: int = 0) -> None:

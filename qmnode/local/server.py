@@ -25,8 +25,10 @@ from qmnode.local.changes import Auditor
 from qmnode.local.frames import (
     ADDED_FIELDS,
     GREETING,
+    HEAD_SIZE,
     PROGRAM,
     PROTOCOL_VERSION,
+    RECEIVED_SIZE,
     TOGETHER_FIELD,
     Frame,
     FrameError,
@@ -37,7 +39,7 @@ from qmnode.local.frames import (
     join_small,
     received_parts,
 )
-from qmnode.local.methods import WORK, Methods
+from qmnode.local.methods import MOST_KEPT, MOST_OF_GROUP, PROGRAM_SIZE, WORK, LocalNode, MarkGroup, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import RECEIVED_AT_ONCE, Claim, WaitingRead
@@ -46,14 +48,12 @@ from qmnode.model.reading import Lock, ReadOutcome
 from qmnode.model.stored_message import Room
 from qmnode.security.principals import Principals
 from qmnode.settings.node import LocalSettings
-from qmnode.storage.marks import PROGRAM_SIZE, MarkGroup, Marks
-from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.packet_view import Packet
 from qmnode.unix_sockets import bind_unix_socket, peer_credentials, peer_groups
 
 if TYPE_CHECKING:
-    from qmnode.administration.operations import Operations
+    pass
 
 
 _LOCK: Final = Lock()
@@ -279,7 +279,32 @@ class Receives:
     def _mark(self) -> None:
         unmarked, self._unmarked = self._unmarked, []
         if left := [one for one in unmarked if self._taken.get(one.number) is one]:  # the others were cancelled
-            self.methods.mark_received(left)
+            self._mark_received(left)
+
+    def _mark_received(self, received: Sequence[Taken]) -> None:
+        """Write the marks of receives in the current batch, with their answers unless those are large."""
+        begin = size = 0
+        for at, taken in enumerate(received):
+            size += taken.size
+            if at > begin and size > MOST_OF_GROUP:
+                self._mark_group(received[begin:at])
+                begin, size = at, taken.size
+        self._mark_group(received[begin:] if begin else received)
+
+    def _mark_group(self, received: Sequence[Taken]) -> None:
+        marks = self.methods.marks
+        assert marks is not None
+        parts: list[Packet] = []
+        calls = []
+        for taken in received:
+            is_kept = taken.size <= MOST_KEPT
+            if is_kept:
+                parts += received_parts(taken.number, taken.entries)
+            size = HEAD_SIZE + RECEIVED_SIZE * len(taken.entries) + taken.size if is_kept else 0
+            calls.append((taken.slot, taken.number, size))
+        group = marks.put_received(self.methods.program, calls, parts)
+        for taken in received:
+            taken.group = group
 
     def _wait(
         self,
@@ -439,7 +464,7 @@ MAXIMUM_CALLS: Final = 8192
 log = structlog.get_logger(__name__)
 
 
-class LocalServer:
+class LocalServer(LocalNode):
     """Listens on a Unix socket for applications of this machine."""
 
     def __init__(
@@ -450,33 +475,14 @@ class LocalServer:
         complete: bool = True,
         principals: Principals | None = None,
     ) -> None:
-        """While the queue manager is not ``complete``, all calls but those for its status wait.
-
-        ``principals`` says who applications are; without it that is as in a workgroup.
-        """
-        self.manager = manager
-        self.principals = principals or Principals(manager.settings.security)
-        self.settings = settings
+        super().__init__(manager, settings, audit, complete, principals)
         self.path = settings.socket
-        self.audit = audit
-        self.operations: Operations | None = None
-        """Set when the queue manager is complete, if it has any."""
         self.connections: set[LocalConnection] = set()
-        store = manager.context.store
-        self.marks = Marks(store) if isinstance(store, Store) else None
         self._programs: dict[bytes, LocalConnection] = {}
         """The connections of programs that connect again, by what they are called."""
         self._forgetting: dict[bytes, asyncio.TimerHandle] = {}
         self._server: asyncio.Server | None = None
         self.stopping = False
-        self.completed = asyncio.Event()
-        if complete:
-            self.completed.set()
-
-    def complete(self, operations: Operations | None = None) -> None:
-        """The queue manager can do everything from now on; calls that wait for that go on, the oldest first."""
-        self.operations = operations
-        self.completed.set()
 
     async def start(self) -> None:
         """Listen for applications. The socket of a killed node is replaced; one that answers is not."""

@@ -11,7 +11,7 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | meta | `retry`, 0, queue (u32), lookup identifier (u64) | second of the next delivery (u32); 0 during a delivery |
 | meta | `delayed`, 0, delivery time (u64), lookup identifier (u64) | nothing: qmnode.model.delayed |
 | meta | `large`, 0, queue (u32), lookup identifier (u64) | file of a large message, and its bytes (two u64) |
-| meta | `mark`, 0, program (16 bytes), slot (u32), part (u32) | number of a call (u32), answer: qmnode.storage.marks |
+| meta | `mark`, 0, program (16 bytes), slot (u32), part (u32) | number of a call (u32), answer: qmnode.local.methods |
 | meta | `carry/`, `carry-held/`, `carry-ledger/`, number, key | qmnode.administration.carries |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.stored_message |
 | messages | the same, of a large message | reference to the file that has them: qmnode.storage.large |
