@@ -553,10 +553,11 @@ class Arrivals:
         for connection, admission in batch:
             connection.follow(partial(self._settle, connection, admission, now))
         batch.clear()
-        self._network.timers_changed()
 
     def _settle(self, connection: Connection, admission: Admission, now: float) -> None:
         self._state.reception.persisted(admission, now)
+        if admission.sequences or admission.duplicates or admission.out_of_order:  # an order acknowledgment may be due
+            self._network.timers_changed()
         if admission.ordinal:  # no message of a batch was taken when the first found no room
             connection.settled(admission.ordinal, admission.recoverable_ordinal)
         if admission.stopped:

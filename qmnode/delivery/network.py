@@ -35,10 +35,9 @@ from qmnode.model.stored_message import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
 from qmnode.model.waiting import Waiting
 from qmnode.protocol.commands import Closed, Command, Family, MessagesReceived, Opened, Record
 from qmnode.protocol.connection import NextHop
-from qmnode.protocol.outgoing_sequences import largest_window
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.protocol.reception import passing
-from qmnode.protocol.session import Session
+from qmnode.protocol.session import Session, largest_window
 from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_stores import KeyStore, KeyStoreOptions, open_key_store

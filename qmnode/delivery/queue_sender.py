@@ -421,14 +421,14 @@ class QueueSender:
         sent: dict[int, int] = {}
         own, address, time = self._network.manager.identifier, self.queue_connection.owner, self._network.time()
         addressed, offset_of = address != ZERO_GUID, self._offsets.of
-        sequence = self._state.outgoing.get(self.key)
-        plain = not addressed and not any(value[FLAGS] & _SPECIAL for _, value in entries)
-        if plain:
+        if not addressed and not any(value[FLAGS] & _SPECIAL for _, value in entries):
             tokens = [lookup_identifier for lookup_identifier, _ in entries]
             packets = [
                 value[PREFIX_SIZE:] if len(value) < LARGE else memoryview(value)[PREFIX_SIZE:] for _, value in entries
             ]
-        for index, (lookup_identifier, value) in enumerate(() if plain else entries):
+        else:
+            sequence = self._state.outgoing.get(self.key)
+        for index, (lookup_identifier, value) in enumerate(() if tokens else entries):
             flags, expires = FACTS.unpack_from(value)
             packet: Packet = packet_of(value) if flags & NAMED_DEAD_LETTER else value[PREFIX_SIZE:]
             if addressed and packet[ADDRESS] == ZERO_GUID:

@@ -1,10 +1,4 @@
-"""The receiving halves of sequences. That of a session settles and acknowledges messages (3.1.1.4, 3.1.5.8.2,
-3.1.5.8.7, 3.1.6.4); incoming transactional sequences are exactly once and in order (3.1.1.5, 3.1.5.8.6, 3.1.6.9,
-3.1.7.17).
-
-A message is *settled* when all its effects are on disk, or when it was dropped. Only settled messages are acknowledged,
-both in AckSequenceNumber and in the recoverable flags. So no acknowledgment covers a write that was not synced, and the
-peer's window is the back-pressure of this side's disk.
+"""Incoming transactional sequences: exactly once and in order (3.1.1.5, 3.1.5.8.6, 3.1.6.9, 3.1.7.17).
 
 A transactional sequence is kept per source queue manager and destination *as the sender named it*, without regard to
 case: two names of one queue are two outgoing queues there, each with a sequence of its own. The specification keeps one
@@ -29,78 +23,11 @@ from typing import Final, NamedTuple
 
 from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.message_id_history import is_the_same
-from qmnode.protocol.received import DestinationName, MessageReader, ReceivedMessage
+from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.states import Timer
-from qmnode.protocol.wire import WORD, LocalProtocolError, RemoteProtocolError
 from qmnode.settings.protocol import TransferSettings
 from qmnode.shares import INCOMING_SEQUENCES, Accountant, Party, Table, declared, stranger
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
-
-FLAG_COUNT: Final = 32
-"""The number of bits of RecoverableMsgAckFlags."""
-
-
-class ReceiveSequence(MessageReader):
-    """Reads and counts received messages, and tracks which may be acknowledged. Counts never wrap here."""
-
-    __slots__ = ("acknowledged", "recoverable_acknowledged", "recoverable_settled", "settled")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.settled = 0
-        self.recoverable_settled = 0
-        self.acknowledged = 0
-        """The count of settled messages in the last SessionHeader."""
-        self.recoverable_acknowledged = 0
-        """LastAckedRecoverableMsgSeqNumber without its wrap-around."""
-
-    def unacknowledged(self) -> int:
-        """UnackedReceivedMsgCount: received messages that no SessionHeader has acknowledged."""
-        return self.received - self.acknowledged
-
-    def due(self) -> int:
-        """The number of settled messages that an acknowledgment sent now would cover."""
-        return self.settled - self.acknowledged
-
-    def settle(self, count: int, recoverable: int) -> None:
-        """Everything up to message ``count`` and recoverable message ``recoverable`` is settled."""
-        if not self.settled <= count <= self.received:
-            raise LocalProtocolError(f"message {count} cannot be settled: {self.settled} are, {self.received} came")
-        if not self.recoverable_settled <= recoverable <= self.recoverable_received:
-            raise LocalProtocolError(
-                f"recoverable message {recoverable} cannot be settled: {self.recoverable_settled} are, "
-                f"{self.recoverable_received} came"
-            )
-        self.settled = count
-        self.recoverable_settled = recoverable
-
-    def check_counts(self, sent: int, recoverable_sent: int) -> None:
-        """Compare the peer's counts (16 bits) with the messages received: 3.1.5.5.5."""
-        if sent != self.received & WORD:
-            raise RemoteProtocolError("3.1.5.5.5", f"the peer says that it sent {sent} messages, {self.received} came")
-        if recoverable_sent != self.recoverable_received & WORD:
-            raise RemoteProtocolError(
-                "3.1.5.5.5",
-                f"the peer says that it sent {recoverable_sent} recoverable messages, {self.recoverable_received} came",
-            )
-
-    def acknowledge(self) -> tuple[int, int, int]:
-        """The acknowledging fields of the next SessionHeader: AckSequenceNumber, RecoverableMsgAckSeqNumber and -Flags.
-
-        At most 32 recoverable messages go into one; while ``more`` is true another header is needed.
-        """
-        first = self.recoverable_acknowledged + 1
-        count = min(self.recoverable_settled - self.recoverable_acknowledged, FLAG_COUNT)
-        self.acknowledged = self.settled
-        if not count:
-            return self.settled & WORD, 0, 0
-        self.recoverable_acknowledged += count
-        return self.settled & WORD, first & WORD, (1 << count) - 1
-
-    def more(self) -> bool:
-        """Whether settled recoverable messages remain that no header has acknowledged."""
-        return self.recoverable_settled > self.recoverable_acknowledged
-
 
 _VALUE: Final = Struct("<QIII")
 GAPS: Final = 256

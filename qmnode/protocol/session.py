@@ -6,8 +6,10 @@ Bytes, timer expirations and completions go in through methods; bytes come out o
 that.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeVar
 
 from qmnode.protocol.commands import (
     Closed,
@@ -21,11 +23,9 @@ from qmnode.protocol.commands import (
     StatusChanged,
     Token,
 )
-from qmnode.protocol.incoming_sequences import ReceiveSequence
-from qmnode.protocol.outgoing_sequences import Disposition, SendSequence, largest_window
-from qmnode.protocol.received import Framer, ReceivedMessage
+from qmnode.protocol.received import Framer, ReceivedMessage, ReceiveSequence
 from qmnode.protocol.states import SESSION, Action, Input, Role, SessionState, Timer, Timers
-from qmnode.protocol.wire import ACK_TIMEOUT, RECOVERABLE_ACK_TIMEOUT, LocalProtocolError, RemoteProtocolError
+from qmnode.protocol.wire import ACK_TIMEOUT, RECOVERABLE_ACK_TIMEOUT, LocalProtocolError, RemoteProtocolError, nearest
 from qmnode.settings.protocol import SessionSettings
 from qmnode.structures.enumerations import ConnectionStatus
 from qmnode.structures.errors import PacketError
@@ -196,6 +196,183 @@ def _milliseconds(now: float) -> int:
 def _clamp(value: int, limits: range) -> int:
     return min(max(value, limits.start), limits.stop - 1)
 
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The sending half: counts sent messages, with a window, until the peer acknowledges them (3.1.1.4, 3.1.5.5, 3.1.7.1.3).
+# Counts never wrap here; see qmnode.protocol.wire.
+
+_new: Final = tuple.__new__
+MAXIMUM_UNCONFIRMED: Final = 0x3FFF
+"""The most recoverable messages that may wait for the peer's disk: less than half of the 16-bit numbers, which would be
+ambiguous otherwise.
+"""
+
+QUICKLY: Final = 0.1
+"""Seconds in which a whole window is acknowledged before it grows."""
+SLOWLY: Final = 0.4
+"""Seconds after which it shrinks again: over a narrow link, a message of high priority waits for those before it."""
+
+
+def largest_window(settings: SessionSettings) -> int:
+    """The most messages that a window grows to."""
+    return min(settings.window_size * settings.window_growth, MAXIMUM_UNCONFIRMED)
+
+
+class Disposition(IntEnum):
+    """The effect of the session's acknowledgment on a message."""
+
+    RELEASE = 0
+    JOURNAL = 1
+    """Positive source journaling, 3.1.5.5.4."""
+    RETAIN = 2
+    """Transactional and first sent here: the order acknowledgment decides, 3.1.1.6.2."""
+
+
+class SendSequence:
+    """Counts sent messages and matches the peer's acknowledgments with them."""
+
+    __slots__ = (
+        "_count", "_flight", "_grown", "_largest", "_least", "_round", "acknowledged", "confirmed", "recoverable_sent",
+        "sent", "window",
+    )  # fmt: skip
+
+    def __init__(self, window: int, largest: int) -> None:
+        self.window = window
+        """The most messages that may be unacknowledged. It grows from ``window`` to ``largest``, but not above what the
+        peer has announced.
+        """
+        self._least = self._grown = window
+        self._largest = largest
+        self._round = (0, float("-inf"))
+        """With the acknowledgment of this message, a whole window is acknowledged; when that began."""
+        self.sent = 0
+        """MessageSentCount without its wrap-around."""
+        self.recoverable_sent = 0
+        """RecoverableMessageSentCount without its wrap-around."""
+        self.acknowledged = 0
+        """The highest AckSequenceNumber; ``sent - acknowledged`` is UnAckedMessageCount."""
+        self.confirmed = 0
+        """The highest recoverable sequence number acknowledged as on disk."""
+        self._flight: deque[_Flight] = deque()
+        self._count = 0
+        """The messages in flight."""
+
+    def limit(self, received: int) -> None:
+        """Apply the peer's window."""
+        self.window = min(self._grown, received)
+
+    def measure(self, received: int, now: float) -> None:
+        """After an acknowledgment: let the window grow or shrink by the time that a whole one took."""
+        end, start = self._round
+        if self.acknowledged >= end:
+            if now - start <= QUICKLY:
+                self._grown = min(2 * self._grown, self._largest)
+            elif now - start > SLOWLY:
+                self._grown = max(self._grown // 2, self._least)
+            self._round = (self.acknowledged + self._grown, now)
+        self.limit(received)
+
+    def room(self) -> int:
+        """The number of messages that may be sent now."""
+        return min(self.window - self.sent + self.acknowledged, MAXIMUM_UNCONFIRMED - self._count)
+
+    def in_flight(self) -> int:
+        """The number of sent messages that wait for an acknowledgment, of their arrival or of the peer's disk."""
+        return self._count
+
+    def awaiting(self) -> bool:
+        """Whether a sent message is not acknowledged yet."""
+        return self.sent > self.acknowledged or bool(self._flight)
+
+    def add(self, tokens: list[Token], recoverable: int, disposition: Disposition) -> None:
+        """Count messages that are being sent together and are alike."""
+        number = self.recoverable_sent + 1 if recoverable else 0
+        self._flight.append(_new(_Flight, (self.sent + 1, number, tokens, disposition)))
+        self.sent += len(tokens)
+        self._count += len(tokens)
+        if recoverable:
+            self.recoverable_sent += len(tokens)
+
+    def take_acknowledgment(self, count: int, base: int, flags: int) -> MessagesAcknowledged | None:
+        """Process the acknowledging fields of a SessionHeader (3.1.5.5.1 to 3.1.5.5.4). None if they say nothing new.
+
+        ``base`` is the lowest acknowledged recoverable message; ``flags`` has a bit for it and each of those after it.
+        Without a flag no recoverable message is acknowledged, whatever ``base`` says, and messages below ``base`` were
+        acknowledged by an earlier header. (The specification deletes ``base`` itself unchecked, and everything when the
+        numbers wrap.)
+        """
+        acknowledged = nearest(count, self.acknowledged)
+        if acknowledged > self.sent:
+            raise RemoteProtocolError("3.1.5.5.1", f"message {acknowledged} was acknowledged, {self.sent} were sent")
+        self.acknowledged = max(acknowledged, self.acknowledged)
+        first = last = 0
+        if flags:
+            first = nearest(base, self.confirmed)
+            last = first + flags.bit_length() - 1
+            if last > self.recoverable_sent:
+                raise RemoteProtocolError(
+                    "3.1.5.5.3", f"recoverable message {last} was acknowledged, {self.recoverable_sent} were sent"
+                )
+            self.confirmed = max(self.confirmed, last)
+        return self._release(first, last, flags)
+
+    def _release(self, first: int, last: int, flags: int) -> MessagesAcknowledged | None:
+        """Remove acknowledged messages from flight; those in between keep their place."""
+        flight, has_gaps = self._flight, flags & flags + 1
+        kept: list[_Flight] = []
+        lists: tuple[list[Token], list[Token], list[Token]] = ([], [], [])
+        while flight:
+            together = flight.popleft()
+            ordinal, number, tokens, disposition = together
+            if has_gaps and len(tokens) > 1 and 0 < number <= last and number + len(tokens) > first:
+                flight.extendleft(reversed(together.apart()))  # some of them may not be on the peer's disk yet
+                continue
+            if not number:
+                done = self.acknowledged - ordinal + 1
+            elif number > last or number < first or flags >> (number - first) & 1:
+                done = last - number + 1
+            else:
+                done = 0
+            if done >= len(tokens):
+                lists[disposition].extend(tokens)
+                continue
+            if done > 0:
+                lists[disposition].extend(tokens[:done])
+                together = _Flight(ordinal + done, number and number + done, tokens[done:], disposition)
+            kept.append(together)
+            if together.ordinal > self.acknowledged and (together.number > last or not flags):
+                break
+        flight.extendleft(reversed(kept))
+        if not any(lists):
+            return None
+        self._count -= sum(map(len, lists))
+        return MessagesAcknowledged(*lists)
+
+    def unacknowledged(self) -> list[Token]:
+        """Tokens of the messages in flight, in the order in which they were sent."""
+        return [token for together in self._flight for token in together.tokens]
+
+
+class _Flight(NamedTuple):
+    """Messages that were sent together, one after the other."""
+
+    ordinal: int
+    """The first one's place among all messages of the session."""
+    number: int
+    """The first one's place among the recoverable ones; 0 for express messages."""
+    tokens: list[Token]
+    disposition: Disposition
+
+    def apart(self) -> "list[_Flight]":
+        """The same messages, each sent for itself."""
+        return [
+            _Flight(self.ordinal + at, self.number and self.number + at, [token], self.disposition)
+            for at, token in enumerate(self.tokens)
+        ]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The session.
 
 _INTERNAL: Final = BaseFlags.IN.mask
 _TYPE_AT: Final = 18

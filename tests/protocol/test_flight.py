@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmnode.protocol.outgoing_sequences import Disposition, SendSequence
+from qmnode.protocol.session import Disposition, SendSequence
 
 GROUPS = st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.sampled_from(Disposition)), max_size=12)
 ACKNOWLEDGMENTS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40), st.integers(0, 0xFFFF)), max_size=12)
