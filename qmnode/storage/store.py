@@ -1,9 +1,8 @@
-"""A store on RocksDB: opening it, and the reads and writes of the model."""
+"""A store on RocksDB: opening it, and the reads of the model. What it writes is in :mod:`qmnode.storage.writer`."""
 
 import contextlib
 import shutil
-from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import merge
@@ -25,25 +24,19 @@ from rocksdict import (
 
 from qmnode.model.administration import StorageCondition
 from qmnode.model.ports import Entry
-from qmnode.model.traffic import Histogram
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
-from qmnode.storage.express import ExpressMemory
-from qmnode.storage.large import SMALLEST, LargeMessages
+from qmnode.storage.large import LargeMessages
 from qmnode.storage.layout import (
     DELAYED,
     DELAYED_KEY,
-    DELAYED_MESSAGES,
     EXPIRY_KEY,
     FORMAT_VERSION,
     IDENTITY,
     IDENTITY_AGE_KEY,
     IDENTITY_KEY,
-    LARGE_MESSAGES,
     MESSAGE_KEY,
-    NAMED_DEAD_LETTERS,
     NEWEST_FORMAT,
-    OPERATIONS,
     QUEUE_KEY,
     RETRY,
     RETRY_KEY,
@@ -68,7 +61,7 @@ from qmnode.storage.losses import (
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
 from qmnode.storage.records import check_end, scan, unreadable
 from qmnode.storage.space import space
-from qmnode.storage.writer import SyncedMark, Writer, write_synced
+from qmnode.storage.writer import SyncedMark, Writes, write_synced
 
 log = structlog.get_logger(__name__)
 
@@ -149,40 +142,15 @@ def _forget_copy(path: Path) -> None:
     shutil.rmtree(path / ARCHIVE, ignore_errors=True)
 
 
-class Store:
+class Store(Writes):
     """An open store. Only one process may have it open at a time, except for copies and secondary readers."""
 
     def __init__(self, database: Rdict, path: Path, settings: StorageSettings, mark: SyncedMark) -> None:
-        self.path = path
-        self.settings = settings
+        super().__init__(database, path, settings, mark)
         self._database = database
         self._families: Mapping[Family, Rdict] = {family: database.get_column_family(family) for family in Family}
-        self._handles: Mapping[Family, Any] = {family: database.get_column_family_handle(family) for family in Family}
-        self._mark = mark
         self.losses: list[Loss] = []
         """Recently found losses of synced writes."""
-        self._messages = self._handles[Family.MESSAGES]
-        self._large = LargeMessages(
-            path,
-            self._messages,
-            self._handles[Family.META],
-            self._families[Family.META],
-            lambda: self._raise_format(LARGE_MESSAGES),
-        )
-        if settings.remote_copy.to:
-            self._large.placed = deque()
-        self._writer = Writer(database, settings.sync == "thread", mark, self._messages, self._large)
-        self._express = self._handles[Family.EXPRESS]
-        self._memory = ExpressMemory(settings.express_memory)
-        self._format = FORMAT_VERSION
-        self._spilled = False
-        """Whether express messages have been written to the store for lack of memory."""
-        self.durable = self._writer.durable
-        self.pending = self._writer.pending
-        self.check = self._writer.check
-        self.flush = self._writer.flush
-        self.make_visible = self._writer.make_visible
-        self.fail = self._writer.fail
 
     @classmethod
     def open(cls, path: str | Path, settings: StorageSettings | None = None, *, resumes: bool = False) -> "Store":
@@ -273,31 +241,6 @@ class Store:
                 "use the program that wrote it, or a newer one"
             )
 
-    # Writes
-
-    @property
-    def before_write(self) -> Callable[[], None]:
-        """Called before every batch is written."""
-        return self._writer.before_write
-
-    @before_write.setter
-    def before_write(self, callback: Callable[[], None]) -> None:
-        self._writer.before_write = callback
-
-    @property
-    def write_durations(self) -> Histogram:
-        """Durations from the first change of a batch until it is on disk."""
-        return self._writer.durations
-
-    @property
-    def failure(self) -> StoreError | None:
-        """The reason why nothing can be written any longer. Only reopening the store helps then."""
-        return self._writer.failure
-
-    def when_failed(self, callback: Callable[[], None]) -> None:
-        """Set a callback that is called once when a write or a sync has failed."""
-        self._writer.on_failure = callback
-
     def condition(self) -> StorageCondition:
         """The condition of the store, and of the disk under it."""
         free, total = space(self.path)
@@ -315,99 +258,7 @@ class Store:
         except Exception as error:  # as in open
             log.warning("no room is freed in the message store", reason=str(error))
 
-    def put(self, family: Family, key: bytes, value: bytes) -> None:
-        """Write one record of any family in the current batch."""
-        self._writer.batch.put(key, value, self._handles[family])
-
-    def delete(self, family: Family, key: bytes) -> None:
-        """Delete one record of any family in the current batch."""
-        self._writer.batch.delete(key, self._handles[family])
-
-    def delete_range(self, family: Family, first: bytes, end: bytes) -> None:
-        """Delete the records of a family from ``first`` up to, but not including, ``end``."""
-        self._writer.batch.delete_range(first, end, self._handles[family])
-
-    def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Store a recoverable message that the store does not have."""
-        self._mark.messages += 1
-        self._writer.arrived[MESSAGE_KEY.pack(queue_id, lookup_identifier)] = value
-
-    def put_messages(self, queue_id: int, entries: Sequence[Entry]) -> None:
-        """Store recoverable messages of one queue that the store does not have."""
-        self._mark.messages += len(entries)
-        arrived, pack = self._writer.arrived, MESSAGE_KEY.pack
-        for lookup_identifier, value in entries:
-            arrived[pack(queue_id, lookup_identifier)] = value
-
-    def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Store another value of a recoverable message."""
-        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
-        if key in writer.arrived:
-            writer.arrived[key] = value
-        elif len(value) < SMALLEST:
-            writer.batch.put(key, value, self._messages)
-        else:
-            self._large.replace(writer.batch, key, value)
-
-    def delete_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Delete a recoverable message with this value. One that came in the same pass is not written at all."""
-        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
-        if writer.arrived.pop(key, None) is not None:
-            self._mark.messages -= 1
-            return
-        writer.batch.delete(key, self._messages)
-        if len(value) >= SMALLEST:
-            self._large.free(writer.batch, key)
-
-    def delete_each(self, queue_id: int, entries: Sequence[Entry]) -> None:
-        """Delete recoverable messages of one queue, which need not have been written yet."""
-        writer, messages, pack = self._writer, self._messages, MESSAGE_KEY.pack
-        arrived, delete = writer.arrived, writer.batch.delete
-        if not arrived and max([len(value) for _, value in entries]) < SMALLEST:
-            for lookup_identifier, _ in entries:
-                delete(pack(queue_id, lookup_identifier), messages)
-            return
-        for lookup_identifier, value in entries:
-            key = pack(queue_id, lookup_identifier)
-            if arrived.pop(key, None) is not None:
-                self._mark.messages -= 1
-                continue
-            delete(key, messages)
-            if len(value) >= SMALLEST:
-                self._large.free(writer.batch, key)
-
-    def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
-        """Store an express message: in memory, or outside the log."""
-        if self._memory.put(queue_id, lookup_identifier, value):
-            if self._spilled:  # a previous value may be there
-                self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
-                self._writer.volatile_used = True
-            return
-        self._writer.volatile.put(MESSAGE_KEY.pack(queue_id, lookup_identifier), value, self._express)
-        self._writer.volatile_used = True
-        self._spilled = True
-
-    def delete_express(self, queue_id: int, lookup_identifier: int) -> None:
-        """Delete an express message."""
-        if self._memory.delete(queue_id, lookup_identifier):
-            return
-        self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
-        self._writer.volatile_used = True
-
-    def delete_messages(self, queue_id: int, first: int, stop: int) -> None:
-        """Delete all messages of both kinds from ``first`` up to, but not including, ``stop``."""
-        begin, end = MESSAGE_KEY.pack(queue_id, first), MESSAGE_KEY.pack(queue_id, stop)
-        self._writer.place_arrived()
-        self._writer.batch.delete_range(begin, end, self._messages)
-        self._large.free_range(self._writer.batch, begin, end)
-        self._memory.delete_range(queue_id, first, stop)
-        if self._spilled:
-            self._writer.volatile.delete_range(begin, end, self._express)
-            self._writer.volatile_used = True
-
-    def put_outgoing(self, queue_id: int, record: bytes) -> None:
-        """Store an outgoing queue's place in its sequence."""
-        self.put(Family.OUTGOING, QUEUE_KEY.pack(queue_id), record)
+    # Reads of flushed writes
 
     def get_outgoing(self, queue_id: int) -> bytes | None:
         """An outgoing queue's place in its sequence."""
@@ -417,104 +268,6 @@ class Store:
     def sequence_time_stamp(self) -> int:
         """The lowest time stamp that a new outgoing sequence may have."""
         return int.from_bytes(self.get_meta(SEQUENCE_TIME_STAMP) or b"", "big")
-
-    def put_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """Add a message to the expiry index."""
-        self.put(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier), b"")
-
-    def delete_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
-        """Delete a message from the expiry index."""
-        self.delete(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier))
-
-    def put_delayed(self, due: int, lookup_identifier: int) -> None:
-        """Add a message to the index of delayed ones, by its delivery time in milliseconds since 1970."""
-        self.put(Family.META, DELAYED_KEY.pack(DELAYED, due, lookup_identifier), b"")
-
-    def delete_delayed(self, due: int, lookup_identifier: int) -> None:
-        """Delete a message from the index of delayed ones."""
-        self.delete(Family.META, DELAYED_KEY.pack(DELAYED, due, lookup_identifier))
-
-    def put_identity(self, queue_id: int, digest: bytes, record: bytes) -> None:
-        """Store a message id that a queue remembers, by its digest."""
-        self.put(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest), record)
-
-    def put_identity_age(self, queue_id: int, number: int, record: bytes) -> None:
-        """Store the same by its number."""
-        self.put(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number), record)
-
-    def delete_identity(self, queue_id: int, digest: bytes) -> None:
-        """Delete a message id, by its digest."""
-        self.delete(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest))
-
-    def delete_identity_age(self, queue_id: int, number: int) -> None:
-        """Delete the same by its number."""
-        self.delete(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number))
-
-    def delete_identities(self, queue_id: int) -> None:
-        """Delete all message ids that a queue remembers."""
-        first, end = (IDENTITY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
-        self.delete_range(Family.META, first, end)
-
-    def put_try(self, queue_id: int, lookup_identifier: int, second: int) -> None:
-        """Store when a message may be delivered again; 0 while it is being delivered."""
-        self.put(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier), QUEUE_KEY.pack(second))
-
-    def delete_try(self, queue_id: int, lookup_identifier: int) -> None:
-        """Delete that record of a message."""
-        self.delete(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier))
-
-    def delete_tries(self, queue_id: int) -> None:
-        """Delete those records of all messages of a queue."""
-        first, end = (RETRY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
-        self.delete_range(Family.META, first, end)
-
-    def put_queue(self, queue_id: int, definition: bytes) -> None:
-        """Store a queue's definition."""
-        self.put(Family.QUEUES, QUEUE_KEY.pack(queue_id), definition)
-
-    def delete_queue(self, queue_id: int) -> None:
-        """Delete a queue's definition and counters."""
-        self.delete(Family.QUEUES, QUEUE_KEY.pack(queue_id))
-        self.delete(Family.COUNTERS, QUEUE_KEY.pack(queue_id))
-
-    def put_counters(self, queue_id: int, counters: bytes) -> None:
-        """Store a queue's counters."""
-        self.put(Family.COUNTERS, QUEUE_KEY.pack(queue_id), counters)
-
-    def delete_transaction(self, identifier: bytes) -> None:
-        """Delete a prepared transaction."""
-        self.delete(Family.TRANSACTIONS, identifier)
-
-    def put_meta(self, name: str, value: bytes) -> None:
-        """Store a fact about the node."""
-        self.put(Family.META, name.encode(), value)
-
-    def put_meta_apart(self, name: str, value: bytes) -> None:
-        """Store a fact about the node now, synced, and leave the current batch as it is."""
-        self._writer.write_apart(name.encode(), value, self._handles[Family.META])
-
-    def named_dead_letters(self) -> None:
-        """Raise the store's version before it stores a message with a dead-letter queue of its own, so that older
-        programs refuse it.
-        """
-        self._raise_format(NAMED_DEAD_LETTERS)
-
-    def operations_recorded(self) -> None:
-        """Raise the store's version before it stores a job over messages, so that older programs refuse it."""
-        self._raise_format(OPERATIONS)
-
-    def delayed_messages(self) -> None:
-        """Raise the store's version before it stores a message that waits for its delivery time, so that older programs
-        refuse it.
-        """
-        self._raise_format(DELAYED_MESSAGES)
-
-    def _raise_format(self, version: int) -> None:
-        if self._format < version:
-            self._format = version
-            self.put_meta("format_version", QUEUE_KEY.pack(version))
-
-    # Reads of flushed writes
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """One record of a family."""

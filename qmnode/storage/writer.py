@@ -1,5 +1,5 @@
-"""The single writer: all writes of one pass of the event loop go to disk together, with one sync. And the position up
-to which the log was synced, stored beside it to distinguish a torn tail from a loss.
+"""The writes of the model, and the single writer: all writes of one pass of the event loop go to disk together, with
+one sync. And the position up to which the log was synced, stored beside it to distinguish a torn tail from a loss.
 
 Before it writes, the loop looks once more, without waiting, for what has come meanwhile: that shares the sync. Under
 load it saves every tenth sync; a call that comes alone waits microseconds longer.
@@ -34,7 +34,8 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +45,30 @@ import structlog
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
 from qmnode.allocator import total_filled
+from qmnode.model.ports import Entry
 from qmnode.model.traffic import Histogram
+from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
+from qmnode.storage.express import ExpressMemory
 from qmnode.storage.large import SMALLEST, LargeMessages
+from qmnode.storage.layout import (
+    DELAYED,
+    DELAYED_KEY,
+    DELAYED_MESSAGES,
+    EXPIRY_KEY,
+    FORMAT_VERSION,
+    IDENTITY,
+    IDENTITY_AGE_KEY,
+    IDENTITY_KEY,
+    LARGE_MESSAGES,
+    MESSAGE_KEY,
+    NAMED_DEAD_LETTERS,
+    OPERATIONS,
+    QUEUE_KEY,
+    RETRY,
+    RETRY_KEY,
+    Family,
+)
 
 SYNCED_FILE: Final = "SYNCED"
 SYNCED_SIZE: Final = 4096
@@ -574,3 +596,248 @@ class Writer:
             self._executor.shutdown(wait=True)
         self._large.close()
         del self._database, self._messages  # the lock on the directory is released with the last reference
+
+
+class Writes:
+    """What the model writes into the current batch of an open store."""
+
+    def __init__(self, database: Rdict, path: Path, settings: StorageSettings, mark: SyncedMark) -> None:
+        self.path = path
+        self.settings = settings
+        self._handles: Mapping[Family, Any] = {family: database.get_column_family_handle(family) for family in Family}
+        self._mark = mark
+        self._messages = self._handles[Family.MESSAGES]
+        self._large = LargeMessages(
+            path,
+            self._messages,
+            self._handles[Family.META],
+            database.get_column_family(Family.META),
+            lambda: self._raise_format(LARGE_MESSAGES),
+        )
+        if settings.remote_copy.to:
+            self._large.placed = deque()
+        self._writer = Writer(database, settings.sync == "thread", mark, self._messages, self._large)
+        self._express = self._handles[Family.EXPRESS]
+        self._memory = ExpressMemory(settings.express_memory)
+        self._format = FORMAT_VERSION
+        self._spilled = False
+        """Whether express messages have been written to the store for lack of memory."""
+        self.durable = self._writer.durable
+        self.pending = self._writer.pending
+        self.check = self._writer.check
+        self.flush = self._writer.flush
+        self.make_visible = self._writer.make_visible
+        self.fail = self._writer.fail
+
+    @property
+    def before_write(self) -> Callable[[], None]:
+        """Called before every batch is written."""
+        return self._writer.before_write
+
+    @before_write.setter
+    def before_write(self, callback: Callable[[], None]) -> None:
+        self._writer.before_write = callback
+
+    @property
+    def write_durations(self) -> Histogram:
+        """Durations from the first change of a batch until it is on disk."""
+        return self._writer.durations
+
+    @property
+    def failure(self) -> StoreError | None:
+        """The reason why nothing can be written any longer. Only reopening the store helps then."""
+        return self._writer.failure
+
+    def when_failed(self, callback: Callable[[], None]) -> None:
+        """Set a callback that is called once when a write or a sync has failed."""
+        self._writer.on_failure = callback
+
+    def put(self, family: Family, key: bytes, value: bytes) -> None:
+        """Write one record of any family in the current batch."""
+        self._writer.batch.put(key, value, self._handles[family])
+
+    def delete(self, family: Family, key: bytes) -> None:
+        """Delete one record of any family in the current batch."""
+        self._writer.batch.delete(key, self._handles[family])
+
+    def delete_range(self, family: Family, first: bytes, end: bytes) -> None:
+        """Delete the records of a family from ``first`` up to, but not including, ``end``."""
+        self._writer.batch.delete_range(first, end, self._handles[family])
+
+    def put_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store a recoverable message that the store does not have."""
+        self._mark.messages += 1
+        self._writer.arrived[MESSAGE_KEY.pack(queue_id, lookup_identifier)] = value
+
+    def put_messages(self, queue_id: int, entries: Sequence[Entry]) -> None:
+        """Store recoverable messages of one queue that the store does not have."""
+        self._mark.messages += len(entries)
+        arrived, pack = self._writer.arrived, MESSAGE_KEY.pack
+        for lookup_identifier, value in entries:
+            arrived[pack(queue_id, lookup_identifier)] = value
+
+    def replace_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store another value of a recoverable message."""
+        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
+        if key in writer.arrived:
+            writer.arrived[key] = value
+        elif len(value) < SMALLEST:
+            writer.batch.put(key, value, self._messages)
+        else:
+            self._large.replace(writer.batch, key, value)
+
+    def delete_message(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Delete a recoverable message with this value. One that came in the same pass is not written at all."""
+        key, writer = MESSAGE_KEY.pack(queue_id, lookup_identifier), self._writer
+        if writer.arrived.pop(key, None) is not None:
+            self._mark.messages -= 1
+            return
+        writer.batch.delete(key, self._messages)
+        if len(value) >= SMALLEST:
+            self._large.free(writer.batch, key)
+
+    def delete_each(self, queue_id: int, entries: Sequence[Entry]) -> None:
+        """Delete recoverable messages of one queue, which need not have been written yet."""
+        writer, messages, pack = self._writer, self._messages, MESSAGE_KEY.pack
+        arrived, delete = writer.arrived, writer.batch.delete
+        if not arrived and max([len(value) for _, value in entries]) < SMALLEST:
+            for lookup_identifier, _ in entries:
+                delete(pack(queue_id, lookup_identifier), messages)
+            return
+        for lookup_identifier, value in entries:
+            key = pack(queue_id, lookup_identifier)
+            if arrived.pop(key, None) is not None:
+                self._mark.messages -= 1
+                continue
+            delete(key, messages)
+            if len(value) >= SMALLEST:
+                self._large.free(writer.batch, key)
+
+    def put_express(self, queue_id: int, lookup_identifier: int, value: bytes) -> None:
+        """Store an express message: in memory, or outside the log."""
+        if self._memory.put(queue_id, lookup_identifier, value):
+            if self._spilled:  # a previous value may be there
+                self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
+                self._writer.volatile_used = True
+            return
+        self._writer.volatile.put(MESSAGE_KEY.pack(queue_id, lookup_identifier), value, self._express)
+        self._writer.volatile_used = True
+        self._spilled = True
+
+    def delete_express(self, queue_id: int, lookup_identifier: int) -> None:
+        """Delete an express message."""
+        if self._memory.delete(queue_id, lookup_identifier):
+            return
+        self._writer.volatile.delete(MESSAGE_KEY.pack(queue_id, lookup_identifier), self._express)
+        self._writer.volatile_used = True
+
+    def delete_messages(self, queue_id: int, first: int, stop: int) -> None:
+        """Delete all messages of both kinds from ``first`` up to, but not including, ``stop``."""
+        begin, end = MESSAGE_KEY.pack(queue_id, first), MESSAGE_KEY.pack(queue_id, stop)
+        self._writer.place_arrived()
+        self._writer.batch.delete_range(begin, end, self._messages)
+        self._large.free_range(self._writer.batch, begin, end)
+        self._memory.delete_range(queue_id, first, stop)
+        if self._spilled:
+            self._writer.volatile.delete_range(begin, end, self._express)
+            self._writer.volatile_used = True
+
+    def put_outgoing(self, queue_id: int, record: bytes) -> None:
+        """Store an outgoing queue's place in its sequence."""
+        self.put(Family.OUTGOING, QUEUE_KEY.pack(queue_id), record)
+
+    def put_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """Add a message to the expiry index."""
+        self.put(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier), b"")
+
+    def delete_expiry(self, when: int, queue_id: int, lookup_identifier: int) -> None:
+        """Delete a message from the expiry index."""
+        self.delete(Family.EXPIRY, EXPIRY_KEY.pack(when, queue_id, lookup_identifier))
+
+    def put_delayed(self, due: int, lookup_identifier: int) -> None:
+        """Add a message to the index of delayed ones, by its delivery time in milliseconds since 1970."""
+        self.put(Family.META, DELAYED_KEY.pack(DELAYED, due, lookup_identifier), b"")
+
+    def delete_delayed(self, due: int, lookup_identifier: int) -> None:
+        """Delete a message from the index of delayed ones."""
+        self.delete(Family.META, DELAYED_KEY.pack(DELAYED, due, lookup_identifier))
+
+    def put_identity(self, queue_id: int, digest: bytes, record: bytes) -> None:
+        """Store a message id that a queue remembers, by its digest."""
+        self.put(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest), record)
+
+    def put_identity_age(self, queue_id: int, number: int, record: bytes) -> None:
+        """Store the same by its number."""
+        self.put(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number), record)
+
+    def delete_identity(self, queue_id: int, digest: bytes) -> None:
+        """Delete a message id, by its digest."""
+        self.delete(Family.META, IDENTITY_KEY.pack(IDENTITY, queue_id, 0, digest))
+
+    def delete_identity_age(self, queue_id: int, number: int) -> None:
+        """Delete the same by its number."""
+        self.delete(Family.META, IDENTITY_AGE_KEY.pack(IDENTITY, queue_id, 1, number))
+
+    def delete_identities(self, queue_id: int) -> None:
+        """Delete all message ids that a queue remembers."""
+        first, end = (IDENTITY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
+        self.delete_range(Family.META, first, end)
+
+    def put_try(self, queue_id: int, lookup_identifier: int, second: int) -> None:
+        """Store when a message may be delivered again; 0 while it is being delivered."""
+        self.put(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier), QUEUE_KEY.pack(second))
+
+    def delete_try(self, queue_id: int, lookup_identifier: int) -> None:
+        """Delete that record of a message."""
+        self.delete(Family.META, RETRY_KEY.pack(RETRY, queue_id, lookup_identifier))
+
+    def delete_tries(self, queue_id: int) -> None:
+        """Delete those records of all messages of a queue."""
+        first, end = (RETRY + QUEUE_KEY.pack(number) for number in (queue_id, queue_id + 1))
+        self.delete_range(Family.META, first, end)
+
+    def put_queue(self, queue_id: int, definition: bytes) -> None:
+        """Store a queue's definition."""
+        self.put(Family.QUEUES, QUEUE_KEY.pack(queue_id), definition)
+
+    def delete_queue(self, queue_id: int) -> None:
+        """Delete a queue's definition and counters."""
+        self.delete(Family.QUEUES, QUEUE_KEY.pack(queue_id))
+        self.delete(Family.COUNTERS, QUEUE_KEY.pack(queue_id))
+
+    def put_counters(self, queue_id: int, counters: bytes) -> None:
+        """Store a queue's counters."""
+        self.put(Family.COUNTERS, QUEUE_KEY.pack(queue_id), counters)
+
+    def delete_transaction(self, identifier: bytes) -> None:
+        """Delete a prepared transaction."""
+        self.delete(Family.TRANSACTIONS, identifier)
+
+    def put_meta(self, name: str, value: bytes) -> None:
+        """Store a fact about the node."""
+        self.put(Family.META, name.encode(), value)
+
+    def put_meta_apart(self, name: str, value: bytes) -> None:
+        """Store a fact about the node now, synced, and leave the current batch as it is."""
+        self._writer.write_apart(name.encode(), value, self._handles[Family.META])
+
+    def named_dead_letters(self) -> None:
+        """Raise the store's version before it stores a message with a dead-letter queue of its own, so that older
+        programs refuse it.
+        """
+        self._raise_format(NAMED_DEAD_LETTERS)
+
+    def operations_recorded(self) -> None:
+        """Raise the store's version before it stores a job over messages, so that older programs refuse it."""
+        self._raise_format(OPERATIONS)
+
+    def delayed_messages(self) -> None:
+        """Raise the store's version before it stores a message that waits for its delivery time, so that older programs
+        refuse it.
+        """
+        self._raise_format(DELAYED_MESSAGES)
+
+    def _raise_format(self, version: int) -> None:
+        if self._format < version:
+            self._format = version
+            self.put_meta("format_version", QUEUE_KEY.pack(version))
