@@ -1,4 +1,6 @@
-"""Batches of received messages: judged by the protocol, stored in their queues, acknowledged after the sync."""
+"""Sessions that peers open, and the batches of messages that sessions receive: judged by the protocol, stored in their
+queues, acknowledged after the sync.
+"""
 
 import asyncio
 import traceback
@@ -11,6 +13,7 @@ from weakref import WeakSet
 import structlog
 
 from qmnode.allocator import LEFT_TO_LEND, lendable, with_head
+from qmnode.delivery.neighbours import CopyWatch
 from qmnode.delivery.notices import next_position
 from qmnode.delivery.strangers import Doubt
 from qmnode.model.ports import Entry
@@ -26,8 +29,11 @@ from qmnode.model.stored_message import (
     value_of_packet,
 )
 from qmnode.model.traffic import RefusedSender
+from qmnode.protocol.commands import Closed, Command, MessagesReceived, Opened
 from qmnode.protocol.received import DIRECT, LONGEST_NAME, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Taken, Verdict
+from qmnode.protocol.session import Session
+from qmnode.protocol.states import Role
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.protector import Admitted, Deferred, Refused
 from qmnode.security.protector import Verdict as SecurityVerdict
@@ -36,11 +42,12 @@ from qmnode.shares import Kind as PartyKind
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large import SMALLEST
 from qmnode.structures.enumerations import MessageClass
-from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.names import FormatName, PublicFormatName
 from qmnode.structures.packet_view import PRIORITY_AT, Packet, without_answers
 from qmnode.structures.user_message import UserFlags
 from qmnode.transport.connection import Connection
+from qmnode.transport.listener import Slot
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
@@ -634,6 +641,80 @@ class Arrivals:
             if len(name.name) <= LONGEST_NAME:
                 self._names[name] = known
         return known
+
+
+class IncomingSessions:
+    """The sessions that peers open. What they bring goes to the arrivals."""
+
+    def __init__(self, network: "Network", arrivals: Arrivals) -> None:
+        self._network = network
+        self._manager = network.manager
+        self._arrivals = arrivals
+        self._loop = asyncio.get_running_loop()
+        self.copies = CopyWatch(network.manager.troubles)
+        self.accepted: dict[Connection, None] = {}
+        """Their connections, the oldest first."""
+
+    def accept(self, slot: Slot) -> Connection:
+        """The connection of a peer that has come."""
+        network, manager = self._network, self._manager
+        session = Session(
+            Role.ACCEPTOR,
+            manager.identifier,
+            network.session_settings,
+            self._loop.time(),
+            refuse=not manager.connection_active,
+        )
+        connection = network.new_connection(session, self._handle, initiator=False, on_lost=slot.release)
+        slot.connection = connection
+        session.admit_only(lambda machine: self._network.peer_tls.admits(connection, machine))
+        self.accepted[connection] = None
+        return connection
+
+    def _handle(self, connection: Connection, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case MessagesReceived(messages):
+                    self._heard(connection)
+                    self._arrivals.take(connection, messages)
+                case Opened():
+                    self._heard(connection)
+                    if connection.session.remote == self._manager.identifier and self._is_ours(connection):
+                        connection.neighbour.itself = self._manager.identifier
+                        self._network.notices.reaches_itself = True
+                    self._network.neighbours.opened(connection)
+                    self._network.peer_tls.taken(connection)
+                    connection.established = self._manager.clock.time()
+                    self._network.record_session(connection, opened=True)
+                case Closed():
+                    self.accepted.pop(connection, None)
+                    self._left(connection.session.certified)
+                    if connection.established:
+                        self._network.record_session(connection, opened=False, state=command.reason.name.lower())
+                    if command.error is not None:
+                        log.warning(
+                            "a peer broke the protocol", address=connection.address,
+                            section=command.error.section, reason=str(command.error),
+                        )  # fmt: skip
+                case _:
+                    pass
+
+    def _heard(self, connection: Connection) -> None:
+        remote = connection.session.remote
+        if remote != ZERO_GUID:  # otherwise it has not identified itself
+            self.copies.heard(remote, connection.address, connection.local_address, self._loop.time())
+
+    def _left(self, certified: Guid | None) -> None:
+        """A session ended. In a workgroup a peer known only by its certificate may go back to plain connections now."""
+        if certified is None or not self._network.identities.is_workgroup:
+            return
+        if not any(connection.session.certified == certified for connection in self.accepted):
+            self._network.state.reception.left(certified, self._loop.time())
+
+    def _is_ours(self, connection: Connection) -> bool:
+        """Whether this node itself opened a connection that it accepted: no other process has that port."""
+        place = connection.address, connection.port
+        return any((one.local_address, one.local_port) == place for one in self._network.outgoing())
 
 
 class _Named(NamedTuple):

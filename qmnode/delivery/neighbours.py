@@ -432,8 +432,9 @@ class Neighbours:
 
     def _addresses_for(self, connection: "Connection") -> MachineAddresses | None:
         """The machine addresses to check the peer against, if they decide whether it is declared."""
-        is_asked = not connection.encrypted and self._network.is_in_directory(connection.session.remote)
-        return self.addresses if is_asked else None
+        if self.addresses is None or connection.encrypted:
+            return None
+        return self.addresses if self._network.is_in_directory(connection.session.remote) else None
 
 
 _UNKNOWN = Destination(DestinationKind.UNKNOWN)

@@ -12,10 +12,10 @@ import structlog
 
 from qmnode.delivery.acknowledgments import Acknowledgments
 from qmnode.delivery.after_restore import AfterRestore
-from qmnode.delivery.arrivals import Arrivals
+from qmnode.delivery.arrivals import Arrivals, IncomingSessions
 from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
 from qmnode.delivery.misrouted import MisroutedMessages
-from qmnode.delivery.neighbours import CopyWatch, Forwarding, Identities, Neighbours
+from qmnode.delivery.neighbours import Forwarding, Identities, Neighbours
 from qmnode.delivery.notices import Notices
 from qmnode.delivery.peer_tls import PeerTls
 from qmnode.delivery.protection import KeyReading, Protection, UnsignedSenderPolicy
@@ -33,12 +33,11 @@ from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
 from qmnode.model.waiting import Waiting
-from qmnode.protocol.commands import Closed, Command, Family, MessagesReceived, Opened, Record
+from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.protocol.reception import passing
 from qmnode.protocol.session import Session, largest_window
-from qmnode.protocol.states import Role
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_stores import KeyStore, KeyStoreOptions, open_key_store
 from qmnode.security.service import SecurityService
@@ -47,10 +46,10 @@ from qmnode.shares import HELD_BYTES, UNKNOWN, Kind
 from qmnode.storage.origin import copied
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
-from qmnode.structures.guid import ZERO_GUID, Guid
+from qmnode.structures.guid import Guid
 from qmnode.structures.names import PublicFormatName
 from qmnode.transport.connection import Alarm, Connection, Handler, HeldBytes
-from qmnode.transport.listener import Listener, Slot, Slots
+from qmnode.transport.listener import Listener, Slots
 from qmnode.transport.ping import PingServer
 
 log = structlog.get_logger(__name__)
@@ -90,13 +89,14 @@ class Network:
         self.next_numbers = self.state.next_numbers
         self.notices = Notices(manager, self.state.incoming)
         self.message_left = self.notices.message_left
-        self._copies = CopyWatch(manager.troubles)
         self.identities = Identities(manager.identifier)
         self.distrust = Distrust(manager.traffic.distrusted)
         self.after_restore = AfterRestore(manager)
         self.acknowledgments = Acknowledgments(self)
         self.notices.take_own = self.acknowledgments.take_own
         self.arrivals = Arrivals(self)
+        self.incoming = IncomingSessions(self, self.arrivals)
+        self.accepted = self.incoming.accepted
         self.protection = Protection(self)
         self.resolver = Resolver()
         self.neighbours = Neighbours(self)
@@ -112,8 +112,6 @@ class Network:
         self._precedence: dict[Guid, Precedence] = {}
         self.attempts = PacedAttempts(manager.context.shares.turns)
         self._queue_senders: dict[bytes, QueueSender] = {}
-        self.accepted: dict[Connection, None] = {}
-        """Incoming connections, the oldest first."""
         self._held = HeldBytes(
             manager.context.shares.open(HELD_BYTES, self.settings.incomplete_bytes), self.neighbours.party
         )
@@ -126,7 +124,7 @@ class Network:
             self.neighbours.is_declared,
             self.neighbours.is_address_of_one,
         )
-        self.listener = Listener(self._accept, slots)
+        self.listener = Listener(self.incoming.accept, slots)
         self.peer_tls = PeerTls(self)
         self.unsigned_senders = UnsignedSenderPolicy(self, settings.security)
         self._ping_server: PingServer
@@ -456,66 +454,6 @@ class Network:
         connection.on_lost = on_lost
         return connection
 
-    def _accept(self, slot: Slot) -> Connection:
-        session = Session(
-            Role.ACCEPTOR,
-            self.manager.identifier,
-            self.session_settings,
-            self._loop.time(),
-            refuse=not self.manager.connection_active,
-        )
-        connection = self.new_connection(session, self._handle_accepted, initiator=False, on_lost=slot.release)
-        slot.connection = connection
-        session.admit_only(lambda machine: self.peer_tls.admits(connection, machine))
-        self.accepted[connection] = None
-        return connection
-
-    def _handle_accepted(self, connection: Connection, commands: Sequence[Command]) -> None:
-        for command in commands:
-            match command:
-                case MessagesReceived(messages):
-                    self._heard(connection)
-                    self.arrivals.take(connection, messages)
-                case Opened():
-                    self._heard(connection)
-                    if connection.session.remote == self.manager.identifier and self._is_ours(connection):
-                        connection.neighbour.itself = self.manager.identifier
-                        self.notices.reaches_itself = True
-                    self.neighbours.opened(connection)
-                    self.peer_tls.taken(connection)
-                    connection.established = self.manager.clock.time()
-                    self.record_session(connection, opened=True)
-                case Closed():
-                    self.accepted.pop(connection, None)
-                    self._left(connection.session.certified)
-                    if connection.established:
-                        self.record_session(connection, opened=False, state=command.reason.name.lower())
-                    if command.error is not None:
-                        log.warning(
-                            "a peer broke the protocol", address=connection.address,
-                            section=command.error.section, reason=str(command.error),
-                        )  # fmt: skip
-                case _:
-                    pass
-
-    def _heard(self, connection: Connection) -> None:
-        remote = connection.session.remote
-        if remote != ZERO_GUID:  # otherwise it has not identified itself
-            self._copies.heard(remote, connection.address, connection.local_address, self._loop.time())
-
-    def _left(self, certified: Guid | None) -> None:
-        """A session ended. In a workgroup a peer known only by its certificate may go back to plain connections now."""
-        if certified is None or not self.identities.is_workgroup:
-            return
-        if not any(connection.session.certified == certified for connection in self.accepted):
-            self.state.reception.left(certified, self._loop.time())
-
-    def _is_ours(self, connection: Connection) -> bool:
-        """Whether this node itself opened a connection that it accepted: no other process has that port."""
-        ours = (one.queue_connection.connection for one in self._queue_senders.values())
-        place = connection.address, connection.port
-        return any(one is not None and (one.local_address, one.local_port) == place for one in ours)
-
     def record_session(self, connection: Connection, *, opened: bool, state: str = "") -> None:
         """Report an opened or closed session to the configured recorder."""
         if self.manager.recorder is not None:
@@ -526,6 +464,11 @@ class Network:
                 incoming=not connection.initiator,
                 state=state,
             )
+
+    def outgoing(self) -> list[Connection]:
+        """The connections of outgoing queues."""
+        found = (queue_sender.queue_connection.connection for queue_sender in self._queue_senders.values())
+        return [one for one in found if one is not None]
 
     def outgoing_connections(self) -> "list[tuple[Connection, NextHop, Callable[[], object]]]":
         """The sessions of outgoing queues that are open, each with its next hop and what opens another in its place."""
@@ -564,7 +507,7 @@ class Network:
                 queue_sender.resend()
         if now >= self._cleanup_at:
             self._cleanup_at = now + _CLEANUP_INTERVAL
-            self._copies.look(now)
+            self.incoming.copies.look(now)
             state.history.clean(self.time())
             self.security.clean_up(self.manager.clock.time())
             self.protection.clean_up(self.manager.clock.time())
@@ -576,8 +519,7 @@ class Network:
 
     def connections(self) -> Sequence[ConnectionInformation]:
         """All connections that are open now."""
-        outgoing = (one.queue_connection.connection for one in self._queue_senders.values())
-        return [connection_information(one) for one in (*outgoing, *self.accepted) if one is not None]
+        return [connection_information(one) for one in (*self.outgoing(), *self.accepted)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -170,13 +170,15 @@ class Protection:
         ``anew``: ask the directory even if the owner is cached, as for a new connection: the queue may have moved. The
         cached one counts while the directory does not answer.
         """
+        resolver = self._network.resolver
+        if not isinstance(resolver, DirectoryResolver):
+            return ZERO_GUID
         now = self._network.manager.clock.time()
         known = self._owners.get(format_name, now)
         if known is not None and not anew:
             return known.identifier
         name = parse_single_format_name(format_name)
-        resolver = self._network.resolver
-        if not isinstance(name, PrivateFormatName | PublicFormatName) or not isinstance(resolver, DirectoryResolver):
+        if not isinstance(name, PrivateFormatName | PublicFormatName):
             return ZERO_GUID
         try:
             owner = await resolver.owner(name)

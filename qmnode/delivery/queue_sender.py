@@ -419,7 +419,11 @@ class QueueSender:
         tokens: list[int] = []
         packets: list[Packet] = []
         sent: dict[int, int] = {}
-        own, address, time = self._network.manager.identifier, self.queue_connection.owner, self._network.time()
+        own, address, time = (
+            self._network.manager.identifier,
+            self.queue_connection.owner,
+            int(self._network.manager.clock.time()),
+        )
         addressed, offset_of = address != ZERO_GUID, self._offsets.of
         if not addressed and not any(value[FLAGS] & _SPECIAL for _, value in entries):
             tokens = [lookup_identifier for lookup_identifier, _ in entries]

@@ -18,7 +18,7 @@ from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState, Timer, Timers
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.enumerations import ConnectionStatus, OutgoingQueueState
-from qmnode.structures.error_codes import hresult_of_status
+from qmnode.structures.error_codes import hresult_of_failure
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 HISTORY_LENGTH: Final = 32
@@ -294,6 +294,6 @@ class OutgoingConnection:
 
     def _record(self, status: ConnectionStatus, time: int, error: int) -> None:
         hop = self.hop
-        self.history.append(
-            HistoryEntry(status, time, error or hresult_of_status(status), hop.address if hop is not None else "")
-        )
+        if status >= ConnectionStatus.UNKNOWN_FAILURE:
+            error = error or hresult_of_failure(status)
+        self.history.append(HistoryEntry(status, time, error, hop.address if hop is not None else ""))

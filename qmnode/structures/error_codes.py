@@ -382,7 +382,6 @@ class ErrorCode(IntEnum):
 # Administrators of Message Queuing know the codes of Windows Sockets, so this system's numbers are translated to those.
 
 _FACILITY_WIN32: Final = 0x8007_0000
-_FAILURE: Final = 0x8000_0000
 E_FAIL: Final = 0x8000_4005
 CERT_E_UNTRUSTEDROOT: Final = 0x800B_0109
 SEC_E_ILLEGAL_MESSAGE: Final = 0x8009_0326
@@ -445,6 +444,6 @@ def hresult_of_error(error: BaseException) -> int:
             return E_FAIL
 
 
-def hresult_of_status(status: ConnectionStatus) -> int:
-    """The HRESULT of a failure with a known status only; 0 for a status that is no failure."""
-    return _OF_STATUS.get(status, E_FAIL) if status & _FAILURE else 0
+def hresult_of_failure(status: ConnectionStatus) -> int:
+    """The HRESULT of a failure of which only the status is known."""
+    return _OF_STATUS.get(status, E_FAIL)

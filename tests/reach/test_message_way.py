@@ -12,7 +12,7 @@ from tests.reach.message_way import MESSAGE, PAGE, SESSION, Way, common, empty_c
 if TYPE_CHECKING:
     from pathlib import Path
 
-FEW = 28
+FEW = 24
 """Files from ``send`` to ``receive``: each one more is one more to read for whoever wants to know what happens."""
 FURTHER = 19
 """Files that open a session besides."""
