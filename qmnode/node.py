@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.directory.port import Directory
 from qmnode.host import host_addresses, host_names
-from qmnode.model.ports import Clock, Recorder
+from qmnode.model.context import Recorder
+from qmnode.model.ports import Clock
 from qmnode.model.positions import SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.security.principals import ANYBODY, NOBODY_KNOWN, Principals, QueueAccessPolicy
@@ -68,8 +69,8 @@ class QueueManager(ModelQueueManager):
     async def close(self) -> None:
         """Close the sessions, if it has any, then the queue manager."""
         try:
-            if self.remote_reader is not None:
-                await self.remote_reader.close()
+            if self.opening.remote_reader is not None:
+                await self.opening.remote_reader.close()
             if self.context.network is not None:
                 await self.operations.stop()
                 await self.network.stop()

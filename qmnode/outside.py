@@ -43,7 +43,7 @@ def join_others(
     network = Network(manager, store, settings, directory, path)
     manager.context.network = network
     operations = Operations(manager, store)
-    manager.remote_reader = RemoteReader(manager, _reader_security(settings.remote_read))
+    manager.opening.remote_reader = RemoteReader(manager, _reader_security(settings.remote_read))
     exporter = copier = None
     if events is not None:
         from qmnode.export.exporter import Exporter

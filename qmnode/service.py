@@ -386,7 +386,7 @@ class Service:
         """Settle who this node is before anybody can talk to it, and keep up with the directory from then on."""
         membership = Membership(directory, self.manager, self.settings)
         await membership.join()
-        self.manager.resolve_distribution_list = membership.resolve_distribution_list
+        self.manager.opening.resolve_distribution_list = membership.resolve_distribution_list
         upkeep = asyncio.create_task(membership.run(), name="directory upkeep")
 
         async def leave() -> None:

@@ -308,7 +308,7 @@ class Network:
         """Wall time in seconds since 1970 (UTC)."""
         return int(self.manager.clock.time())
 
-    # Called by the model (qmnode.model.ports.Network)
+    # Called by the model (qmnode.model.context.Network)
 
     def is_awaited(self, queue: OutgoingQueue) -> bool:
         """Whether an order acknowledgment for messages of this queue is still pending."""

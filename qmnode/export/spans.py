@@ -40,7 +40,8 @@ from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
     from qmnode.export.recorder import EventRecorder
-    from qmnode.model.ports import Arrived, Clock, Entry, Recorder
+    from qmnode.model.context import Recorder
+    from qmnode.model.ports import Arrived, Clock, Entry
     from qmnode.model.queue import Queue
     from qmnode.storage.store import Store
     from qmnode.storage.writer import Written
@@ -175,7 +176,7 @@ class SpanRecorder:
         """Spans beyond ``MOST_A_SECOND``, since start."""
         sink.export_always(self._make)
 
-    # Called by the model and the transfer (qmnode.model.ports.Recorder)
+    # Called by the model and the transfer (qmnode.model.context.Recorder)
 
     @property
     def writes(self) -> bool:

@@ -10,10 +10,10 @@ from qmnode.model.administration import (
     BridgeInformation,
     IncomingSequenceInformation,
     NodeStatus,
+    RefusedMessages,
     TransactionInformation,
 )
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.traffic import RefusedMessages
 from qmnode.model.waiting import Waiting, WaitReason
 from qmnode.objects.table import QUEUE
 from qmnode.structures.error_codes import ErrorCode

@@ -7,7 +7,8 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from qmnode.management.documents import Document
-from qmnode.model.traffic import RefusedMessages, Standing
+from qmnode.model.administration import RefusedMessages
+from qmnode.model.traffic import Standing
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_to_text

@@ -9,8 +9,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 if TYPE_CHECKING:
-    from qmnode.model.traffic import RefusedMessages
     from qmnode.model.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessages:
+    """Messages of one sender that a queue refused for one reason, since the node started."""
+
+    reason: int
+    """A class of MS-MQMQ 2.2.20.1."""
+    standing: str
+    """Of the sender, for NACK_ACCESS_DENIED: a :class:`~qmnode.model.traffic.Standing`; else empty."""
+    source: Guid
+    """The queue manager that sent them, as the packets say."""
+    address: str
+    """The address of the neighbour that brought the last one."""
+    claimed_sender: bytes
+    """The SID that the packets name, or empty."""
+    count: int
+    size: int
+    """Bytes of the packets."""
+    first_time: float
+    """Seconds since 1970 (UTC)."""
+    last_time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +333,7 @@ class AdministrationApi(ABC):
         """
 
     @abstractmethod
-    async def refused_messages(self, name: str) -> list["RefusedMessages"]:
+    async def refused_messages(self, name: str) -> list[RefusedMessages]:
         """The messages from other queue managers that a queue refused since the node started, by sender and reason:
         the 64 refused last, those first. 256 queues are remembered.
         """

@@ -10,16 +10,12 @@ the first and last number only. Express messages are lost in a restart, so their
 import asyncio
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
-from qmnode.model.ports import Entry, TimerHandle
+from qmnode.model.ports import Clock, Entry, MessageStore, TimerHandle
 from qmnode.model.stored_message import EXPRESS, FLAGS
-
-if TYPE_CHECKING:
-    from qmnode.model.context import Context
-    from qmnode.model.queue import Queue
 
 DIGEST_SIZE: Final = 16
 _RECORD: Final = struct.Struct(">QI4s")
@@ -66,11 +62,28 @@ class _Window:
         self.next = after
 
 
+class Remembering(Protocol):
+    """A queue that may remember the ids of its messages."""
+
+    queue_id: int
+    duplicate_window: int
+
+
 class Duplicates:
     """The message ids that queues remember."""
 
-    def __init__(self, context: "Context") -> None:
-        self._context = context
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        queues: Mapping[int, Remembering],
+        most: Callable[[], int],
+    ) -> None:
+        """``most``: the ids that a queue remembers at most."""
+        self._store = store
+        self._clock = clock
+        self._queues = queues
+        self._most = most
         self.dropped = 0
         """Messages that were accepted and dropped as duplicates, since the start."""
         self._run = os.urandom(len(_DURABLE))
@@ -83,7 +96,7 @@ class Duplicates:
 
     def start(self) -> None:
         """Begin to forget the ids that earlier runs have remembered."""
-        for queue in self._context.queues.values():
+        for queue in self._queues.values():
             if queue.duplicate_window:
                 self._window(queue)
         self._arm()
@@ -94,16 +107,16 @@ class Duplicates:
             self._timer.cancel()
             self._timer = None
 
-    def is_known(self, queue: "Queue", identity: bytes) -> bool:
+    def is_known(self, queue: Remembering, identity: bytes) -> bool:
         """Whether a message with this id arrived within the window of the queue."""
         found = self._find(queue.queue_id, identity)
         return (
             found is not None
             and found.run in (_DURABLE, self._run)
-            and self._context.clock.time() - found.second < queue.duplicate_window
+            and self._clock.time() - found.second < queue.duplicate_window
         )
 
-    def new_of(self, queue: "Queue", entries: Sequence[Entry], identities: dict[int, bytes]) -> list[Entry]:
+    def new_of(self, queue: Remembering, entries: Sequence[Entry], identities: dict[int, bytes]) -> list[Entry]:
         """Those of the arriving messages that are no duplicates, whose ids are remembered from now on.
 
         ``identities`` has the ids by lookup identifier; a message may have none.
@@ -121,22 +134,22 @@ class Duplicates:
             new.append(entry)
         return new
 
-    def remember(self, queue: "Queue", identity: bytes, *, express: bool) -> None:
+    def remember(self, queue: Remembering, identity: bytes, *, express: bool) -> None:
         """Remember the id of a message that arrives in this batch."""
-        store, window, queue_id = self._context.store, self._window(queue), queue.queue_id
-        found = _Remembered(window.next, int(self._context.clock.time()), self._run if express else _DURABLE)
+        store, window, queue_id = self._store, self._window(queue), queue.queue_id
+        found = _Remembered(window.next, int(self._clock.time()), self._run if express else _DURABLE)
         window.next += 1
         store.put_identity(queue_id, identity, _RECORD.pack(*found))
         store.put_identity_age(queue_id, found.number, _AGED.pack(found.second, identity))
         self._keep_until_written((queue_id, identity), found)
         # Two for each new one, so that a lowered limit takes effect. No flush: a message and its id stay in one batch.
         for _ in range(2):
-            if window.next - window.first > self._context.quotas.settings.message_ids:
+            if window.next - window.first > self._most():
                 self._forget_first(queue_id, window, flush=False)
         if self._timer is None:
-            self._timer = self._context.clock.call_later(queue.duplicate_window, self._sweep)
+            self._timer = self._clock.call_later(queue.duplicate_window, self._sweep)
 
-    def changed(self, queue: "Queue") -> None:
+    def changed(self, queue: Remembering) -> None:
         """Apply another window of a queue."""
         if queue.duplicate_window:
             self._window(queue)
@@ -144,29 +157,29 @@ class Duplicates:
         else:
             self.forget(queue)
 
-    def forget(self, queue: "Queue") -> None:
+    def forget(self, queue: Remembering) -> None:
         """Forget all ids of a queue, which is deleted or no longer has a window."""
         self._windows.pop(queue.queue_id, None)
         for key in [key for key in self._fresh if key[0] == queue.queue_id]:
             del self._fresh[key]
-        self._context.store.delete_identities(queue.queue_id)
+        self._store.delete_identities(queue.queue_id)
 
     def _find(self, queue_id: int, identity: bytes) -> _Remembered | None:
         found = self._fresh.get((queue_id, identity))
-        if found is None and (record := self._context.store.get_identity(queue_id, identity)) is not None:
+        if found is None and (record := self._store.get_identity(queue_id, identity)) is not None:
             found = _Remembered.unpack(record)
         return found
 
-    def _window(self, queue: "Queue") -> _Window:
+    def _window(self, queue: Remembering) -> _Window:
         window = self._windows.get(queue.queue_id)
         if window is None:
-            first, last = self._context.store.identity_ages(queue.queue_id)
+            first, last = self._store.identity_ages(queue.queue_id)
             window = self._windows[queue.queue_id] = _Window(first, last + 1)
         return window
 
     def _keep_until_written(self, key: tuple[int, bytes], found: _Remembered) -> None:
         self._fresh[key] = found
-        batch = self._context.store.durable()
+        batch = self._store.durable()
         if batch is not self._batch:
             self._batch, self._batch_keys = batch, []
             batch.add_done_callback(lambda _, keys=self._batch_keys: self._written(keys))  # type: ignore[misc]
@@ -183,9 +196,9 @@ class Duplicates:
     def _arm(self) -> None:
         """Set the timer to the end of the oldest id's window."""
         self.stop()
-        clock, due = self._context.clock, []
+        clock, due = self._clock, []
         for queue_id, window in self._windows.items():
-            queue = self._context.queues.get(queue_id)
+            queue = self._queues.get(queue_id)
             if queue is not None and window.first < window.next and (aged := self._first(queue_id, window)) is not None:
                 due.append(aged.second + queue.duplicate_window)
         if due:
@@ -194,10 +207,10 @@ class Duplicates:
     def _sweep(self) -> None:
         """Forget ids whose window is over."""
         self._timer = None
-        context, left = self._context, _CHUNK
-        now = context.clock.time()
+        left = _CHUNK
+        now = self._clock.time()
         for queue_id, window in self._windows.items():
-            queue = context.queues.get(queue_id)
+            queue = self._queues.get(queue_id)
             while queue is not None and left and window.first < window.next:
                 aged = self._first(queue_id, window)
                 if aged is not None and now - aged.second < queue.duplicate_window:
@@ -205,15 +218,15 @@ class Duplicates:
                 self._forget_first(queue_id, window)
                 left -= 1
         if left < _CHUNK:
-            context.store.durable()
+            self._store.durable()
         if left:
             self._arm()
         else:
-            self._timer = context.clock.call_later(0.01, self._sweep)
+            self._timer = self._clock.call_later(0.01, self._sweep)
 
     def _first(self, queue_id: int, window: _Window, *, flush: bool = True) -> _Aged | None:
         """The oldest id of a queue; None if it is not there. Without ``flush`` also if it is in the current batch."""
-        store = self._context.store
+        store = self._store
         record = store.get_identity_age(queue_id, window.first)
         if record is None and flush:
             store.make_visible()
@@ -221,7 +234,7 @@ class Duplicates:
         return None if record is None else _Aged(*_AGED.unpack(record))
 
     def _forget_first(self, queue_id: int, window: _Window, *, flush: bool = True) -> None:
-        store, aged = self._context.store, self._first(queue_id, window, flush=flush)
+        store, aged = self._store, self._first(queue_id, window, flush=flush)
         if aged is not None:
             found = self._find(queue_id, aged.identity)
             if found is not None and found.number == window.first:  # otherwise the id came again after its window

@@ -8,7 +8,7 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, QueueProperties, QueueType, Share
 from qmnode.model.message import Message
 from qmnode.model.open_queue import Mark, OpenQueueDescriptor, asks_for_authentication
-from qmnode.model.ports import PutSignature
+from qmnode.model.ports import PutSignature, RemoteReader
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import check_transport
 from qmnode.model.transaction import Transaction
@@ -27,7 +27,7 @@ from qmnode.structures.names import (
 from qmnode.structures.security_descriptor import QueueAccess
 
 if TYPE_CHECKING:
-    from qmnode.model.queue_manager import QueueManager
+    from qmnode.model.context import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -214,9 +214,18 @@ _FULL: Final = 1.0
 class Opening:
     """Opens the queues of a queue manager."""
 
-    def __init__(self, manager: "QueueManager") -> None:
-        self._manager = manager
-        self._context = manager.context
+    def __init__(
+        self,
+        context: "Context",
+        look_up: Callable[[PublicFormatName], Awaitable[QueueProperties]],
+        resolve_distribution_list: ResolveDistributionList | None,
+    ) -> None:
+        """``look_up`` asks the directory for the properties of a public queue elsewhere."""
+        self._context = context
+        self._properties_of = look_up
+        self.resolve_distribution_list = resolve_distribution_list
+        self.remote_reader: RemoteReader | None = None
+        """Opens queues of other queue managers for reading; None in a queue manager that reads only its own."""
         self._of_destinations: dict[Guid, QueueProperties] = {}
         """Base priorities of public queues elsewhere, from their look-up to the creation of their outgoing queues."""
         self._full_since = 0.0
@@ -232,9 +241,9 @@ class Opening:
         if share not in _SHARES:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_ACCESS_MODE, f"{share!r} is no share mode")
         access, share = Access(access), Share(share)  # plain numbers are accepted as well
-        manager, context = self._manager, self._context
-        names = await expand_format_name(context.names.parse(format_name), manager.resolve_distribution_list)
-        reader = manager.remote_reader
+        context = self._context
+        names = await expand_format_name(context.names.parse(format_name), self.resolve_distribution_list)
+        reader = self.remote_reader
         if (
             len(names) == 1
             and reader is not None
@@ -285,7 +294,7 @@ class Opening:
             or names.outgoing(name) is not None
         ):
             return
-        self._of_destinations[name.queue] = await self._manager.published.of_outgoing(name)
+        self._of_destinations[name.queue] = await self._properties_of(name)
 
     async def _created(self) -> None:
         """Wait until an outgoing queue or a subqueue that opening created is on disk."""

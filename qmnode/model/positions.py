@@ -345,7 +345,7 @@ class WaitingRead:
 
     def __init__(
         self,
-        descriptor: "OpenForReading",
+        descriptor: OpenForReading,
         claim: "Claim | None",
         cursor: object = None,
     ) -> None:

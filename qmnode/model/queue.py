@@ -6,7 +6,7 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Unpack, cast
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueAttributes, QueueInformation, QueueProperties, QueueType, Share
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from qmnode.model.context import Context
-    from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.positions import WaitingRead
     from qmnode.model.transaction import Transaction
 
@@ -86,6 +85,13 @@ TEMPORARY: Final = guid_from_text("6f2b1a0e-5d0c-4f43-9a55-7a0f3a1f6e54")
 DEFAULT_PROPERTIES: Final = ROWS.defaults(Door.NODE)
 """Set Queue Defaults, 3.1.7.1.33."""
 _BYTES: Final = ("identifier", *(name for name, default in DEFAULT_PROPERTIES.items() if isinstance(default, bytes)))
+
+
+class Descriptor(Protocol):
+    """An open queue, as the queue knows it (:class:`qmnode.model.open_queue.OpenQueueDescriptor`)."""
+
+    def closed(self) -> None:
+        """Cancel the waiting reads, close the cursors, leave the queue."""
 
 
 class Queue(QueueAttributes):
@@ -124,7 +130,7 @@ class Queue(QueueAttributes):
         self.deleted = False
         self.journal_queue: Queue | None = None
         self.subqueues: dict[str, Queue] = {}
-        self.descriptors: dict[int, OpenQueueDescriptor] = {}
+        self.descriptors: dict[int, Descriptor] = {}
         self.open_modes: Counter[tuple[Access, Share]] = Counter()
         """The number of descriptors with each access and share mode."""
         self.readers = 0

@@ -13,7 +13,13 @@ import structlog
 from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
 from qmnode.event_loop import loop_name
-from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation, NodeStatus, TransactionInformation
+from qmnode.model.administration import (
+    AmqpCounts,
+    IncomingSequenceInformation,
+    NodeStatus,
+    RefusedMessages,
+    TransactionInformation,
+)
 from qmnode.model.api import (
     Access,
     DirectoryLogin,
@@ -25,11 +31,11 @@ from qmnode.model.api import (
     Share,
     TransportSecurity,
 )
-from qmnode.model.context import Context
+from qmnode.model.context import Context, Recorder
 from qmnode.model.duplicates import Duplicates
 from qmnode.model.opening import Opening, ResolveDistributionList
 from qmnode.model.outcomes import Outcomes
-from qmnode.model.ports import AccessPolicy, Clock, MessageStore, Recorder, RemoteReader
+from qmnode.model.ports import AccessPolicy, Clock, MessageStore
 from qmnode.model.positions import Expiry
 from qmnode.model.published import PublishedQueues, information_of
 from qmnode.model.purging import delete_queue
@@ -38,7 +44,6 @@ from qmnode.model.queue_collection import Names, QueueCollection, check_properti
 from qmnode.model.quotas import Declared, Source
 from qmnode.model.retries import Retries
 from qmnode.model.stored_message import DEFAULT_TIME_TO_REACH_QUEUE
-from qmnode.model.traffic import RefusedMessages
 from qmnode.model.transaction import Transaction
 from qmnode.model.waiting import Waiting, summary
 from qmnode.settings.node import Settings
@@ -70,17 +75,15 @@ class QueueManager(QueueManagerApi):
         context = self.context = Context(store, settings, clock, computer_name, access_policy, recorder)
         self.names = context.names = Names(context)
         self.queue_collection = context.queues = QueueCollection(context)
-        context.duplicates = Duplicates(context)
+        context.duplicates = Duplicates(store, clock, context.queues, lambda: context.quotas.settings.message_ids)
         context.expiry = Expiry(context)
         context.retries = Retries(context)
         self.outcomes = context.outcomes = Outcomes(context)
-        self.opening = context.opening = Opening(self)
         self.published = PublishedQueues(context, directory)
-        self.resolve_distribution_list = resolve_distribution_list
+        self.opening = Opening(context, lambda name: self.published.of_outgoing(name), resolve_distribution_list)
+        context.opening = self.opening
         self.names_of_accounts: Callable[[Sequence[str]], Awaitable[dict[str, str | None]]] | None = None
         """The look-up of users and groups by their SIDs."""
-        self.remote_reader: RemoteReader | None = None
-        """Opens queues of other queue managers for reading; None in a queue manager that reads only its own."""
         self.identifier = context.identifier
         self.store = store
         self.settings = settings

@@ -11,7 +11,7 @@ go when their lifetime ends.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
@@ -20,10 +20,16 @@ from qmnode.shares import NOTICES, OWN, QUOTA, UNKNOWN, Accountant, Kind, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 
-if TYPE_CHECKING:
-    from qmnode.model.queue import Queue
-
 _KB: Final = 1024
+
+
+class Limited(Protocol):
+    """A queue with a quota of its own."""
+
+    pathname: str
+    quota: int
+    total_bytes: int
+    reserved_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class Quotas:
         self.limit = min(_bytes(settings.queue_manager_quota), self._room)
         self.journal_limit = _bytes(settings.journal_quota)
 
-    def status(self, queue: "Queue", size: int) -> EnqueueStatus:
+    def status(self, queue: Limited, size: int) -> EnqueueStatus:
         """Whether a queue may take ``size`` more bytes."""
         if self.used + size > self.limit:
             return EnqueueStatus.QUEUE_MANAGER_QUOTA_EXCEEDED
@@ -120,7 +126,7 @@ class Quotas:
         return EnqueueStatus.ACCEPTED
 
     @staticmethod
-    def is_over_its_own(queue: "Queue", size: int) -> bool:
+    def is_over_its_own(queue: Limited, size: int) -> bool:
         """Whether ``size`` more bytes would pass the queue's own quota."""
         return queue.quota != INFINITE and queue.total_bytes + queue.reserved_bytes + size > queue.quota * _KB
 
@@ -130,11 +136,11 @@ class Quotas:
             return self.limit
         return self.limit * (1 - (QUOTA.own if kind is Kind.DECLARED else QUOTA.reserve))
 
-    def has_room(self, queue: "Queue", size: int, limit: float) -> bool:
+    def has_room(self, queue: Limited, size: int, limit: float) -> bool:
         """Whether a queue may take ``size`` more bytes while all queues hold no more than ``limit``."""
         return self.used + size <= limit and self.status(queue, size) is EnqueueStatus.ACCEPTED
 
-    def check(self, queue: "Queue", size: int) -> None:
+    def check(self, queue: Limited, size: int) -> None:
         """Raise if a queue may not take ``size`` more bytes."""
         status = self.status(queue, size)
         if status is EnqueueStatus.ACCEPTED:
@@ -153,7 +159,7 @@ class Quotas:
             ErrorCode.MQ_ERROR_INSUFFICIENT_RESOURCES, f"{sentence}: receive or purge messages, or raise the quota"
         )
 
-    def journal_has_room(self, journal: "Queue", size: int) -> bool:
+    def journal_has_room(self, journal: Limited, size: int) -> bool:
         """Whether a journal may take ``size`` more bytes, by its own quota and the machine's."""
         if self.journal_used + size > self.journal_limit:
             return False

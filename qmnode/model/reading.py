@@ -5,20 +5,20 @@ every change of a cursor's state.
 """
 
 import asyncio
+from collections.abc import Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import CursorApi, InTransaction
 from qmnode.model.message import Message
 from qmnode.model.ports import Entry
-from qmnode.model.positions import Claim, WaitingRead
+from qmnode.model.positions import Claim, OpenForReading, WaitingRead
 from qmnode.model.retries import peeked_message
 from qmnode.model.stored_message import received_message
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.queue import Queue
     from qmnode.model.transaction import Transaction
 
@@ -101,7 +101,7 @@ class WaitingMessageReadOperation(WaitingRead):
 
     def __init__(
         self,
-        descriptor: "OpenQueueDescriptor",
+        descriptor: OpenForReading,
         claim: "Claim | None",
         cursor: "Cursor | None" = None,
     ) -> None:
@@ -136,6 +136,27 @@ class WaitingMessageReadOperation(WaitingRead):
     def failed(self, error: MessageQueuingError) -> None:
         """Wake the task, which raises the error."""
         self._future.set_exception(error)
+
+
+class OpenForReads(OpenForReading, Protocol):
+    """What reads and cursors need of the open queue that they are made through."""
+
+    cursors: "dict[int, Cursor]"
+
+    def claim(self, transaction: InTransaction) -> Claim:
+        """Check that it may receive, and return the effect of a receive on its message."""
+
+    def begin(self, message: Message) -> Message:
+        """Record a locked message as held by it."""
+
+    async def settle(self, claim: Claim, entries: Sequence[Entry]) -> None:
+        """Wait until the removal of received messages is on disk."""
+
+    async def settle_peek(self) -> None:
+        """Wait until the write that a peeked message may be part of is on disk."""
+
+    def check_read(self, timeout: float | None) -> None:
+        """Raise unless it may read."""
 
 
 class CursorState(Enum):
@@ -182,7 +203,7 @@ END: Final = 1 << 64
 class Cursor(CursorApi):
     """A cursor over an open queue."""
 
-    def __init__(self, descriptor: "OpenQueueDescriptor", handle: int) -> None:
+    def __init__(self, descriptor: OpenForReads, handle: int) -> None:
         """Initialize the cursor (3.2.7.1)."""
         self.handle = handle
         self.descriptor = descriptor

@@ -11,19 +11,25 @@ Refused messages are counted by queue, sender and reason, in bounded memory.
 import heapq
 from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, KeysView, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from enum import StrEnum, unique
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from qmnode.model.administration import RefusedMessages
 from qmnode.model.api import QueueType
 from qmnode.model.stored_message import PREFIX_SIZE
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import Guid
 
-if TYPE_CHECKING:
-    from qmnode.model.ports import Clock
-    from qmnode.model.queue import Queue
+
+class Counted(Protocol):
+    """A queue whose messages are counted."""
+
+    pathname: str
+    queue_type: QueueType
+    is_internal: bool
+    is_dead_letter: bool
+    tally: "Tally"
 
 
 class Histogram:
@@ -235,8 +241,9 @@ Label = tuple[str, str]
 class Traffic:
     """Counts of one queue manager since it started."""
 
-    def __init__(self, clock: "Clock") -> None:
-        self._clock = clock
+    def __init__(self, time: Callable[[], float]) -> None:
+        """``time``: seconds since 1970 (UTC)."""
+        self._time = time
         self.waits = {kind: Histogram(_WAITS) for kind in QueueType}
         """By kind of queue: the time from a message's arrival here until it was received or acknowledged."""
         self.round_trips = Histogram(_ROUND_TRIPS)
@@ -259,11 +266,11 @@ class Traffic:
         """Count the messages that were received just now. Every write of the store does so first."""
         if self.departures:
             departures, self.departures = self.departures, []
-            now = self._clock.time()
+            now = self._time()
             for tally in departures:
                 tally.count_received(now)
 
-    def collect(self, queues: Iterable["Queue"], limit: int) -> Iterator[tuple[Label, Tally]]:
+    def collect(self, queues: Iterable[Counted], limit: int) -> Iterator[tuple[Label, Tally]]:
         """The counts of up to ``limit`` queues, and of all others together.
 
         A free label goes to the busiest queue without one. When none is free, a queue takes the label of the least busy
@@ -298,7 +305,7 @@ class Traffic:
         while len(named) > limit:
             del named[min(named, key=lambda one: recent.get(one, -1.0))]
 
-    def retire(self, queue: "Queue") -> None:
+    def retire(self, queue: Counted) -> None:
         """Keep the counts of a deleted queue."""
         self.settle()
         self._named.get((queue.pathname, queue.queue_type.value), self._others).take(queue.tally)
@@ -338,28 +345,6 @@ _MEANINGS: Final = {
     Standing.UNKNOWN: "The message is unsigned and names no account that the directory knows: it is anonymous.",
     Standing.COUNTED: "The message is unsigned, and its sender counts: the access list does not let that account send.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedMessages:
-    """Messages of one sender that a queue refused for one reason, since the node started."""
-
-    reason: int
-    """A class of MS-MQMQ 2.2.20.1."""
-    standing: str
-    """Of the sender, for NACK_ACCESS_DENIED: a :class:`Standing`; else empty."""
-    source: Guid
-    """The queue manager that sent them, as the packets say."""
-    address: str
-    """The address of the neighbour that brought the last one."""
-    claimed_sender: bytes
-    """The SID that the packets name, or empty."""
-    count: int
-    size: int
-    """Bytes of the packets."""
-    first_time: float
-    """Seconds since 1970 (UTC)."""
-    last_time: float
 
 
 class RefusedSender(NamedTuple):

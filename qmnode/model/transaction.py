@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import InTransaction, TransactionApi
@@ -23,7 +23,6 @@ from qmnode.structures.guid import Guid, new_guid
 
 if TYPE_CHECKING:
     from qmnode.model.context import Context
-    from qmnode.model.open_queue import OpenQueueDescriptor
     from qmnode.model.positions import WaitingRead
     from qmnode.model.queue import Queue
 
@@ -36,6 +35,13 @@ class OperationType(Enum):
     MOVE = "move"
 
 
+class Holder(Protocol):
+    """What holds a message again whose transaction aborts: an open queue."""
+
+    def hold(self, lookup_identifier: int) -> bool:
+        """Lock the message; False if it is closed, or the message purged."""
+
+
 class TransactionalOperation(NamedTuple):
     """The change of one position when a transaction commits: 3.1.1.13."""
 
@@ -45,7 +51,7 @@ class TransactionalOperation(NamedTuple):
     value: bytes
     target: "Queue | None" = None
     reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE
-    reader: "OpenQueueDescriptor | None" = None
+    reader: "Holder | None" = None
     """The reader that holds the message again if the transaction aborts."""
 
 
@@ -153,7 +159,7 @@ class Transaction(TransactionApi):
         queue: "Queue",
         lookup_identifier: int,
         position: LockedPosition,
-        reader: "OpenQueueDescriptor | None" = None,
+        reader: "Holder | None" = None,
     ) -> None:
         """A message that a two-phase read has locked is received in this transaction."""
         position.transaction = self

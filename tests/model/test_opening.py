@@ -204,7 +204,7 @@ async def test_a_distribution_list_is_looked_up_once_even_in_a_circle(node):
         lists.append(str(name))
         return [name, node.qm.names.parse(ORDERS)]
 
-    node.qm.resolve_distribution_list = resolve
+    node.qm.opening.resolve_distribution_list = resolve
     queue = await node.qm.open_queue(f"DL={guid_to_text(new_guid())}", Access.SEND)
     await queue.send(Message(b"x"))
     assert len(lists) == 1
@@ -215,7 +215,7 @@ async def test_a_distribution_list_without_queues_cannot_be_opened(node):
     async def resolve(_):
         return []
 
-    node.qm.resolve_distribution_list = resolve
+    node.qm.opening.resolve_distribution_list = resolve
     opened = node.qm.open_queue(f"DL={guid_to_text(new_guid())}", Access.SEND)
     assert await failure(opened) is ErrorCode.MQ_ERROR_QUEUE_NOT_FOUND
 
