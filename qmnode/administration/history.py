@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import structlog
 
 from qmnode.administration import history_file
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.history_file import UNREADABLE, Saved
 from qmnode.administration.pace import Pace
 from qmnode.administration.search import chosen_queues

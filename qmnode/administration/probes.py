@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.tracing import mark_of, next_hop_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model import temporary

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from qmnode.administration.criteria import Criteria
 from qmnode.administration.dead_letters import reason
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.pace import Pace
 from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.administration.search import chunks, fits, readable

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import structlog
 
 from qmnode.administration.asker import Asker
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
 from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.dcerpc.errors import FaultStatus, RpcFault
 from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from qmnode import Access, Message, QueueManager
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.probes import Probes
 from qmnode.management.server import ManagementServer
 from qmnode.model.api import QueueType

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.allocator import SPARED, lendable
 from qmnode.dcerpc.server import RpcConnection, RpcServer, ServerLimits, service
 from qmnode.local import values

@@ -18,7 +18,7 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.administration.access_control import Change, change_access
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.delivery import topology
 from qmnode.delivery.topology import MachineAddresses
 from qmnode.directory.file import FileDirectory

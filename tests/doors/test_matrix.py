@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from qmnode import Access, MessageQueuingError, QueueManager
-from qmnode.administration.guarded import NEEDED
+from qmnode.administration.operation_rights import NEEDED
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue
 from qmnode.local import values

@@ -11,7 +11,7 @@ import pytest
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.administration.access_control import Change, change_access
 from qmnode.administration.asker import Asker
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, WorkgroupDirectory
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.security.principals import ANONYMOUS_PRINCIPAL, Principals

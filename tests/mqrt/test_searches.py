@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import qmnode
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue, WorkgroupDirectory
 from qmnode.model.published import PublishedQueues

@@ -10,7 +10,7 @@ import yaml
 from mqenterprise.directory.admission import admit
 from mqenterprise.directory.names import name_of
 from qmnode import Access, MessageQueuingError
-from qmnode.administration.guarded import GuardedQueueManager
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.security_descriptor import Sid
 from tests.directory.test_membership import installed, node_settings, running
