@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 import structlog
 
 from qmnode.administration import history_file
-from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.history_file import UNREADABLE, Saved
+from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.pace import Pace
 from qmnode.administration.search import chosen_queues
 from qmnode.errors import MessageQueuingError
