@@ -6,19 +6,22 @@ again, and those that this store does not know of.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from qmnode.delivery.information import sequences_of
 from qmnode.model.ports import MessageStore
 from qmnode.protocol.incoming_sequences import Gap, IncomingSequence
 from qmnode.protocol.outgoing_sequences import OutgoingSequence
+from qmnode.protocol.received import DestinationName
 from qmnode.storage.origin import RANGES, copied
 from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.names import DirectFormatName
 
 if TYPE_CHECKING:
+    from qmnode.model.queue import Queue
     from qmnode.model.queue_manager import QueueManager
 
 log: Final = structlog.stdlib.get_logger(__name__)
@@ -83,3 +86,21 @@ def saved_ranges(store: MessageStore) -> dict[str, list[dict[str, Any]]]:
     ranges = json.loads(store.get_meta(RANGES) or b"{}")
     own = {"peer": "", "queue": "", "sequence": "", "state": "unknown", "first": copy.last + 1, "last": copy.fresh}
     return {"identifiers": [own], "received": ranges.get("received", []), "sent": ranges.get("sent", [])}
+
+
+def sequences_of(
+    queue: "Queue | None", manager: "QueueManager", sequences: Iterable[IncomingSequence]
+) -> Iterator[tuple[IncomingSequence, str]]:
+    """The sequences of ``queue`` under all its names, or of any queue, each with the name."""
+    names: dict[bytes, str | None] = {}
+    for sequence in sequences:
+        key = sequence.destination
+        if key not in names:
+            name = DestinationName(manager.identifier, key[0], key[1:]).format_name()
+            local = None if name is None else manager.names.local(name)
+            if isinstance(name, DirectFormatName) and local is not None:  # the key has no small letters
+                name = replace(name, path=replace(name.path, queue=manager.names.path(local.pathname).queue))
+            names[key] = None if queue not in (None, local) else str(name or "")
+        found = names[key]
+        if found is not None:
+            yield sequence, found

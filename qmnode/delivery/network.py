@@ -11,9 +11,8 @@ from typing import Final, TypeVar
 import structlog
 
 from qmnode.delivery.acknowledgments import Acknowledgments
-from qmnode.delivery.after_restore import AfterRestore
-from qmnode.delivery.arrivals import Arrivals, IncomingSessions
-from qmnode.delivery.information import connection_information, incoming_sequences, sequences_of, transfer_information
+from qmnode.delivery.after_restore import AfterRestore, sequences_of
+from qmnode.delivery.arrivals import Arrivals, IncomingSessions, ProtocolState
 from qmnode.delivery.misrouted import MisroutedMessages
 from qmnode.delivery.neighbours import Forwarding, Identities, Neighbours
 from qmnode.delivery.notices import Notices
@@ -21,10 +20,15 @@ from qmnode.delivery.peer_tls import PeerTls
 from qmnode.delivery.protection import KeyReading, Protection, UnsignedSenderPolicy
 from qmnode.delivery.queue_connection import PacedAttempts, Precedence
 from qmnode.delivery.queue_sender import QueueSender
-from qmnode.delivery.state import ProtocolState
 from qmnode.delivery.strangers import Distrust, Strangers
 from qmnode.delivery.topology import DirectoryResolver, MachineAddresses, Resolver, Topology
-from qmnode.delivery.waiting import machine_name, why
+from qmnode.delivery.waiting import (
+    connection_information,
+    incoming_sequences,
+    machine_name,
+    transfer_information,
+    why,
+)
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.model.administration import ConnectionInformation, IncomingSequenceInformation, TransferInformation

@@ -26,7 +26,7 @@ import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from qmnode.delivery.state import ProtocolState
+from qmnode.delivery.arrivals import ProtocolState
 from qmnode.delivery.topology import MachineAddresses, ResolutionError, Topology, addresses_of
 from qmnode.model.api import TransportSecurity
 from qmnode.protocol.commands import Family, Record

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from qmnode.delivery.acknowledgments import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.delivery.queue_connection import Precedence, QueueConnection, Undecided, report_failure
-from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.model.outcomes import kept
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first

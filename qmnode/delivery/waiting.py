@@ -6,23 +6,37 @@ node that meets a fault notes a :class:`Cause`; this module makes the reason, th
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
+from qmnode.delivery.acknowledgments import UNACKNOWLEDGED_LIMIT
+from qmnode.delivery.after_restore import sequences_of
+from qmnode.delivery.arrivals import ProtocolState
 from qmnode.delivery.topology import ResolutionError, Topology
-from qmnode.delivery.unacknowledged import UNACKNOWLEDGED_LIMIT
+from qmnode.model.administration import (
+    ConnectionInformation,
+    IncomingSequenceInformation,
+    SequencePlace,
+    TransferInformation,
+)
 from qmnode.model.queue import OutgoingQueue, Queue
+from qmnode.model.queue_manager import QueueManager
 from qmnode.model.waiting import REFUSED, Cause, Waiting, WaitReason
+from qmnode.protocol.incoming_sequences import IncomingSequence
+from qmnode.protocol.outgoing_sequences import SequenceInfo, transfer_info
 from qmnode.routing import NoRouteError
 from qmnode.storage.errors import StoreError
 from qmnode.structures.enumerations import MessageClass, OutgoingQueueState
 from qmnode.structures.guid import ZERO_GUID, Guid
 from qmnode.structures.names import DirectFormatName, PrivateFormatName, parse_single_format_name
+from qmnode.transport.connection import Connection
 
 if TYPE_CHECKING:
     from qmnode.delivery.network import Network
     from qmnode.delivery.queue_sender import QueueSender
     from qmnode.protocol.connection import NextHop
+
 
 _STEPS: Final = {
     MessageClass.MQMSG_CLASS_NACK_BAD_DST_Q: "create the queue at {machine}, or correct its name at the sender",
@@ -314,3 +328,79 @@ def _words(message_class: int) -> str:
 def _step_of(message_class: int, machine: str) -> str:
     step = _STEPS.get(MessageClass(message_class), "")
     return step.format(machine=machine or "the other machine")
+
+
+_SEQUENCES_SHOWN: Final = 1_000
+
+
+def transfer_information(state: ProtocolState, queue: OutgoingQueue, now: float, unread: int) -> TransferInformation:
+    """Describe the outgoing sequence of a queue. ``now`` is in seconds since 1970, ``unread`` counts the messages that
+    wait for their final acknowledgments.
+    """
+    key = state.key_of(queue)
+    info = transfer_info(state.outgoing.get(key), state.parameters.resend_table())
+    monotonic_began = now - asyncio.get_running_loop().time()
+    return TransferInformation(
+        next=SequencePlace(*info.next_seq),
+        last_acknowledged=_place(info.last_ack),
+        last_acknowledged_time=info.last_ack_time,
+        acknowledgment_count=info.last_ack_count,
+        unacknowledged_count=info.no_ack_count,
+        first_unacknowledged=_place(info.first_non_ack),
+        last_unacknowledged=_place(info.last_non_ack),
+        unread_count=unread,
+        resend_count=info.resend_count,
+        resend_interval=info.resend_interval,
+        resend_time=0 if info.resend_time is None else monotonic_began + info.resend_time,
+    )
+
+
+def _place(info: SequenceInfo | None) -> SequencePlace | None:
+    return None if info is None else SequencePlace(*info)
+
+
+def incoming_sequences(
+    queue: Queue | None, manager: QueueManager, sequences: Iterable[IncomingSequence]
+) -> list[IncomingSequenceInformation]:
+    """The incoming sequences of ``queue``, or of any queue, the most recently used first."""
+    return [
+        IncomingSequenceInformation(
+            source=sequence.source,
+            destination=name,
+            address=sequence.route.address,
+            sequence_identifier=sequence.sequence_id,
+            number=sequence.sequence_number,
+            reject_count=sequence.reject_count,
+            last_access_time=sequence.last_access,
+            is_known=not sequence.bringer,
+            refused_count=sequence.refused_count,
+            waiting=_refusal(manager, name),
+        )
+        for sequence, name in nlargest(
+            _SEQUENCES_SHOWN, sequences_of(queue, manager, sequences), key=lambda one: one[0].last_access
+        )
+    ]
+
+
+def _refusal(manager: QueueManager, name: str) -> Waiting | None:
+    local = manager.names.local(parse_single_format_name(name)) if name else None
+    return None if local is None else local.waits_for
+
+
+def connection_information(connection: Connection) -> ConnectionInformation:
+    """Describe a connection for operators."""
+    session = connection.session
+    host = f"[{connection.address}]" if ":" in connection.address else connection.address
+    return ConnectionInformation(
+        address=f"{host}:{connection.port}",
+        state=session.state.name.lower(),
+        incoming=not connection.initiator,
+        queue_manager_identifier=session.remote,
+        established=connection.established,
+        sent_messages=session.sent_count,
+        received_messages=session.received_count,
+        sent_bytes=connection.sent_bytes,
+        received_bytes=connection.received_bytes,
+        unacknowledged_messages=session.in_flight() if connection.initiator else session.unsettled(),
+        encrypted=connection.encrypted,
+    )

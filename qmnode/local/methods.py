@@ -395,7 +395,7 @@ class _Search:
 
 
 class LocalNode:
-    """What the applications of this machine use together: the queue manager, and the marks of their calls."""
+    """The node as applications of this machine share it: the queue manager, and the marks of their calls."""
 
     def __init__(
         self,
@@ -427,7 +427,7 @@ class LocalNode:
         self.completed.set()
 
 
-class Receiving(Protocol):
+class ReceiveStarter(Protocol):
     """The receives outside of transactions, which answer by themselves."""
 
     def start(
@@ -443,7 +443,7 @@ class Receiving(Protocol):
 class Methods:
     """The calls of one application."""
 
-    def __init__(self, node: LocalNode, user_id: int, groups: frozenset[int], receives: Receiving) -> None:
+    def __init__(self, node: LocalNode, user_id: int, groups: frozenset[int], receives: ReceiveStarter) -> None:
         self.encode = values.encode_for_first_release
         self._node = node
         self.marks = node.marks

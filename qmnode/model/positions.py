@@ -327,7 +327,7 @@ class Claim(Protocol):
 
 
 class OpenForReading(Protocol):
-    """What a waiting read needs of the open queue that it is made through."""
+    """The open queue of a waiting read, as the read needs it."""
 
     context: "Context"
     queue: "Queue"

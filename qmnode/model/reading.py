@@ -139,7 +139,7 @@ class WaitingMessageReadOperation(WaitingRead):
 
 
 class OpenForReads(OpenForReading, Protocol):
-    """What reads and cursors need of the open queue that they are made through."""
+    """The open queue of reads and cursors, as they need it."""
 
     cursors: "dict[int, Cursor]"
 

@@ -35,8 +35,8 @@ class OperationType(Enum):
     MOVE = "move"
 
 
-class Holder(Protocol):
-    """What holds a message again whose transaction aborts: an open queue."""
+class MessageHolder(Protocol):
+    """An open queue, which holds a message again whose transaction aborts."""
 
     def hold(self, lookup_identifier: int) -> bool:
         """Lock the message; False if it is closed, or the message purged."""
@@ -51,7 +51,7 @@ class TransactionalOperation(NamedTuple):
     value: bytes
     target: "Queue | None" = None
     reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE
-    reader: "Holder | None" = None
+    reader: "MessageHolder | None" = None
     """The reader that holds the message again if the transaction aborts."""
 
 
@@ -159,7 +159,7 @@ class Transaction(TransactionApi):
         queue: "Queue",
         lookup_identifier: int,
         position: LockedPosition,
-        reader: "Holder | None" = None,
+        reader: "MessageHolder | None" = None,
     ) -> None:
         """A message that a two-phase read has locked is received in this transaction."""
         position.transaction = self

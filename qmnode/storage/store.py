@@ -1,4 +1,4 @@
-"""A store on RocksDB: opening it, and the reads of the model. What it writes is in :mod:`qmnode.storage.writer`."""
+"""A store on RocksDB: opening it, and the reads of the model. Its writes are in :mod:`qmnode.storage.writer`."""
 
 import contextlib
 import shutil

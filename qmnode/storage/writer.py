@@ -599,7 +599,7 @@ class Writer:
 
 
 class Writes:
-    """What the model writes into the current batch of an open store."""
+    """Writes of the model into the current batch of an open store."""
 
     def __init__(self, database: Rdict, path: Path, settings: StorageSettings, mark: SyncedMark) -> None:
         self.path = path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmnode.delivery.unacknowledged import Credibility
+from qmnode.delivery.acknowledgments import Credibility
 from tests.adversary import wire
 from tests.adversary.acknowledgments import COUNT, final_acks, numbered
 from tests.adversary.lab import (

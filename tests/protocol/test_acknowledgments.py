@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qmnode.delivery.awaiting_final_acks import final_ack_fate
+from qmnode.delivery.acknowledgments import final_ack_fate
 from qmnode.protocol.acknowledgments import (
     Fate,
     FinalAcknowledgment,
