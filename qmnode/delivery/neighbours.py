@@ -124,6 +124,8 @@ class Identities:
         if self._only_registered:
             strangers = [source for source, speaks in known.items() if not speaks and source != self._own]
             await self._find_addresses(neighbour, strangers)
+            if not is_itself and self._is_at_home(connection, remote):
+                is_itself = is_stale = True  # its addresses came only now, and the topology was not read for it
             known = self._may_speak_for(remote, sources, is_itself)  # the topology may have changed meanwhile
             neighbour.elsewhere.difference_update(source for source, speaks in known.items() if speaks)
         neighbour.is_unsettled = is_stale or self._is_unsettled(remote)
@@ -198,8 +200,19 @@ class Identities:
             return True
         if connection.initiator and not connection.session.direct:
             return True  # opened to an address of that name, and that queue manager answered
-        addresses = self._addresses
-        return addresses is not None and connection.address in await addresses.of(remote, connection.address)
+        if self._addresses is not None:
+            await self._addresses.of(remote, connection.address)
+        return self._is_at_home(connection, remote)
+
+    def _is_at_home(self, connection: Connection, remote: Guid) -> bool:
+        """Whether a peer has an address that was found for the queue manager that it claims to be."""
+        return (
+            remote not in (ZERO_GUID, self._own)
+            and self._topology is not None
+            and self._topology.knows(remote)
+            and self._addresses is not None
+            and connection.address in self._addresses.last(remote)
+        )
 
 
 _TURNS: Final = 3
