@@ -79,7 +79,7 @@ def _written(one: Element) -> Iterator[str]:
         yield f"</{one.tag}>"
 
 
-def svg(root: Element) -> str:
+def svg_document(root: Element) -> str:
     """Return a whole SVG document."""
     return f"{ElementTree.tostring(root, encoding='unicode')}\n"
 

@@ -17,7 +17,7 @@ from mqenterprise.operations.settings import load_settings
 from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.plan import shown
+from mqenterprise.topology.plan import TargetError, shown
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
     DOCUMENT,
@@ -35,7 +35,6 @@ from mqenterprise.topology.provenance import (
     standings,
 )
 from mqenterprise.topology.resources import Kind, Table
-from mqenterprise.topology.target import TargetError
 from qmnode.commands.complaint import complain
 from qmnode.commands.groups import Commands
 from qmnode.commands.tables import print_table

@@ -18,8 +18,8 @@ from mqenterprise.commands.over_nodes import (
 )
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, parse_job_name
-from mqenterprise.operations.many import each
 from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.nodes import each
 from mqenterprise.operations.settings import OperationsSettings
 from qmnode.commands.groups import Commands
 from qmnode.commands.job import PAST

@@ -15,8 +15,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mqenterprise.commands.completion import complete_computer
-from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
+from mqenterprise.commands.opening import (
+    FAILED,
+    SOMETHING_TO_DO,
+    AsJson,
+    DirectoryFile,
+    complete_computer,
+    opened,
+    show,
+)
 from mqenterprise.keys.fleet import Fleet, KeyRunOutcome
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication

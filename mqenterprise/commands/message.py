@@ -23,17 +23,17 @@ from mqenterprise.commands.over_nodes import (
 )
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, watch
-from mqenterprise.operations.many import each
 from mqenterprise.operations.node_client import NodeClient
+from mqenterprise.operations.nodes import each
 from mqenterprise.operations.search import Search, merged
 from mqenterprise.operations.settings import OperationsSettings
 from qmnode.administration.failures import BY
 from qmnode.commands.groups import Commands
+from qmnode.commands.message import WhereOption
 from qmnode.commands.message_files import FAILURE_QUEUES, NO_EDIT, Edit, batches, opened_source, written
 from qmnode.commands.message_operations import DryRunOption, Lookups, TargetOption, TransactionalOption, WaitOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, print_body, print_facts, print_json, progress, say, size_text, write_json
-from qmnode.commands.selecting import WhereOption
 from qmnode.commands.tables import print_row, print_table
 from qmnode.commands.target import WideOption, YesOption, confirm
 from qmnode.management.documents import lookup_text

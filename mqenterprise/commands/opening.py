@@ -1,4 +1,4 @@
-"""Shared by all commands that use the directory: its option, its opening, and the report of its errors."""
+"""Shared by the commands that use the directory: its option, opening, errors, and names that the shell completes."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import structlog
 import typer
@@ -94,3 +94,22 @@ def show(
     cells = [[row.get(name) for name in columns] for row in rows]
     rows_of_cells = [[None if cell == "" else cell for cell in row] for row in cells]
     print_table(list(columns.values()), rows_of_cells, whole=whole, drop=drop, wide=wide)
+
+
+_PATIENCE: Final = 2.0
+
+
+def complete_computer(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of queue managers' computers that begin so."""
+    from mqenterprise.commands.opening import directory_settings
+    from mqenterprise.directory.service import EnterpriseDirectory
+
+    try:
+        file = ctx.params.get("directory_file")
+        patient = {"connect_timeout": _PATIENCE, "operation_timeout": _PATIENCE}
+        settings = directory_settings(Path(file) if file else None).model_copy(update=patient)
+        with EnterpriseDirectory(settings) as directory:
+            found = [one.computer_name for one in directory.queue_managers.list(attributes=("computer_name",))]
+        return sorted(name for name in found if name.casefold().startswith(incomplete.casefold()))
+    except Exception:  # a completing shell is no place to report an error
+        return []

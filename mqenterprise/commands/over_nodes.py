@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from mqenterprise.commands.completion import complete_computer
-from mqenterprise.commands.opening import FAILED, DirectoryFile, opened
+from mqenterprise.commands.opening import FAILED, DirectoryFile, complete_computer, opened
 from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings

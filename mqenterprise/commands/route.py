@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mqenterprise.commands.completion import complete_computer
 from mqenterprise.commands.opening import (
     FAILED,
     SOMETHING_TO_DO,
     AsJson,
     DirectoryFile,
+    complete_computer,
     opened,
     print_document,
     show,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mqenterprise.operations.node_client import NodeClient
-    from mqenterprise.operations.present import Present
     from mqenterprise.operations.settings import OperationsSettings
+    from mqenterprise.operations.tracing import Present
 
 app = Commands(no_args_is_help=True, help="Where messages go, and why.")
 
@@ -93,7 +93,7 @@ def explain_command(
 
 
 def _ask(topology: NamedTopology, found: Explanation, access: Access) -> "dict[str, Present]":
-    from mqenterprise.operations.present import present
+    from mqenterprise.operations.tracing import present
 
     machines = [topology.snapshot.machines[hop.machine] for hop in found.hops]
     path = [machine.name for machine in machines]

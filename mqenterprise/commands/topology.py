@@ -50,24 +50,25 @@ from mqenterprise.topology.apply import (
     written,
 )
 from mqenterprise.topology.check import Checked, load
+from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.declared_table import declared_table
-from mqenterprise.topology.drift import check_metrics_file, write_metrics
 from mqenterprise.topology.export import export as exported
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import (
     FixedError,
     Note,
     Plan,
     PlanFileError,
+    TargetError,
+    check_metrics_file,
     done_summary,
     from_json,
     plan_lines,
     summary,
+    write_metrics,
 )
 from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Problem
-from mqenterprise.topology.target import TargetError
 from qmnode.commands.apply import step_lines
 from qmnode.commands.complaint import complain
 from qmnode.commands.output import counted

@@ -26,12 +26,11 @@ from mqenterprise.routes.explanation import explain, next_link
 from mqenterprise.routes.simulation import TooMuch, simulate
 from mqenterprise.topology.apply import plan_declared
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import to_json
+from mqenterprise.topology.plan import TargetUnavailable, to_json
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.target import TargetUnavailable
 from qmnode.console.port import Answer, Credential, Machine, Outline, RefusedError, UnavailableError
 from qmnode.delivery.topology import snapshot_of
 from qmnode.directory.port import DirectoryOperationError

@@ -2,25 +2,202 @@
 
 :class:`Gateway` creates and deletes objects with their companions, for repositories and for plans. A :class:`Writer`
 writes single entries: whatever they hold for repositories, under conditions for plans (:class:`FencedWriter`).
+
+Windows notifies of changes (MS-MQCN) through the queue manager of the computer where the change is made (MS-MQDMPR
+3.1.7.1.18, 19 and 24). Here a node of this machine sends the messages, if the directory's settings name its socket.
+
+MS-MQDSSM 3.1.6.1.1.8, 3.1.6.1.2.2 and 3.1.6.1.3.4 write masks of MS-MQMQ into new entries. Active Directory would
+take them for its own rights (MS-ADTS 5.1.3.2) and, for one, let everyone change every queue manager. So they are
+written as the rights that MS-MQDSSM 5.1 asks for. For mSMQSettings and mSMQSiteLink objects 5.1 leaves the list to
+their class. OpenLDAP has no access lists on objects.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
+import qmnode
 from mqenterprise.directory.entries import Change, ChangeKind, Entry, Scope
-from mqenterprise.directory.errors import ConditionFailed, ConstraintViolated, ObjectAlreadyExists, ObjectNotFound
+from mqenterprise.directory.errors import (
+    ConditionFailed,
+    ConstraintViolated,
+    DirectoryError,
+    ObjectAlreadyExists,
+    ObjectNotFound,
+)
 from mqenterprise.directory.names import child, escape_filter, name_of, normalized, parent_of, split_queue_name
-from mqenterprise.directory.new_descriptors import NewDescriptors
+from mqenterprise.directory.security import (
+    QUEUE_MANAGER_RIGHTS,
+    QUEUE_RIGHTS,
+    SITE_RIGHTS,
+    RightsTable,
+    to_active_directory,
+)
 from mqenterprise.directory.settings import ServerKind
+from qmnode.security.access_check import (
+    default_queue_manager_security,
+    default_queue_security,
+    default_site_security,
+)
+from qmnode.structures.change_notification import (
+    NOTIFICATION_QUEUE_NUMBER,
+    TIME_TO_REACH_QUEUE,
+    ChangeEvent,
+    Notification,
+)
+from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.security_descriptor import SecurityDescriptor, Sid
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.change_notices import ChangeNotices
     from mqenterprise.directory.connection import LdapConnection
+
+log = structlog.get_logger(__name__)
+
+MOST: Final = 100
+"""Notifications for one queue manager; with so many, Windows reads all of its objects again (appendix A <3>)."""
+
+
+class ChangeNotices:
+    """Collects the changes of one use of the directory. Safe for threads."""
+
+    def __init__(self, socket: Path | None, server: Callable[[], str]) -> None:
+        """``socket``: of a node on this machine, or None to notify nobody. ``server``: the directory server's name."""
+        self._socket = socket
+        self._server = server
+        self._lock = threading.Lock()
+        self._noted: dict[Guid, dict[tuple[ChangeEvent, Guid], None]] = {}
+
+    @property
+    def are_sent(self) -> bool:
+        """Whether anybody is notified."""
+        return self._socket is not None
+
+    def note(self, event: ChangeEvent, object_guid: Guid, owner: Guid) -> None:
+        """Remember a change that was made, of an object of the queue manager ``owner``."""
+        if self._socket is None:
+            return
+        with self._lock:
+            noted = self._noted.setdefault(owner, {})
+            if len(noted) < MOST:
+                noted[event, object_guid] = None
+
+    def send(self) -> None:
+        """Send Change Notification (3.3.4.1) for all changes. A failure is logged: the changes themselves are made."""
+        with self._lock:
+            noted, self._noted = self._noted, {}
+        if not noted or self._socket is None:
+            return
+        try:
+            server = self._server()
+            with qmnode.sync.connect(self._socket) as node:
+                for owner, changes in noted.items():
+                    if owner != node.identifier:  # it watches the directory
+                        _send_to(node, owner, [Notification(*change, server) for change in changes])
+        except (qmnode.MessageQueuingError, OSError, ValueError) as error:
+            log.warning(
+                "the owners of changed objects were not notified: they read them when their own timers expire",
+                node=str(self._socket), reason=str(error),
+            )  # fmt: skip
+
+
+def _send_to(node: qmnode.sync.QueueManager, owner: Guid, notifications: list[Notification]) -> None:
+    """Send messages to one queue manager (3.3.5.3), unsigned: notifications of queue managers may be (3.2.5.2)."""
+    name = f"PRIVATE={guid_to_text(owner)}\\{NOTIFICATION_QUEUE_NUMBER:x}"
+    with node.open_queue(name, qmnode.Access.SEND) as queue:
+        queue.send_many([qmnode.Message(one.write(), time_to_reach_queue=TIME_TO_REACH_QUEUE) for one in notifications])
+
+
+_COMPUTERS_KEPT: Final = 4096
+_ACCOUNTS: Final = frozenset({b"user", b"computer", b"inetorgperson"})
+
+
+class NewDescriptors:
+    """Descriptors for the objects that one connection creates. An empty answer leaves the list to the object's class.
+
+    It is empty on OpenLDAP, and where the server does not say who the connection's user is: with a list that does not
+    name its creator, an object could be out of the creator's reach.
+    """
+
+    def __init__(self, connection: LdapConnection) -> None:
+        self._connection = connection
+        self._creator: Sid | None = None
+        self._is_creator_known = False
+        self._computers: dict[str, Sid | None] = {}
+
+    def queue_manager(self, computer: str, *, is_foreign: bool = False) -> tuple[bytes, ...]:
+        """That of the mSMQConfiguration object of the computer with this distinguished name (3.1.6.1.1.8)."""
+        if (creator := self._creator_of()) is None:
+            return ()
+        self._computers.pop(normalized(computer), None)  # of a computer that was deleted and made again
+        machine = self._machine(computer)
+        return _written(
+            default_queue_manager_security(creator, machine=machine, is_foreign=is_foreign), QUEUE_MANAGER_RIGHTS
+        )
+
+    def queue(self, computer: str) -> tuple[bytes, ...]:
+        """That of a public queue of this computer for which nobody has chosen one (MS-MQDMPR 3.1.7.1.3.1)."""
+        if (creator := self._creator_of()) is None:
+            return ()
+        machine = self._machine(computer)
+        return _written(default_queue_security(creator, is_domain_user=True, machine=machine), QUEUE_RIGHTS)
+
+    def site(self) -> tuple[bytes, ...]:
+        """That of a site (3.1.6.1.3.4)."""
+        creator = self._creator_of()
+        return () if creator is None else _written(default_site_security(creator), SITE_RIGHTS)
+
+    def _machine(self, computer: str) -> Sid | None:
+        key = normalized(computer)
+        if key not in self._computers:
+            if len(self._computers) >= _COMPUTERS_KEPT:
+                self._computers.clear()
+            self._computers[key] = _sid(self._connection.read(computer, ("objectSid",)).first("objectSid"))
+        return self._computers[key]
+
+    def _creator_of(self) -> Sid | None:
+        """The user of this connection: the first of tokenGroups of the root DSE (MS-ADTS 3.1.1.3.2), if that is one."""
+        if self._connection.dialect.kind is not ServerKind.ACTIVE_DIRECTORY:
+            return None
+        if not self._is_creator_known:
+            self._creator = self._asked()
+            self._is_creator_known = True
+        return self._creator
+
+    def _asked(self) -> Sid | None:
+        found = _sid(self._connection.read("", ("tokenGroups",)).first("tokenGroups"))
+        try:
+            classes = self._connection.read(f"<SID={found}>", ("objectClass",)).attributes if found else {}
+        except DirectoryError as error:
+            log.warning(
+                "new objects get the access lists of their classes: the user of this connection is not in the domain",
+                user=str(found),
+                reason=error.sentence,
+            )
+            return None
+        # A group must not get what is for one user.
+        kinds = {name.lower() for name in classes.get("objectclass", ())}
+        return found if kinds & _ACCOUNTS else None
+
+
+def _sid(value: bytes | None) -> Sid | None:
+    try:
+        return Sid.parse(value) if value else None
+    except PacketError:
+        return None
+
+
+def _written(descriptor: SecurityDescriptor, rights: RightsTable) -> tuple[bytes, ...]:
+    """The list alone: the owner is the server's to say, and 3.1.6.1.1.8 and 3.1.6.1.3.4 name none."""
+    return (to_active_directory(SecurityDescriptor(dacl=descriptor.dacl).write(), rights),)
+
 
 Attributes = Mapping[str, Sequence[bytes]]
 

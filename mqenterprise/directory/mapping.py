@@ -3,12 +3,14 @@
 Properties that people declare come from :mod:`qmnode.objects`; this module adds their syntax in the directory.
 """
 
+import base64
 import calendar
 import enum
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from hashlib import md5
 from typing import Any, Final
 
 from mqenterprise.directory.entries import Entry
@@ -28,7 +30,9 @@ from qmnode.directory.port import (
 )
 from qmnode.objects.rows import Changes, Door, Form, Kind, Property
 from qmnode.objects.table import ROWS
-from qmnode.structures.guid import guid_from_bytes
+from qmnode.structures.errors import PacketError
+from qmnode.structures.guid import guid_from_bytes, new_guid
+from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
 
 Values = tuple[bytes, ...]
 
@@ -303,3 +307,39 @@ def declared_values(kind: Kind, *, on_computer: bool = False) -> dict[str, Decla
             default = write(default)
         found[row.name] = DeclaredValue(attribute, row.form, attribute.name.lower(), default, write)
     return found
+
+
+def digests_of(packed: bytes) -> tuple[bytes, ...]:
+    """The digests of the certificates in an MQUSERSIGNCERTS structure, in their order (MS-MQDSSM 3.1.6.1.1.9).
+
+    Raises ``ConstraintViolated`` for bytes that are no such structure.
+    """
+    try:
+        return tuple(certificate.digest for certificate in MqUserSignCerts.parse(packed).certificates)
+    except PacketError as error:
+        raise ConstraintViolated(f"these are no packed certificates (MQUSERSIGNCERTS): {error}") from error
+
+
+def pack_certificates(encoded: tuple[str, ...]) -> dict[str, Values]:
+    """Encode certificates in base64 as ``mSMQSignCertificates`` and ``mSMQDigests`` (MS-MQDSSM 3.1.6.7.6.2)."""
+    if not encoded:
+        return {"mSMQSignCertificates": (), "mSMQDigests": ()}
+    certificates = []
+    for text in encoded:
+        der = base64.b64decode(text)
+        digest = md5(der, usedforsecurity=False).digest()
+        certificates.append(MqUserSignCert(digest=digest, identifier=new_guid(), certificate=der))
+    packed = MqUserSignCerts(certificates=tuple(certificates)).write()
+    return {"mSMQSignCertificates": (packed,), "mSMQDigests": tuple(one.digest for one in certificates)}
+
+
+def unpack_certificates(entry: Entry) -> tuple[str, ...] | str:
+    """Return a user's certificates in base64, sorted, or one text with the reason why they cannot be decoded."""
+    packed = entry.first("mSMQSignCertificates")
+    if packed is None:
+        return ()
+    try:
+        found = MqUserSignCerts.parse(packed).certificates
+    except PacketError as error:
+        return f"(not understood: {error})"
+    return tuple(sorted(base64.b64encode(one.certificate).decode() for one in found))

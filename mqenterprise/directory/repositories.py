@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import structlog
 
-from mqenterprise.directory.certificates import digests_of
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.gateway import CONFIGURATION, MARK, ROUTING, SECURITY, Gateway
@@ -32,6 +31,7 @@ from mqenterprise.directory.mapping import (
     Refers,
     Values,
     default_of,
+    digests_of,
     filter_of,
     satisfies,
 )

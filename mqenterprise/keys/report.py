@@ -1,4 +1,4 @@
-"""The report on keys: one row for each pair, with the step that is due."""
+"""The report on keys: one row for each pair, with the step that is due; and what a rotation would do."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.keys import life_cycle
 from mqenterprise.keys.life_cycle import Step, Waiting
+from mqenterprise.keys.rotation import KeysOfNode, needs_next
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import usable_providers
 from qmnode.security.rsa_keys import PROVIDER_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from mqenterprise.keys.rotation import KeysOfNode
 
 COLUMNS: Final = {
     "node": "node",
@@ -109,3 +108,41 @@ def _date(time: float | None) -> str | None:
 
 def _span(seconds: float) -> str:
     return next((f"{seconds / size:.0f} {unit}" for size, unit in _UNITS if seconds >= 2 * size), f"{seconds:.0f} s")
+
+
+def to_rotate(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
+    """Return one sentence for each action of ``Fleet.rotate``."""
+    made = [
+        f"a new {provider.name} {purpose.value} key"
+        for provider in usable_providers(waiting.settings.security)
+        for purpose in KeyPurpose
+        if needs_next(keys.pairs, provider, purpose, begun)
+    ]
+    return made + to_publish(keys, waiting, now)
+
+
+def to_publish(keys: KeysOfNode, waiting: Waiting, now: float) -> list[str]:
+    """Return one sentence for each key whose publication was started, or that the directory wrongly shows."""
+    rows = (row for row in rows_of(keys, waiting, now) if row["due"] == Step.PUBLISH.value)
+    return [f"{row['provider']} {row['purpose']} key {row['fingerprint']}: publish" for row in rows]
+
+
+def to_roll_back(keys: KeysOfNode, waiting: Waiting, now: float, begun: float) -> list[str]:
+    """Return one sentence for each key that ``Fleet.roll_back`` would publish; keys published since ``begun`` stay."""
+    found = []
+    for provider in sorted({pair.provider for pair in keys.pairs}):
+        current = life_cycle.of(keys.pairs, provider, KeyPurpose.ENCRYPTION, KeyState.CURRENT)
+        underway = any(map(life_cycle.is_rollback, life_cycle.of(keys.pairs, provider, KeyPurpose.ENCRYPTION)))
+        target = life_cycle.before(keys.pairs, provider, KeyPurpose.ENCRYPTION)
+        if underway or any((pair.published_time or 0.0) >= begun for pair in current):
+            continue
+        if target is not None:
+            found.append(f"{provider} encryption key {target.fingerprint}: publish again")
+    return found + to_publish(keys, waiting, now)
+
+
+def to_retire(keys: KeysOfNode, waiting: Waiting, now: float) -> list[str]:
+    """Return one sentence for each key that ``Fleet.retire`` would retire or destroy."""
+    steps_of_retirement = (Step.RETIRE.value, Step.DESTROY.value)
+    rows = (row for row in rows_of(keys, waiting, now) if row["due"] in steps_of_retirement and row["is_due"])
+    return [f"{row['provider']} {row['purpose']} key {row['fingerprint']}: {row['due']}" for row in rows]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mqenterprise.operations.errors import NodeError
-from mqenterprise.operations.many import each
-from mqenterprise.operations.nodes import connected, declared_nodes
-from mqenterprise.topology.machine_documents import machine_document
+from mqenterprise.operations.nodes import connected, declared_nodes, each
+from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.names import fold
 from qmnode.objects.table import PRIVATE_QUEUE
 

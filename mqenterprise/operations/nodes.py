@@ -1,13 +1,14 @@
-"""The nodes that a command means: machines by name, those of a site, or all of the directory."""
+"""The nodes that a command means (machines by name, of a site, or all), and one question to many of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from mqenterprise.operations.errors import OperationsError
+from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.settings import OperationsSettings, split_address
 from mqenterprise.topology.problems import did_you_mean
 
@@ -128,3 +129,29 @@ async def connected(settings: OperationsSettings, nodes: Sequence[Node]) -> Asyn
             )
             for node in nodes
         ]
+
+
+T = TypeVar("T")
+
+
+async def each(
+    clients: Sequence[NodeClient], work: Callable[[NodeClient], Awaitable[T]], concurrency: int
+) -> AsyncIterator[tuple[NodeClient, T | NodeError]]:
+    """The nodes with their answers, in the order in which they answer."""
+    turns = asyncio.Semaphore(concurrency)
+
+    async def ask(client: NodeClient) -> tuple[NodeClient, T | NodeError]:
+        async with turns:
+            try:
+                return client, await work(client)
+            except NodeError as error:
+                return client, error
+
+    tasks = [asyncio.create_task(ask(client)) for client in clients]
+    try:
+        for answer in asyncio.as_completed(tasks):
+            yield await answer
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

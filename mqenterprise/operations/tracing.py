@@ -1,4 +1,4 @@
-"""The way of a message over nodes, which are asked live: its places in order of time, and what is not known."""
+"""The way of a message over nodes, asked live: its places in order of time, what is unknown, and what it waits for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.operations.errors import NodeError
-from mqenterprise.operations.many import each
+from mqenterprise.operations.nodes import each
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from mqenterprise.operations.node_client import NodeClient
+    from qmnode.management.documents import WaitingDocument
     from qmnode.management.operation_routes import TraceDocument
 
 ANSWER_SECONDS: Final = 1.5
@@ -105,3 +106,38 @@ def _add(found: Way, machine: str, answer: TraceDocument, message: str) -> None:
         faults.append(f"{answer.refused} queues may not be read")
     if faults:
         found.unknown[machine] = "; ".join(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The reasons of one machine, or why it gives none."""
+
+    waiting: tuple[WaitingDocument, ...] = ()
+    unknown: str = ""
+
+
+async def present(
+    clients: Sequence[NodeClient], path: Sequence[str], concurrency: int, seconds: float = ANSWER_SECONDS
+) -> dict[str, Present]:
+    """Ask the nodes of a way why messages to the next and to the last machine of the ``path`` wait. By machine."""
+    names = [name.casefold() for name in path]
+    after = dict(zip(names, path[1:], strict=False))
+
+    async def ask(client: NodeClient) -> Present:
+        itself = client.machine.casefold()
+        others = {after[itself], path[-1]} if itself in after else set()
+        try:
+            async with asyncio.timeout(seconds):
+                own, *of_others = await asyncio.gather(*map(client.waiting, (client.machine, *sorted(others))))
+        except TimeoutError:
+            raise NodeError(f"no answer within {seconds:g} s", unavailable=True) from None
+        # Of its own reasons, those of the whole node stop every message; those of its queues, the messages to it.
+        whole = [one for one in own.waiting if not one.queue or (not others and one.machine.casefold() == itself)]
+        found = {one.queue: one for one in (*whole, *(one for answer in of_others for one in answer.waiting))}
+        return Present(tuple(found.values()))
+
+    answers = {
+        client.machine.casefold(): Present(unknown=answer.sentence) if isinstance(answer, NodeError) else answer
+        async for client, answer in each(clients, ask, concurrency)
+    }
+    return {name: answers[name.casefold()] for name in path if name.casefold() in answers}

@@ -9,7 +9,7 @@ from mqenterprise.routes.explanation import SECTIONS, Explanation
 from qmnode.structures.guid import guid_to_text
 
 if TYPE_CHECKING:
-    from mqenterprise.operations.present import Present
+    from mqenterprise.operations.tracing import Present
     from mqenterprise.routes.enterprise import NamedTopology
     from mqenterprise.routes.simulation import ChangedJourney, FoundJourney, Simulation
 

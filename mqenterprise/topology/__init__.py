@@ -2,5 +2,5 @@
 
 Everything up to :mod:`mqenterprise.topology.apply` is free of I/O: a declaration and a snapshot of the directory both
 become tables of :class:`~mqenterprise.topology.resources.Resource`, and all later steps compare those tables.
-LDAP is behind the port in :mod:`mqenterprise.topology.target`.
+LDAP is behind the port in :mod:`mqenterprise.topology.plan`.
 """

@@ -23,11 +23,23 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from mqenterprise.topology.check import Checked
-from mqenterprise.topology.collector import paused_collector
+from mqenterprise.topology.check import Checked, paused_collector
 from mqenterprise.topology.declared_table import declared_table
-from mqenterprise.topology.plan import Plan, Standing, Step, from_json, make_plan, standing, to_json
-from mqenterprise.topology.target import ConflictingChange, LeaseEntry, Snapshot, Target, TargetError, TargetUnavailable
+from mqenterprise.topology.plan import (
+    ConflictingChange,
+    LeaseEntry,
+    Plan,
+    Snapshot,
+    Standing,
+    Step,
+    Target,
+    TargetError,
+    TargetUnavailable,
+    from_json,
+    make_plan,
+    standing,
+    to_json,
+)
 
 TIME_TO_LIVE = 20.0
 """Seconds without renewal after which a lease can be taken over."""

@@ -3,7 +3,11 @@
 An omitted value means the specification's default, not "leave as it is": the declaration describes the objects that it
 names completely. The exceptions are access lists and ``certificates`` of a user, which are left alone when
 they are not declared.
+
+A node makes its document true: ``qmnode apply``, :mod:`qmnode.administration.machine_documents`.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
@@ -12,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
 from mqenterprise.topology.access import BY_KIND
-from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName
+from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName, fold
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Kind, Property, Rows
 from qmnode.objects.table import (
     DISTRIBUTION_LIST,
@@ -401,3 +405,32 @@ SECTIONS: Final[dict[str, tuple[type[BaseModel], Rows]]] = {
     "distribution_lists": (DistributionList, DISTRIBUTION_LIST),
 }
 """The model and the rows of each section of a declaration whose objects are in the directory."""
+
+
+_KNOWN_TO_NODES: Final = re.compile(
+    r"s-1-[0-9-]+|(user|group|uid|gid):.+|everyone|anonymous|authenticated-users|administrators|users|system|local|network"
+)
+
+
+def path_of(queue: Queue) -> str:
+    """The path name of a declared queue (MS-MQMQ 2.1.1)."""
+    return f"{queue.machine}\\{'private$' + chr(92) if queue.private else ''}{queue.name}"
+
+
+def is_known_to_nodes(who: str) -> bool:
+    """Whether a node can tell whom an entry of an access list means, without a directory."""
+    return _KNOWN_TO_NODES.fullmatch(fold(who)) is not None
+
+
+def machine_document(declaration: Declaration, machine: str) -> dict[str, Any]:
+    """The document of one machine, with the values that are declared."""
+    machines = (one for one in declaration.machines if fold(one.name) == fold(machine))
+    return {
+        "addresses": [address for one in machines for address in one.addresses],
+        "bridges": {one.name: one.settings for one in declaration.bridges if fold(one.machine) == fold(machine)},
+        "queues": [
+            queue.model_dump(mode="json", exclude_unset=True, exclude={"machine", "private"})
+            for queue in declaration.queues
+            if queue.private and fold(queue.machine) == fold(machine)
+        ],
+    }

@@ -10,9 +10,9 @@ import yaml
 from pydantic import BaseModel
 
 from mqenterprise.topology import access, declaration
-from mqenterprise.topology.certificates import as_pem
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import ROLES
+from mqenterprise.topology.loader import as_pem
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError

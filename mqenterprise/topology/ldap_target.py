@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mqenterprise.directory.certificates import pack_certificates, unpack_certificates
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import (
     ConditionFailed,
@@ -34,12 +33,26 @@ from mqenterprise.directory.gateway import (
     replacement,
     token_of,
 )
-from mqenterprise.directory.mapping import MAPPINGS, DeclaredValue, declared_values
+from mqenterprise.directory.mapping import (
+    MAPPINGS,
+    DeclaredValue,
+    declared_values,
+    pack_certificates,
+    unpack_certificates,
+)
 from mqenterprise.directory.names import child, escape_filter, join_queue_name, name_of, normalized, parent_of, split_dn
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import Action, Step, Values, recipients
+from mqenterprise.topology.plan import (
+    Action,
+    ConflictingChange,
+    Snapshot,
+    Step,
+    TargetError,
+    TargetUnavailable,
+    Values,
+    recipients,
+)
 from mqenterprise.topology.resources import Key, Kind, Table, Value, resource
-from mqenterprise.topology.target import ConflictingChange, Snapshot, TargetError, TargetUnavailable
 from mqenterprise.topology.trustees import RIGHTS_GROUPS, Trustees
 from qmnode.objects.table import ROWS
 from qmnode.structures.change_notification import ChangeEvent
@@ -298,7 +311,7 @@ _Attributes = dict[str, tuple[bytes, ...]]
 
 
 class LdapTarget:
-    """The :class:`mqenterprise.topology.target.Target` of a directory server."""
+    """The :class:`mqenterprise.topology.plan.Target` of a directory server."""
 
     def __init__(self, service: EnterpriseDirectory, *, access: bool = True) -> None:
         self._service = service

@@ -1,17 +1,19 @@
-"""A plan: the difference of two tables as ordered steps, its inverse, and its file format."""
+"""A plan: the difference of two tables as ordered steps, its inverse, its file format, and the port that it goes to."""
 
 from __future__ import annotations
 
 import enum
 import json
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from rich.text import Text
 
-from mqenterprise.topology.certificates import described
+from mqenterprise.topology.loader import described
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.resources import (
     FIELDS,
@@ -30,6 +32,9 @@ from mqenterprise.topology.resources import (
 from qmnode.objects.rows import NO_QUOTA
 from qmnode.objects.table import ROWS
 from qmnode.settings.sizes import quota_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = 1
 """Version of the plan's file format."""
@@ -414,3 +419,93 @@ def shown(name: str, value: Value) -> str:
         case str():
             return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
     return str(value)
+
+
+def check_metrics_file(path: Path) -> None:
+    """Raise ValueError if the file's name or folder is not one that metrics can be written to."""
+    if path.suffix != ".prom":
+        raise ValueError(f"{path}: the name must end in .prom, or the textfile collector of Prometheus passes over it")
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"{path}: there is no folder {path.parent}. Name the one that the textfile collector of Prometheus reads"
+        )
+
+
+def write_metrics(path: Path, plan: Plan, machines: int) -> None:
+    """Replace the file as a whole.
+
+    ``machines`` is the number of nodes that differ from their documents. The time of a check that failed stays that of
+    the last one that did not. Raises OSError if the file cannot be written.
+    """
+    registry = CollectorRegistry()
+    changes = Gauge(
+        "mqenterprise_drift_changes",
+        "Changes that would make the directory as it is declared.",
+        ["action"],
+        registry=registry,
+    )
+    counts = Counter(step.action for step in plan.steps)
+    for action in Action:
+        changes.labels(action=action.value).set(counts[action])
+    Gauge("mqenterprise_drift_machines", "Nodes that differ from their documents.", registry=registry).set(machines)
+    Gauge(
+        "mqenterprise_drift_checked_timestamp_seconds", "When the directory was last compared.", registry=registry
+    ).set(time.time())
+    write_to_textfile(str(path), registry)
+
+
+class TargetError(Exception):
+    """The directory refused an operation; the message says which and why."""
+
+
+class TargetUnavailable(TargetError):
+    """The directory is unavailable. Finished steps remain; another run continues from there."""
+
+
+class ConflictingChange(TargetError):
+    """The object is not in its planned state: someone else changed it since the plan was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The directory at one time: its identity, its contents, and the meaning of its names.
+
+    ``canonical`` returns the one name of a user or group that is known under any of its names, or None.
+    """
+
+    directory: str
+    table: Table
+    canonical: Callable[[str], str | None]
+
+
+class Target(Protocol):
+    """A directory that is read as a whole and changed one step at a time."""
+
+    def snapshot(self, users: Collection[str] = ()) -> Snapshot:
+        """Read everything that can be declared. Raises :class:`TargetError`.
+
+        Of the directory's many users, only those with certificates, with our mark, or named here are read.
+        """
+
+    def prepare(self) -> None:
+        """Create the containers and settings that must exist before the first step. Idempotent."""
+
+    def carry_out(self, step: Step, token: int) -> None:
+        """Carry out one step. It is idempotent, also on an object of ours that an interruption left incomplete.
+
+        ``token`` is the fencing token of the lease and is written into the mark. An object with a later token is not
+        touched. Called from several threads after one :meth:`snapshot`. Raises :class:`TargetError`.
+        """
+
+    def lease_entry(self) -> LeaseEntry:
+        """Return the entry that holds the lease."""
+
+
+class LeaseEntry(Protocol):
+    """One text in the directory that only changes by compare and set."""
+
+    def read(self) -> str | None:
+        """Return the text, or None when there is none yet. Raises :class:`TargetError`."""
+
+    def swap(self, old: str | None, new: str) -> bool:
+        """Replace ``old`` by ``new``. Return False if the text is no longer ``old``. Raises :class:`TargetError`."""

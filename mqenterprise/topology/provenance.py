@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mqenterprise.topology.check import Checked
-from mqenterprise.topology.declaration import SECTIONS, Bridge
-from mqenterprise.topology.machine_documents import path_of
+from mqenterprise.topology.declaration import SECTIONS, Bridge, path_of
 from mqenterprise.topology.names import fold
 from mqenterprise.topology.problems import Path, did_you_mean
 from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, names_in, resource

@@ -15,14 +15,12 @@ from mqenterprise.topology import access, declaration
 from mqenterprise.topology.apply import apply_plan
 from mqenterprise.topology.check import contradictions
 from mqenterprise.topology.declared_table import values_of
-from mqenterprise.topology.explain import choices, explain
 from mqenterprise.topology.export import declared_sections
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import Action, Note, Plan, Remark, Step, make_plan, needs
-from mqenterprise.topology.problems import in_words
+from mqenterprise.topology.plan import Action, Note, Plan, Remark, Snapshot, Step, make_plan, needs
+from mqenterprise.topology.problems import choices, explain, in_words
 from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, names_in, resource
-from mqenterprise.topology.target import Snapshot
 
 Item = dict[str, Any]
 """An object in the form of a declaration."""

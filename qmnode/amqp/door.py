@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
+from qmnode.amqp.addresses import TemporaryQueues
 from qmnode.amqp.arrivals import Arrivals
 from qmnode.amqp.conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
+from qmnode.amqp.links import Returned
 from qmnode.amqp.mapping import MappingContext
 from qmnode.amqp.peer import Peer
 from qmnode.amqp.principals import Attempt, Principal, Principals, SaslServer, SaslState, server_context
-from qmnode.amqp.returned import Returned
-from qmnode.amqp.temporary import TemporaryQueues
 from qmnode.amqp.transactions import Transactions
 from qmnode.errors import ConfigurationError, MessageQueuingError, reason_of
 from qmnode.security.tls import load_certificate

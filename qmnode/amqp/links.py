@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
+from qmnode.amqp.codec import CodecError, Decoder, encode
 from qmnode.amqp.conditions import RefusedError
 from qmnode.amqp.mapping import MappingContext, from_amqp, identity
 from qmnode.amqp.sections import AmqpMessage
@@ -19,13 +21,56 @@ from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.settings.amqp import AmqpSettings
 
 if TYPE_CHECKING:
+    from qmnode.amqp.addresses import TemporaryQueues
     from qmnode.amqp.arrivals import Arrivals
     from qmnode.amqp.principals import Principal
-    from qmnode.amqp.returned import Returned
-    from qmnode.amqp.temporary import TemporaryQueues
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.queue_manager import QueueManager
     from qmnode.shares import Party
+
+_MOST: Final = 10_000
+_BYTES: Final = 4 << 20
+"""Bytes of all annotations together; beyond them, and beyond so many messages, the oldest are forgotten."""
+_LONGEST: Final = 64 * 1024
+
+
+class Returned:
+    """The messages that came back since the node started, by queue and lookup identifier."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._size = 0
+
+    def __contains__(self, key: tuple[int, int]) -> bool:
+        return key in self._kept
+
+    def annotations(self, key: tuple[int, int]) -> dict[Any, Any]:
+        """The annotations for the next receiver of a message."""
+        kept = self._kept.get(key)
+        return Decoder(kept).value() if kept else {}
+
+    def add(self, key: tuple[int, int], annotations: bytes = b"") -> None:
+        """Remember a message, and an encoded map of annotations, which replace those with the same names."""
+        if annotations:
+            annotations = self._merged(key, annotations)
+        kept = self._kept.pop(key, b"")
+        self._size += len(annotations or kept) - len(kept)
+        self._kept[key] = annotations or kept
+        while len(self._kept) > _MOST or self._size > _BYTES:
+            self._size -= len(self._kept.popitem(last=False)[1])
+
+    def _merged(self, key: tuple[int, int], annotations: bytes) -> bytes:
+        try:
+            found = Decoder(annotations).value()
+            merged = encode(self.annotations(key) | {name: one for name, one in found.items() if isinstance(name, str)})
+        except (CodecError, AttributeError):  # no map, or one that is not taken in messages either
+            return b""
+        return merged if len(merged) <= _LONGEST else b""
+
+    def discard(self, key: tuple[int, int]) -> None:
+        """Forget a message that is gone."""
+        self._size -= len(self._kept.pop(key, b""))
+
 
 _CLOSED: Final = Endpoint.REMOTE_CLOSED | Endpoint.LOCAL_CLOSED
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from qmnode.administration.names import is_format_name
-from qmnode.amqp import decimals
 from qmnode.amqp.addresses import address_of, opened_name
 from qmnode.amqp.codec import (
     Byte,
@@ -33,6 +32,8 @@ from qmnode.amqp.codec import (
     UInt,
     ULong,
     UShort,
+    decimal_from_text,
+    decimal_to_text,
     encode,
 )
 from qmnode.amqp.sections import DATA, NONE, VALUE, AmqpMessage, parse
@@ -152,9 +153,9 @@ _NAMES: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     ULong: ("ulong", _number_text),
     Float: ("float", lambda value: repr(float(value))),
     float: ("double", repr),
-    Decimal32: ("decimal32", decimals.to_text),
-    Decimal64: ("decimal64", decimals.to_text),
-    Decimal128: ("decimal128", decimals.to_text),
+    Decimal32: ("decimal32", decimal_to_text),
+    Decimal64: ("decimal64", decimal_to_text),
+    Decimal128: ("decimal128", decimal_to_text),
     Char: ("char", _plain_text),
     Timestamp: ("timestamp", _number_text),
     UUID: ("uuid", _plain_text),
@@ -210,9 +211,9 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "ulong": _unsigned(ULong, 64),
     "float": lambda text: Float(text),
     "double": float,
-    "decimal32": lambda text: Decimal32(decimals.from_text(text, 4)),
-    "decimal64": lambda text: Decimal64(decimals.from_text(text, 8)),
-    "decimal128": lambda text: Decimal128(decimals.from_text(text, 16)),
+    "decimal32": lambda text: Decimal32(decimal_from_text(text, 4)),
+    "decimal64": lambda text: Decimal64(decimal_from_text(text, 8)),
+    "decimal128": lambda text: Decimal128(decimal_from_text(text, 16)),
     "char": _character,
     "timestamp": _signed(Timestamp, 64),
     "uuid": UUID,

@@ -31,7 +31,7 @@ from proton import (
     symbol,
 )
 
-from qmnode.amqp.addresses import opened_name
+from qmnode.amqp.addresses import ends_with_link, opened_name
 from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
 from qmnode.amqp.codec import CodecError, Described, UInt
 from qmnode.amqp.conditions import (
@@ -62,7 +62,6 @@ from qmnode.amqp.mapping import DELAYED_DELIVERY
 from qmnode.amqp.outgoing import OutgoingLink
 from qmnode.amqp.sections import parse
 from qmnode.amqp.selectors import selector_of
-from qmnode.amqp.temporary import ends_with_link
 from qmnode.amqp.transactions import DECLARED, Declare, read_request
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi

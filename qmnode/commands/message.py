@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from qmnode.administration.messages import open_to_read
 from qmnode.administration.names import format_name
+from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.groups import Commands
 from qmnode.commands.messages import (
@@ -18,9 +21,9 @@ from qmnode.commands.messages import (
     print_messages,
 )
 from qmnode.commands.output import counted, print_facts, print_json, say, size_text
-from qmnode.commands.selecting import WhereOption, criteria
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption
+from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.api import Access
@@ -32,6 +35,17 @@ if TYPE_CHECKING:
     from qmnode.local.operations import FoundMessage
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.message import Message
+
+WhereOption = Annotated[list[str] | None, typer.Option("--where", "-w", metavar="NAME=VALUE", help=WHERE_HELP)]
+
+
+def criteria(where: Sequence[str] | None) -> dict[str, Any]:
+    """The criteria that ``--where`` means, as the node takes them."""
+    try:
+        return parse_where(where or (), time.time())
+    except MessageQueuingError as error:
+        raise typer.BadParameter(error.sentence, param_hint="--where") from None
+
 
 app = Commands(
     no_args_is_help=True,

@@ -18,11 +18,10 @@ import typer
 from qmnode.administration.names import queue_name
 from qmnode.bodies.json_text import members_once
 from qmnode.bodies.limits import BodyError
-from qmnode.commands.message import Queues, app
+from qmnode.commands.message import Queues, WhereOption, app, criteria
 from qmnode.commands.message_operations import DryRunOption, TransactionalOption
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import counted, print_json, progress, say, write_json
-from qmnode.commands.selecting import WhereOption, criteria
 from qmnode.commands.send import headers_of
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption

@@ -10,10 +10,9 @@ import typer
 
 from qmnode.commands.completion import complete_queue
 from qmnode.commands.job import print_entry, summary
-from qmnode.commands.message import app
+from qmnode.commands.message import WhereOption, app, criteria
 from qmnode.commands.messages import lookup
 from qmnode.commands.output import print_json, progress, say
-from qmnode.commands.selecting import WhereOption, criteria
 from qmnode.commands.target import NODE, JsonOption, Node, YesOption, confirm
 
 if TYPE_CHECKING:

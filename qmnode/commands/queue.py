@@ -18,8 +18,7 @@ from qmnode.commands.tables import print_table
 from qmnode.commands.target import NOBODY, NODE, JsonOption, Login, Node, QueueName, WideOption, YesOption, confirm
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, QueueDocument, QueueList, QueueSettings, WaitingDocument
-from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
-from qmnode.management.transfer_document import IncomingSequenceDocument
+from qmnode.management.queue_documents import IncomingSequenceDocument, RefusedMessagesDocument, RefusedMessagesList
 from qmnode.model.api import Access, QueueInformation, QueueType
 from qmnode.objects.rows import QUOTA, Changes, Door
 from qmnode.objects.table import QUEUE

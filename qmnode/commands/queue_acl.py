@@ -18,7 +18,7 @@ from qmnode.commands.groups import Commands
 from qmnode.commands.output import counted, print_json, say
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, QueueName
-from qmnode.management.access_documents import AccessDocument, AccessRuleDocument
+from qmnode.management.queue_documents import AccessDocument, AccessRuleDocument
 from qmnode.model.api import QueueManagerApi
 from qmnode.structures.text import nearest
 

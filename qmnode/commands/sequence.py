@@ -11,7 +11,7 @@ from qmnode.commands.output import print_json, say
 from qmnode.commands.queue import waiting_text
 from qmnode.commands.tables import print_table
 from qmnode.commands.target import NODE, JsonOption, Node, WideOption, YesOption, confirm
-from qmnode.management.transfer_document import IncomingSequenceDocument
+from qmnode.management.queue_documents import IncomingSequenceDocument
 
 app = Commands(no_args_is_help=True, help="List and reset sequences.")
 

@@ -12,7 +12,6 @@ from starlette.types import Message
 
 from qmnode.bodies.choice import decode
 from qmnode.management import (
-    access_routes,
     carry_routes,
     console_routes,
     dead_letter_routes,
@@ -82,7 +81,6 @@ def build_app(context: Context) -> FastAPI:
     for module in (
         console_routes,  # first in what the framework compares with each path: consoles ask again and again
         queue_routes,
-        access_routes,
         message_routes,
         operation_routes,
         carry_routes,

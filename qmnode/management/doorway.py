@@ -11,11 +11,10 @@ from fastapi import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qmnode.management.assertions import Consoles
 from qmnode.management.audit import SAFE_METHODS
 from qmnode.management.context import OPEN_PATHS
 from qmnode.management.problems import http_problem
-from qmnode.management.tokens import Caller, Role, Tokens
+from qmnode.management.tokens import Caller, Consoles, Role, Tokens
 
 log = structlog.get_logger(__name__)
 

@@ -24,13 +24,13 @@ from qmnode.bodies.typed_text import value_of_json
 from qmnode.management.documents import (
     Document,
     MessageLabel,
+    described,
     guid_or_none,
     identifier_text,
     lookup_text,
     quota_or_none,
     time_or_none,
 )
-from qmnode.management.row_fields import described
 from qmnode.model.message import DEFAULTS, INFINITE, Message
 from qmnode.model.permitted import fault
 from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME

@@ -1,4 +1,4 @@
-"""Queues, outgoing queues and journals."""
+"""Queues, their access lists, outgoing queues and journals."""
 
 from fnmatch import fnmatch
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
+from qmnode.administration.access_control import change_access, show_access
 from qmnode.administration.names import queue_name
 from qmnode.management.context import Node, note, note_target
 from qmnode.management.documents import (
@@ -19,8 +20,15 @@ from qmnode.management.documents import (
 )
 from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
-from qmnode.management.refused_documents import RefusedMessagesDocument, RefusedMessagesList
-from qmnode.management.transfer_document import IncomingSequenceDocument, IncomingSequences, TransferDocument
+from qmnode.management.queue_documents import (
+    AccessChange,
+    AccessDocument,
+    IncomingSequenceDocument,
+    IncomingSequences,
+    RefusedMessagesDocument,
+    RefusedMessagesList,
+    TransferDocument,
+)
 from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
 
@@ -219,3 +227,17 @@ async def list_journals(node: Node) -> Journals:
                 )
             )
     return Journals(journals=found[: node.settings.batch])
+
+
+@router.get("/v1/queues/{name}/access", **about("queues", "Who may use a queue", 404))
+async def show_queue_access(name: QueueName, node: Node) -> AccessDocument:
+    """Its owner and its access control list, in the order in which entries count."""
+    return AccessDocument.of(await show_access(node.manager, queue_name(name)))
+
+
+@router.post("/v1/queues/{name}/access", **about("queues", "Change who may use a queue", 404))
+async def change_queue_access(name: QueueName, change: AccessChange, request: Request, node: Node) -> AccessDocument:
+    """Allow or deny rights to somebody, or remove them from his entries. Other entries stay as they are."""
+    note(request, change=change.change, trustee=change.trustee, rights=change.rights)
+    access = await change_access(node.manager, queue_name(name), change.change, change.trustee, change.rights)
+    return AccessDocument.of(access)

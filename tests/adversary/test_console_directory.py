@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from qmnode.console.people import Person
+    from qmnode.console.port import Person
 
 ALICE = f"uid=alice,{ROOT}"
 PASSWORD = "correct horse"

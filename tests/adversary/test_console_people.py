@@ -21,8 +21,7 @@ from mqenterprise.operations.errors import OperationsError
 from qmnode.console.app import Console
 from qmnode.console.port import DeniedError, Person, UnavailableError, Ways
 from qmnode.console.sign_in import ATTEMPTS
-from qmnode.management.assertions import LONGEST, Consoles
-from qmnode.management.tokens import Role
+from qmnode.management.tokens import LONGEST, Consoles, Role
 from qmnode.settings.node import ConfigurationError
 from tests.adversary.attacks import Area, attack
 from tests.adversary.played_console import TOKEN, URL, Played, PlayedNode, browser, document, honest

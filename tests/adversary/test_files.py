@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import qmnode
-from qmnode.management.assertions import Consoles
-from qmnode.management.tokens import Tokens
+from qmnode.management.tokens import Consoles, Tokens
 from qmnode.settings.node import ConfigurationError
 from tests.adversary.attacks import Area, attack
 from tests.lab.nodes import NodeProcess

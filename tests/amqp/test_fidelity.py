@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Delivery, symbol, ulong
 
-from qmnode.amqp import decimals
-from qmnode.amqp.codec import Described, UInt, ULong, encode
+from qmnode.amqp.codec import Described, UInt, ULong, decimal_from_text, decimal_to_text, encode
 from qmnode.amqp.mapping import from_amqp, to_amqp
 from qmnode.amqp.sections import AmqpMessage, parse, write
 from qmnode.bodies.activex import Vt
@@ -95,13 +94,13 @@ def test_each_type_of_a_property_comes_back(name: str) -> None:
 
 @given(st.sampled_from([4, 8, 16]).flatmap(lambda size: st.binary(min_size=size, max_size=size)))
 def test_every_decimal_comes_back_as_text(encoded: bytes) -> None:
-    assert decimals.from_text(decimals.to_text(encoded), len(encoded)) == encoded
+    assert decimal_from_text(decimal_to_text(encoded), len(encoded)) == encoded
 
 
 @pytest.mark.parametrize("text", ["1e9999", "12345678", "x", "0x00", "NaN", "Infinity", ""])
 def test_text_that_is_no_decimal_is_not_read(text: str) -> None:
     with pytest.raises((ValueError, ArithmeticError)):
-        decimals.from_text(text, 4)
+        decimal_from_text(text, 4)
 
 
 def test_a_message_without_a_body_comes_back_without_one() -> None:

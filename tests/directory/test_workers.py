@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mqenterprise.directory.workers import Workers
+from mqenterprise.directory.port import Workers
 
 
 async def test_an_answer_that_comes_in_the_moment_of_a_cancellation_does_not_swallow_it() -> None:

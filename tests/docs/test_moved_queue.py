@@ -22,7 +22,7 @@ from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode import Access, QueueManager
 from qmnode.administration.messages import browse
 from qmnode.directory.file import FileDirectory
-from qmnode.management.refused_documents import RefusedMessagesDocument
+from qmnode.management.queue_documents import RefusedMessagesDocument
 from qmnode.model.traffic import Standing
 from qmnode.security.tls import initiator_context
 from qmnode.settings.security import SecuritySettings, TlsMode, UnsignedSenders

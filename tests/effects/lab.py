@@ -29,8 +29,8 @@ from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.topology.apply import Applied, apply_declared
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.ldap_target import LdapTarget
-from mqenterprise.topology.machine_documents import machine_document
 from qmnode.security.identity import make_internal_certificate
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import guid_to_text

@@ -17,8 +17,7 @@ from mqenterprise.pipeline.simulation.traffic import Traffic
 from mqenterprise.topology.check import load as load_declaration
 from mqenterprise.topology.problems import DeclarationError
 from qmnode.errors import ConfigurationError
-from qmnode.management.assertions import Consoles
-from qmnode.management.tokens import Tokens
+from qmnode.management.tokens import Consoles, Tokens
 from qmnode.settings.node import read_settings
 from qmnode.settings.yaml_text import read_yaml
 from tests.lab.nodes import PROJECT

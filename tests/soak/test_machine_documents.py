@@ -12,7 +12,7 @@ import yaml
 
 import qmnode
 from mqenterprise.topology.check import load
-from mqenterprise.topology.machine_documents import machine_document
+from mqenterprise.topology.declaration import machine_document
 from tests.lab.nodes import NodeProcess
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import threading
 from dataclasses import replace
 
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.plan import Action
+from mqenterprise.topology.plan import Action, ConflictingChange, Snapshot, TargetError, TargetUnavailable
 from mqenterprise.topology.resources import Kind, Resource, Table, resource
-from mqenterprise.topology.target import ConflictingChange, Snapshot, TargetError, TargetUnavailable
 
 ENTERPRISE = {
     "weakened_security": False,

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from mqenterprise.topology.apply import Clock, LeaseLost, LeaseTaken, Record, acquire, is_dead, process_mark, this_place
-from mqenterprise.topology.target import TargetError
+from mqenterprise.topology.plan import TargetError
 from tests.topology.memory import MemoryLease
 
 

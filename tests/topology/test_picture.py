@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, svg
-from mqenterprise.topology.shapes import Box, text_width
+from mqenterprise.topology.drawing import Box, Graph, LinkEdge, SiteNode, svg, text_width
 from tests.lab.cases import cases
 
 SVG = "{http://www.w3.org/2000/svg}"

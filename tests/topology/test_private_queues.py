@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.topology.check import load
+from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.declared_table import declared_table
-from mqenterprise.topology.machine_documents import machine_document
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.resources import Kind
 from qmnode.administration.machine_documents import read_document

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.topology.check import load
-from mqenterprise.topology.machine_documents import machine_document
+from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.schema import enterprise_schema
 

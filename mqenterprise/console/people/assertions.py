@@ -11,7 +11,7 @@ from joserfc.jwk import OKPKey
 
 from mqenterprise.console.people.settings import secret_of
 from mqenterprise.operations.errors import OperationsError
-from qmnode.management.assertions import ALGORITHM, audience_of
+from qmnode.management.tokens import ALGORITHM, audience_of
 
 if TYPE_CHECKING:
     from pathlib import Path

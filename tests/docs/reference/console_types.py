@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.management.access_documents import AccessDocument
 from qmnode.management.documents import ConnectionDocument, NodeDocument, QueueDocument, QuotaDocument
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.node_routes import Keys
 from qmnode.management.operation_routes import FailureGroup, HistoryDocument, JobDocument, JobLog, NewJob
+from qmnode.management.queue_documents import AccessDocument
 from qmnode.management.rotation_routes import Rotation
 
 if TYPE_CHECKING:

@@ -102,13 +102,13 @@ try:
     from mqenterprise.directory.configuration import load_settings, settings_from
     from mqenterprise.directory.service import EnterpriseDirectory
     from mqenterprise.topology.check import load
+    from mqenterprise.topology.declaration import machine_document
     from mqenterprise.topology.ldap_target import LdapTarget
-    from mqenterprise.topology.machine_documents import machine_document
     from mqenterprise.topology.names import fold
+    from mqenterprise.topology.plan import TargetError
     from mqenterprise.topology.problems import DeclarationError
     from mqenterprise.topology.resources import Kind
     from mqenterprise.topology.single import items
-    from mqenterprise.topology.target import TargetError
     from qmnode.directory.port import DirectoryOperationError
     from qmnode.settings.yaml_text import refuse_duplicate_names
     from qmnode.structures.guid import guid_to_text

@@ -22,10 +22,9 @@ try:
     from mqenterprise.survey.estate import SurveyError
     from mqenterprise.topology.apply import ApplyError
     from mqenterprise.topology.ldap_target import LdapTarget
-    from mqenterprise.topology.plan import FixedError
+    from mqenterprise.topology.plan import FixedError, TargetError
     from mqenterprise.topology.problems import DeclarationError
     from mqenterprise.topology.single import NotPossible
-    from mqenterprise.topology.target import TargetError
     from qmnode.directory.port import DirectoryOperationError
     from qmnode.security.errors import KeyStoreError
     from qmnode.security.private_files import forbid_core_dumps

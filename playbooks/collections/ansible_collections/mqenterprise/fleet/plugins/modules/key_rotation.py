@@ -151,7 +151,7 @@ from datetime import datetime
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._keys import CHOOSING, KeysModule
 
 try:
-    from mqenterprise.keys.preview import to_retire, to_roll_back, to_rotate
+    from mqenterprise.keys.report import to_retire, to_roll_back, to_rotate
     from mqenterprise.keys.settings import KeyRotationError
 except ImportError:
     pass  # told by EnterpriseModule.run
