@@ -10,10 +10,7 @@ from mqenterprise.commands.opening import DirectoryFile, directory_settings, fai
 from mqenterprise.commands.over_nodes import NodesFile, failing_with_sentence
 from mqenterprise.console.enterprise import DirectoryEnterprise, check
 from mqenterprise.console.moving import Moving
-from mqenterprise.console.people.assertions import Signer
-from mqenterprise.console.people.ldap import LdapPeople
-from mqenterprise.console.people.openid import OpenIdProvider
-from mqenterprise.console.people.settings import SignInSettings, load_sign_in
+from mqenterprise.console.people import LdapPeople, OpenIdProvider, Signer, SignInSettings, load_sign_in
 from mqenterprise.console.server import listener, serve
 from mqenterprise.operations.settings import load_settings, split_address
 from qmnode.console.app import Console

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from mqenterprise.directory.binding import LdapSession, host_of, open_session
 from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
 from mqenterprise.directory.entries import Change, ChangeKind, Connection, Entry, Scope
 from mqenterprise.directory.errors import (
@@ -19,13 +20,14 @@ from mqenterprise.directory.errors import (
     OutcomeUnknown,
 )
 from mqenterprise.directory.names import canonical, child, name_of, normalized
-from mqenterprise.directory.results import BUSY, NO_SUCH_OBJECT, SUCCESS, error_of
-from mqenterprise.directory.session import LdapSession, host_of, open_session
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.directory.wire import (
+    BUSY,
     DONE,
     ENTRY,
+    NO_SUCH_OBJECT,
     SEQUENCE,
+    SUCCESS,
     Control,
     Message,
     Result,
@@ -34,6 +36,7 @@ from mqenterprise.directory.wire import (
     delete_request,
     element,
     elements,
+    error_of,
     header,
     integer,
     modify_request,

@@ -18,10 +18,9 @@ from mqenterprise.directory.errors import (
     ObjectNotFound,
 )
 from mqenterprise.directory.names import escape_filter, normalized
-from mqenterprise.directory.results import BUSY, SUCCESS, error_of
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod, ServerKind
-from mqenterprise.directory.wire import WireError, bind_request
+from mqenterprise.directory.wire import BUSY, SUCCESS, WireError, bind_request, error_of
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import Sid
 

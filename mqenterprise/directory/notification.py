@@ -19,7 +19,6 @@ import structlog
 from mqenterprise.directory.entries import Scope
 from mqenterprise.directory.errors import AccessRefused, DirectoryError, DirectoryUnavailable
 from mqenterprise.directory.names import canonical
-from mqenterprise.directory.results import SUCCESS, error_of
 from mqenterprise.directory.wire import (
     BOOLEAN,
     DONE,
@@ -28,10 +27,12 @@ from mqenterprise.directory.wire import (
     INTERMEDIATE,
     OCTETS,
     SEQUENCE,
+    SUCCESS,
     Message,
     WireError,
     element,
     elements,
+    error_of,
     header,
     integer,
     number,
@@ -41,8 +42,8 @@ from mqenterprise.directory.wire import (
 from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes
 
 if TYPE_CHECKING:
+    from mqenterprise.directory.binding import LdapSession
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.session import LdapSession
 
 log = structlog.get_logger(__name__)
 

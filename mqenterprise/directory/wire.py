@@ -1,8 +1,10 @@
-"""LDAP messages as bytes (RFC 4511), as far as entries are read and written with them.
+"""LDAP messages as bytes (RFC 4511), as far as entries are read and written with them, and the errors of results.
 
 ldap3 opens connections, secures and binds them. It makes and takes apart its messages field by field through pyasn1,
 which costs a millisecond each: at 20,000 queues that decides how long a plan and an apply take, so these few are here.
 """
+
+from __future__ import annotations
 
 import socket
 import time
@@ -16,7 +18,17 @@ from ldap3.operation.search import compile_filter, parse_filter
 from pyasn1.codec.ber.encoder import encode as encode_asn1
 
 from mqenterprise.directory.entries import Change
-from mqenterprise.directory.errors import ConstraintViolated
+from mqenterprise.directory.errors import (
+    AccessRefused,
+    BindRefused,
+    ConditionFailed,
+    ConstraintViolated,
+    DirectoryError,
+    DirectoryUnavailable,
+    ObjectAlreadyExists,
+    ObjectNotFound,
+    SchemaMissing,
+)
 
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes; a server that announces more is not believed."""
@@ -316,3 +328,45 @@ class Wire:
             raise WireError("the server does not speak LDAP")
         tag, start, stop = places[1]
         return Message(number(data, places[0]), tag, start, stop, data, places)
+
+
+SUCCESS: Final = 0
+NO_SUCH_OBJECT: Final = 32
+BUSY: Final = (51, 52)
+"""busy, unavailable: the server did nothing and another one may."""
+
+ERRORS: Final[dict[int, tuple[type[DirectoryError], str]]] = {
+    3: (DirectoryUnavailable, "the server took longer than allowed"),
+    4: (DirectoryError, "the server gives no more entries to us (sizeLimitExceeded)"),
+    8: (BindRefused, "the server wants a secured connection"),
+    10: (DirectoryError, "the object is kept by another server (referral)"),
+    11: (DirectoryError, "an administrative limit of the server was exceeded"),
+    16: (ConditionFailed, "the value to be replaced is not there any more"),
+    17: (SchemaMissing, "the server does not know an attribute: its schema lacks Message Queuing"),
+    19: (ConstraintViolated, "a value is not allowed"),
+    20: (ConditionFailed, "the value is there already"),
+    21: (ConstraintViolated, "a value has the wrong form"),
+    32: (ObjectNotFound, "there is no such object"),
+    34: (ConstraintViolated, "the name has the wrong form"),
+    49: (BindRefused, "the name or the password is wrong"),
+    50: (AccessRefused, "{account} may not do this: bind as an account that may, or have it given the right"),
+    51: (DirectoryUnavailable, "the server is busy"),
+    52: (DirectoryUnavailable, "the server is unavailable"),
+    53: (ConstraintViolated, "the server is not willing to do this"),
+    64: (ConstraintViolated, "the object cannot be there"),
+    65: (ConstraintViolated, "the object lacks an attribute that it must have, or has one that it may not have"),
+    66: (ConstraintViolated, "there are objects beneath it"),
+    68: (ObjectAlreadyExists, "there is an object of that name already"),
+    122: (ConditionFailed, "it is no longer as it was"),
+}
+
+
+def error_of(result: Result, doing: str, account: str) -> DirectoryError:
+    """The exception for a result that is no success. ``doing`` was asked, as in "reading CN=a", by ``account``."""
+    code = result.code
+    said = result.message.strip("\0 \n")
+    kind, meaning = ERRORS.get(code, (DirectoryError, f"the server answered with result code {code}"))
+    # OpenLDAP and Active Directory name an unknown class in different codes, always with these words.
+    if code in (21, 65, 16) and ("objectClass: value #" in said or "no such attribute in schema" in said.lower()):
+        kind, meaning = SchemaMissing, "the server does not know this kind of object: its schema lacks Message Queuing"
+    return kind(f"{doing}: {meaning.format(account=account)}" + (f" ({said})" if said else ""))

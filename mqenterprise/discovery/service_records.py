@@ -20,7 +20,7 @@ import dns.resolver
 import structlog
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.session import LdapSession
+    from mqenterprise.directory.binding import LdapSession
     from mqenterprise.directory.settings import DirectorySettings
 
 log = structlog.get_logger(__name__)
@@ -104,7 +104,7 @@ class ServerFinder:
 
     def open(self, url: str, settings: DirectorySettings, clock: Callable[[], float]) -> LdapSession:
         """Open a session to a server that was found; for :class:`mqenterprise.directory.connection.Pool`."""
-        from mqenterprise.directory.session import host_of, open_session
+        from mqenterprise.directory.binding import host_of, open_session
 
         return open_session(url, settings, clock, address=self.address(host_of(url)))
 

@@ -19,7 +19,7 @@ COMMANDS: Final = {
     "receive": Row("qmnode.commands.messages:receive_app", "Take messages out of a queue."),
     "peek": Row("qmnode.commands.messages:peek_app", "Show messages without removing them."),
     "move": Row("qmnode.commands.messages:move_app", "Move messages to a subqueue or back."),
-    "message": Row("qmnode.commands.message_files:app", "Find, move, copy, delete, return and replay messages."),
+    "message": Row("qmnode.commands.message:app", "Find, move, copy, delete, return and replay messages."),
     "trace": Row("qmnode.commands.trace:app", "Show where a message is, why it waits, and whether it passed."),
     "job": Row("qmnode.commands.job:app", "List, pause, resume, cancel and undo jobs over messages."),
     "top": Row("qmnode.commands.top:app", "Show the fullest queues, and how fast they grow."),

@@ -14,7 +14,6 @@ from qmnode.bodies.choice import decode
 from qmnode.management import (
     carry_routes,
     console_routes,
-    dead_letter_routes,
     machine_document_routes,
     message_routes,
     node_routes,
@@ -84,7 +83,6 @@ def build_app(context: Context) -> FastAPI:
         message_routes,
         operation_routes,
         carry_routes,
-        dead_letter_routes,
         node_routes,
         rotation_routes,
         machine_document_routes,

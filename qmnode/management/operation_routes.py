@@ -18,7 +18,6 @@ from qmnode.administration.pace import Pace
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
 from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
-from qmnode.management.dead_letter_routes import LINES, in_chunks
 from qmnode.management.documents import (
     Document,
     LookupText,
@@ -30,7 +29,7 @@ from qmnode.management.documents import (
 )
 from qmnode.management.large_requests import InSteps, each
 from qmnode.management.message_documents import MessageDocument, document_of, export_line, list_answer
-from qmnode.management.message_routes import Lookup, lookup_of
+from qmnode.management.message_routes import LINES, Lookup, in_chunks, lookup_of
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
 from qmnode.management.tokens import Caller

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mqenterprise.console.people.ldap import LdapPeople
-from mqenterprise.console.people.settings import LdapSettings
+from mqenterprise.console.people import LdapPeople, LdapSettings
 from mqenterprise.directory.wire import element, octets
 from qmnode.console.port import UnavailableError
 from tests.adversary.attacks import Area, attack

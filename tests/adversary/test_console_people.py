@@ -14,9 +14,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, OKPKey, RSAKey
 
-from mqenterprise.console.people.assertions import Signer
-from mqenterprise.console.people.openid import OpenIdProvider
-from mqenterprise.console.people.settings import OpenIdSettings, load_sign_in
+from mqenterprise.console.people import OpenIdProvider, OpenIdSettings, Signer, load_sign_in
 from mqenterprise.operations.errors import OperationsError
 from qmnode.console.app import Console
 from qmnode.console.port import DeniedError, Person, UnavailableError, Ways

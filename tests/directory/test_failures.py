@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mqenterprise.console.people.settings import secret_of
+from mqenterprise.console.people import secret_of
 from mqenterprise.directory.authority import CERTIFICATE_LIFETIME, issue, load_authority
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Change, ChangeKind

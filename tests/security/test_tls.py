@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from mqenterprise.console.server import serve
 from mqenterprise.directory.authority import load_authority
-from mqenterprise.directory.session import _Tls
+from mqenterprise.directory.binding import _Tls
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.operations.errors import OperationsError
 from qmnode.amqp.bridges import client_context

@@ -1,1 +1,0 @@
-"""How the console identifies people: by an LDAP directory or an OpenID Connect provider; and proves them to nodes."""
