@@ -1,7 +1,7 @@
 """The processor time of a message where nodes export the spans of one message in a hundred, against none.
 
 Of real traffic, it is that of all parties: two nodes, an application that sends and one that receives (``way.py``).
-Both nodes export at the end of each round what they would export every few seconds, so that every round has its share.
+Both nodes export at the end of each round what they would export every five seconds, so that every round has its share.
 
 The cheapest message that there is, sent to and received from a queue of the process itself, shows best what spans add;
 both nodes of that are in this process. The collector is in another one, and what the exporters do is in the time.
@@ -35,9 +35,9 @@ ROUNDS: Final = 7
 CALLS: Final = 32_000
 """Turns of about a second."""
 WAY_COUNT: Final = 800
-WAY_PARTS: Final = 8
-"""Of a tenth of a second each: a slow moment of the machine is slow for both."""
-WAY_ROUNDS: Final = 15
+WAY_PARTS: Final = 24
+"""Of a tenth of a second each: a slow moment of the machine is slow for both. A round has some seconds of them."""
+WAY_ROUNDS: Final = 5
 BAR: Final = 1.02
 
 
