@@ -15,20 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
-import yaml
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet, OKPKey
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import BindRefused, ConstraintViolated, DirectoryError
 from mqenterprise.directory.names import escape_filter
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.operations.errors import OperationsError
+from mqenterprise.operations.settings import read_settings, secret_of
 from qmnode.console.port import GROUPS_AGE, DeniedError, Person, UnavailableError
 from qmnode.management.tokens import ALGORITHM, audience_of
-from qmnode.settings.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from mqenterprise.directory.settings import DirectorySettings
     from qmnode.console.port import Credential
 
-_OTHERS: Final = 0o077
 _ATTRIBUTE: Final = r"^[A-Za-z][A-Za-z0-9-]{0,60}(:[0-9.]{1,60}:)?$"
 
 
@@ -117,15 +115,7 @@ class SignInSettings(BaseModel):
 
 def load_sign_in(file: Path) -> SignInSettings:
     """The settings of a file. Raises :class:`OperationsError`."""
-    try:
-        settings = SignInSettings.model_validate(read_yaml(file.read_text("utf-8")) or {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperationsError(f"{file} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise OperationsError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        mistakes = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
-        raise OperationsError(f"{file}: {mistakes}") from None
+    settings = read_settings(file, SignInSettings)
     folder = file.parent
     changes: dict[str, object] = {"signing_key": folder / settings.signing_key}
     if settings.ldap is not None:
@@ -136,18 +126,6 @@ def load_sign_in(file: Path) -> SignInSettings:
             update={name: folder / path for name, path in paths.items() if path is not None}
         )
     return settings.model_copy(update=changes)
-
-
-def secret_of(file: Path, what: str) -> str:
-    """The text of a file that only its owner may read. Raises :class:`OperationsError`."""
-    try:
-        mode = file.stat().st_mode
-        text = file.read_text("utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperationsError(f"{file}: {what} cannot be read: {error}") from None
-    if mode & _OTHERS:
-        raise OperationsError(f"{file}: others may read {what} (mode {mode & 0o777:o}): chmod 600 {file}")
-    return text
 
 
 LIFE: Final = 300

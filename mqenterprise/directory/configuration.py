@@ -51,8 +51,9 @@ def load_settings(file: Path | None = None) -> DirectorySettings:
         if content.get("directory") == "none":
             raise DirectoryError(f"{file} declares an enterprise without a directory; {INSTEAD}")
         return _relative_to(file.parent, settings_from(content, str(file)))
-    except OSError as error:
-        raise DirectoryError(f"{file} cannot be read: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DirectoryError(f"{file} cannot be read: {reason}") from error
     except DuplicateNameError as error:
         raise DirectoryError(f"{file}: {error}") from None
     except yaml.YAMLError as error:

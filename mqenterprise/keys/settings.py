@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mqenterprise.operations.errors import OperationsError
+from mqenterprise.operations.settings import read_settings
 from qmnode.settings.security import SecuritySettings
-from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
 
 
 class KeyRotationError(Exception):
@@ -72,13 +72,9 @@ def load_key_settings(file: Path | None) -> KeySettings:
     if file is None:
         return KeySettings()
     try:
-        return key_settings_from(read_yaml(file.read_text("utf-8")) or {}, str(file))
-    except OSError as error:
-        raise KeyRotationError(f"{file} cannot be read: {error.strerror}") from None
-    except DuplicateNameError as error:
-        raise KeyRotationError(f"{file}: {error}") from None
-    except yaml.YAMLError as error:
-        raise KeyRotationError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
+        return read_settings(file, KeySettings)
+    except OperationsError as error:
+        raise KeyRotationError(error.sentence) from None
 
 
 def key_settings_from(values: object, where: str) -> KeySettings:

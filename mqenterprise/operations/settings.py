@@ -4,7 +4,7 @@ import os
 import re
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -15,6 +15,7 @@ from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
 ENVIRONMENT: Final = "MQENTERPRISE_NODES"
 _OTHERS: Final = 0o077
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.%]+\]|[^\s:/@\[\]?#]+")
+Model = TypeVar("Model", bound=BaseModel)
 _EXAMPLE: Final = "authority: ca.pem, token_file: my.token"
 
 
@@ -77,13 +78,7 @@ class OperationsSettings(BaseModel):
                 f"there is no token for {computer}: name its file as token_file in the file of --nodes "
                 f"({ENVIRONMENT}), and its digest in management.tokens of the node"
             )
-        try:
-            mode = path.stat().st_mode
-            text = path.read_text("utf-8-sig").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise OperationsError(f"{path}: the token cannot be read: {error}") from None
-        if mode & _OTHERS:
-            raise OperationsError(f"{path}: others may read the token (mode {mode & 0o777:o}): chmod 600 {path}")
+        text = secret_of(path, "the token")
         if not text or not text.isascii() or not text.isprintable() or " " in text:
             raise OperationsError(f"{path}: it must hold a token, one line of ASCII letters without spaces")
         return text
@@ -110,11 +105,16 @@ def load_settings(file: Path | None) -> OperationsSettings:
             f"say where the nodes are: --nodes FILE (or {ENVIRONMENT}), a YAML file such as {{{_EXAMPLE}}}; "
             "docs/operations.md describes it"
         )
+    return _from_folder(read_settings(file, OperationsSettings), file.parent)
+
+
+def read_settings(file: Path, model: type[Model]) -> Model:
+    """Read a YAML file of settings. Raises :class:`OperationsError` with all that is wrong in it."""
     try:
-        values = read_yaml(file.read_text("utf-8")) or {}
-        settings = OperationsSettings.model_validate(values)
+        return model.model_validate(read_yaml(file.read_text("utf-8")) or {})
     except (OSError, UnicodeDecodeError) as error:
-        raise OperationsError(f"{file} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OperationsError(f"{file} cannot be read: {reason}") from None
     except DuplicateNameError as error:
         raise OperationsError(f"{file}: {error}") from None
     except yaml.YAMLError as error:
@@ -122,7 +122,18 @@ def load_settings(file: Path | None) -> OperationsSettings:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise OperationsError(f"{file}: {wrong}") from None
-    return _from_folder(settings, file.parent)
+
+
+def secret_of(file: Path, what: str) -> str:
+    """The text of a file that only its owner may read. Raises :class:`OperationsError`."""
+    try:
+        mode = file.stat().st_mode
+        text = file.read_text("utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperationsError(f"{file}: {what} cannot be read: {error}") from None
+    if mode & _OTHERS:
+        raise OperationsError(f"{file}: others may read {what} (mode {mode & 0o777:o}): chmod 600 {file}")
+    return text
 
 
 def _from_folder(settings: OperationsSettings, folder: Path) -> OperationsSettings:

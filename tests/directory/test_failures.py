@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mqenterprise.console.people import secret_of
 from mqenterprise.directory.authority import CERTIFICATE_LIFETIME, issue, load_authority
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Change, ChangeKind
@@ -30,6 +29,7 @@ from mqenterprise.directory.errors import (
 )
 from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
+from mqenterprise.operations.settings import secret_of
 from qmnode.amqp.bridges import _secret_in
 from qmnode.commands.target import Login
 from qmnode.directory.port import DirectoryOperationResult, Queue, QueueManager, Site, User

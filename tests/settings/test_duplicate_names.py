@@ -55,6 +55,16 @@ def test_a_name_that_is_twice_is_refused_with_both_lines(
     assert f"line {first} and again in line {again}" in said and "file.yaml" in said
 
 
+@pytest.mark.parametrize("read", [load_key_settings, load_directory_settings, load_nodes, load_sign_in])
+def test_a_file_that_is_not_utf_8_is_refused_in_a_sentence(read: Callable[[Path], object], tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_bytes("directory: Zürich\n".encode("latin-1"))
+    with pytest.raises(
+        (DirectoryError, KeyRotationError, OperationsError), match=r"file\.yaml cannot be read: .*utf-8"
+    ):
+        read(file)
+
+
 def test_names_are_twice_only_within_one_mapping() -> None:
     text = "a: {x: 1}\nb: {x: 2}\nc: [{x: 3}, {x: 4}]\nd: &d {x: 5}\ne: {<<: *d, x: 6}\nf: *d\n"
     assert read_yaml(text)["e"] == {"x": 6} and read_yaml("") is None
