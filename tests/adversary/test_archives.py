@@ -6,7 +6,9 @@ import gzip
 import hashlib
 import io
 import subprocess
+import sys
 import tarfile
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,7 @@ from qmnode.storage.backup import restore
 from qmnode.storage.errors import StoreError
 from tests.adversary.attacks import Area, attack
 from tests.collection.conftest import COLLECTION
+from tests.collection.test_release_wheels import tool, wheel
 from tests.lab.servers import start_slapd
 
 if TYPE_CHECKING:
@@ -200,3 +203,68 @@ def test_a_link_in_a_backup_leads_nowhere(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is a link, which no backup has"):
             restore(backup, tmp_path / "data")
         assert not (tmp_path / "data").exists()
+
+
+INSTALL = COLLECTION / "roles/queue_manager/files/install.py"
+ABOUT = "small-1.dist-info"
+SMALL = {
+    "small/__init__.py": b"",
+    f"{ABOUT}/METADATA": b"Metadata-Version: 2.1\nName: small\nVersion: 1\n",
+}
+UP = "../" * 12
+
+
+@attack(
+    Area.DIRECTORY,
+    can="have a wheel of a release, of an upgrade for example, write outside the release: by names of its files, its "
+    "scripts or its compiled part, or by links",
+    promised="nothing outside the folder of the release is written, and an incomplete release is not left behind",
+)
+def test_a_wheel_of_an_upgrade_writes_nothing_outside(tmp_path: Path) -> None:
+    evil = f"{UP}{tmp_path}/evil"
+    place = {
+        "nothing": {},
+        "a path upwards": {f"{evil}.py": b"x"},
+        "an absolute path": {f"{tmp_path}/evil.py": b"x"},
+        "a script outside": {f"small-1.data/scripts/{evil}": b"x"},
+        "data outside": {f"small-1.data/data/{evil}": b"x"},
+        "a console script outside": {f"{ABOUT}/entry_points.txt": f"[console_scripts]\n{evil} = small:main\n".encode()},
+        "compiled outside": None,
+        "a link": None,
+    }
+    for number, (what, files) in enumerate(place.items()):
+        folder = tmp_path / f"{number}" / "wheels"
+        folder.mkdir(parents=True)
+        tool(folder, "installer")
+        tag = f"cp{sys.version_info[0]}{sys.version_info[1]}-none-any"
+        compiled = folder / f"small_compiled-0-{tag}.whl"
+        with zipfile.ZipFile(compiled, "w") as packed:
+            if what == "compiled outside":
+                packed.writestr(f"{evil}.pyc", b"x")
+        wheel(folder, "small-1", {**SMALL, **(files or {})})
+        if what == "a link":
+            with zipfile.ZipFile(compiled, "a") as packed:
+                made = zipfile.ZipInfo("small/evil")
+                made.external_attr = 0o120777 << 16
+                packed.writestr(made, str(tmp_path))
+                packed.writestr("small/evil/evil.pyc", b"x")
+        releases = tmp_path / f"{number}" / "releases"
+        done = installed(folder, releases)
+        assert "Traceback" not in done.stderr, (what, done.stderr)
+        assert done.returncode == 0 or what != "nothing", done.stderr
+        assert not [one for one in tmp_path.rglob("*evil*") if "releases" not in one.parts], what
+        assert not [one for one in releases.rglob("*") if one.is_symlink() and "evil" in str(one.resolve())]
+        assert (releases / "1/.complete").exists() is (done.returncode == 0), what
+        assert [*releases.iterdir()] == ([releases / "1"] if done.returncode == 0 else []), what
+
+
+def installed(wheels: Path, releases: Path) -> subprocess.CompletedProcess[str]:
+    """How ``install.py`` ends with an archive of these wheels."""
+    archive = wheels.parent / "1.tar"
+    with tarfile.open(archive, "w") as packed:
+        for one in sorted(wheels.iterdir()):
+            packed.add(one, f"wheels/{one.name}")
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    command = [sys.executable, INSTALL, releases, "1", checksum]
+    with archive.open("rb") as given:
+        return subprocess.run(command, stdin=given, capture_output=True, text=True, check=False)
