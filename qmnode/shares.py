@@ -332,8 +332,8 @@ _PAUSE_OF_PEER: Final = 1.5
 """The pause of a declared peer after what it took above its part while others are busy, as a multiple of that."""
 _LITTLE: Final = _MILLISECOND
 """Nanoseconds in a window of a declared peer that leave no debt."""
-_MOST_OWED_BY_PEER: Final = 50 * _MILLISECOND
-"""The largest debt of a declared peer that is remembered until its next turn."""
+_MOST_OWED_BY_PEER: Final = 300 * _MILLISECOND
+"""The largest debt of a declared peer that is remembered."""
 _PAID_AT_ONCE: Final = 50 * _MILLISECOND
 """The most that one pause is for. Each is followed by a turn, so strangers that cost nothing wait no longer."""
 _MOST_OWED: Final = 500 * _MILLISECOND
@@ -582,10 +582,13 @@ class Turns:
         loop, pause = asyncio.get_running_loop(), 0.0
         now = loop.time()
         if self._is_other_busy(peer, now):
-            pause = _PAUSE_OF_PEER * (cost + peer.owed) * _NANOSECOND
-        elif now - self._own_heard < _BUSY:
-            pause = _PAUSE_OF_PEER * cost * _NANOSECOND
-        peer.owed = 0
+            paid = min(peer.owed, _PAID_AT_ONCE)
+            peer.owed -= paid
+            pause = _PAUSE_OF_PEER * (cost + paid) * _NANOSECOND
+        else:
+            peer.owed = 0
+            if now - self._own_heard < _BUSY:
+                pause = _PAUSE_OF_PEER * cost * _NANOSECOND
         peer.pauses_until = _had() + pause if pause else 0.0
         peer.next = (
             loop.call_later(pause, self._take_slice_of, peer) if pause else loop.call_soon(self._take_slice_of, peer)

@@ -25,7 +25,7 @@ from qmnode.protocol.connection import (
 )
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
-from qmnode.shares import Kind, Party, Turns, networks_of
+from qmnode.shares import OWN, Kind, Party, Turns, networks_of
 from qmnode.structures.enumerations import ConnectionStatus, MessageClass, OutgoingQueueState
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 from qmnode.structures.names import PublicFormatName, parse_single_format_name
@@ -110,7 +110,7 @@ class QueueConnection:
         self._alarm = Alarm(self._loop, self._expired)
         self._task: asyncio.Task[None] | None = None
         self._attempt: Coroutine[None, None, None] | None = None
-        """The attempt of a queue of a stranger, which waits for its turn."""
+        """The attempt of a queue that one peer alone uses, which waits for its turn."""
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -171,7 +171,7 @@ class QueueConnection:
 
     def messages_available(self) -> None:
         """The queue has messages and no session."""
-        if self._attempt is not None and self._queue.payer.kind is not Kind.STRANGER:
+        if self._attempt is not None and self._queue.payer == OWN:
             self.begin()
         self._way.messages_available(*self._now())
         self._work()
@@ -487,7 +487,7 @@ class QueueConnection:
     def _start(self, work: Coroutine[None, None, None]) -> None:
         if not self._network.running:
             work.close()
-        elif self._queue.payer.kind is Kind.STRANGER:
+        elif self._queue.payer != OWN:
             self._attempt = work
             self._network.attempts.wait(self._queue.payer, self)
         else:
@@ -503,7 +503,7 @@ class QueueConnection:
             work.close()
             return None
         payer = self._queue.payer
-        if payer.kind is Kind.STRANGER:
+        if payer != OWN:
             work = self._network.manager.context.shares.turns.steps(payer.name, work)
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(report_failure)
@@ -612,24 +612,26 @@ def _cause_of_close(reason: CloseReason, connection: Connection, tls: "PeerTls")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Attempts for strangers: they choose where the answers to their messages go, and thousands of hosts may not answer.
+# Attempts for peers: they choose where the answers to their messages go, and thousands of hosts may not answer.
 
 _UNDER_WAY: Final = 128
-"""PacedAttempts for strangers that may be under way. One to a host that does not answer takes 15 seconds."""
+"""Attempts for strangers that may be under way. One to a host that does not answer takes 15 seconds."""
 _OF_ONE: Final = 16
-"""The same for one network of strangers."""
+"""The same for one network of strangers, or for one declared peer."""
 
 
 class PacedAttempts:
-    """Begins the attempts of queues that only strangers use, one in a pass of the event loop, when strangers have their
-    turn. The networks of the strangers follow one another.
+    """Begins the attempts of queues that one peer alone uses, one in a pass of the event loop, when it is the turn of
+    strangers. Their networks, and the declared peers, follow one another.
     """
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._waiting: dict[str, deque[tuple[Party, QueueConnection]]] = {}
-        """By network, the one first whose attempt is next."""
+        """By network, or name of a declared peer, the one first whose attempt is next."""
         self._under_way: Counter[str] = Counter()
+        self._for_strangers = 0
+        """Attempts under way for strangers."""
         self._has_turn = False
 
     def wait(self, payer: Party, connection: QueueConnection) -> None:
@@ -639,29 +641,31 @@ class PacedAttempts:
 
     def _next(self) -> str | None:
         """The network whose attempt may begin."""
-        if self._under_way.total() >= _UNDER_WAY:
-            return None
-        return next((one for one in self._waiting if self._under_way[one] < _OF_ONE), None)
+        for network, waiting in self._waiting.items():
+            is_full = waiting[0][0].kind is Kind.STRANGER and self._for_strangers >= _UNDER_WAY
+            if not is_full and self._under_way[network] < _OF_ONE:
+                return network
+        return None
 
     def _ask(self) -> None:
         """Ask for a turn if an attempt may begin."""
         network = None if self._has_turn else self._next()
         if network is not None:
             self._has_turn = True
-            payer, _ = self._waiting[network][0]
-            self._turns.wait(payer, payer.name, self._begin)
+            name = self._waiting[network][0][0].name
+            self._turns.wait(Party(Kind.STRANGER, name), name, self._begin)
 
     def _begin(self) -> bool:
         network = self._next()
         if network is not None:
             waiting = self._waiting.pop(network)
-            _, connection = waiting.popleft()
+            payer, connection = waiting.popleft()
             task = connection.begin()
             if waiting:
                 self._waiting[network] = waiting
             if task is not None:
-                self._under_way[network] += 1
-                task.add_done_callback(lambda _: self._ended(network))
+                self._count(network, payer, 1)
+                task.add_done_callback(lambda _: self._ended(network, payer))
         asyncio.get_running_loop().call_soon(self._go_on)
         return False
 
@@ -669,10 +673,14 @@ class PacedAttempts:
         self._has_turn = False
         self._ask()
 
-    def _ended(self, network: str) -> None:
-        self._under_way[network] -= 1
+    def _count(self, network: str, payer: Party, change: int) -> None:
+        self._for_strangers += change * (payer.kind is Kind.STRANGER)
+        self._under_way[network] += change
         if not self._under_way[network]:
             del self._under_way[network]
+
+    def _ended(self, network: str, payer: Party) -> None:
+        self._count(network, payer, -1)
         self._ask()
 
 

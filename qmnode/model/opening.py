@@ -12,7 +12,7 @@ from qmnode.model.ports import PutSignature, RemoteReader
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import check_transport
 from qmnode.model.transaction import Transaction
-from qmnode.shares import OUTGOING_QUEUES, OWN, Account, Kind, Party
+from qmnode.shares import OUTGOING_QUEUES, OWN, Account, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import (
@@ -474,7 +474,7 @@ class Opening:
             label=str(name),
             create_time=now,
             modify_time=now,
-            stranger=party.name if party.kind is Kind.STRANGER else "",
+            payer=party,
             **(self._of_destinations.pop(name.queue, {}) if isinstance(name, PublicFormatName) else {}),
         )
         if party is not OWN:

@@ -708,10 +708,12 @@ class OutgoingQueue(Queue):
 
     def __init__(self, context: "Context", queue_id: int, pathname: str, **properties: Any) -> None:
         state = properties.pop("state", None)
-        stranger = properties.pop("stranger", "")
+        payer = properties.pop("payer", OWN)
         super().__init__(context, queue_id, pathname, QueueType.OUTGOING, **properties)
-        self.payer = Party(Kind.STRANGER, stranger) if stranger else OWN
-        """The party for which it connects: a stranger only while nobody else has used it."""
+        self.payer = Party(Kind(payer[0]), payer[1])
+        """The party for which it connects: that of a peer only while no application and no other declared peer has used
+        it.
+        """
         self.state = self._resting if state is None else OutgoingQueueState(state)
         self.next_hops: tuple[str, ...] = ()
         self.peer = ""
@@ -737,17 +739,17 @@ class OutgoingQueue(Queue):
 
     def stored_attributes(self) -> dict[str, Any]:
         """Of the states only a pause survives a restart; the others are derived anew."""
-        paused, is_strangers = self.state is OutgoingQueueState.ON_HOLD, self.payer.kind is Kind.STRANGER
+        paused = self.state is OutgoingQueueState.ON_HOLD
         return (
             super().stored_attributes()
             | ({"state": self.state.value} if paused else {})
-            | ({"stranger": self.payer.name} if is_strangers else {})
+            | ({"payer": self.payer} if self.payer != OWN else {})
         )
 
     def used_by(self, party: Party) -> None:
         """Note that a party has messages put here."""
-        if self.payer.kind is Kind.STRANGER and party.kind is not Kind.STRANGER:
-            self.payer = party
+        if party != self.payer != OWN and party.kind is not Kind.STRANGER:
+            self.payer = party if self.payer.kind is Kind.STRANGER else OWN
             self.store.put_queue(self.queue_id, self.definition())
 
     def is_unused(self) -> bool:

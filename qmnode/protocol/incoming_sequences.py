@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from qmnode.protocol.commands import Family, Record
-from qmnode.protocol.message_id_history import is_the_same
+from qmnode.protocol.message_id_history import content_of
 from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.states import Timer
 from qmnode.settings.protocol import TransferSettings
@@ -520,12 +520,12 @@ def turn_among(
     packet: bytes,
     now: float,
     left: float,
-    of_others: Callable[[ReceivedMessage, str], list[bytes]],
+    of_others: Callable[[ReceivedMessage, str], list[Guid]],
 ) -> tuple[Turn, int]:
     """The turn of a message when there are other branches, and the resulting number of its branch.
 
-    Only the position of ``sequence`` may change. ``packet`` is that of the message, decrypted. ``of_others`` holds the
-    packets that other strangers delivered at that position. ``left`` is the end of the last session that proved the
+    Only the position of ``sequence`` may change. ``packet`` is that of the message, decrypted. ``of_others`` gives the
+    contents that other strangers delivered at that position. ``left`` is the end of the last session that proved the
     source by a certificate alone: nothing that was heard before counts as speaking.
     """
     others = [one for one in sequence.stream if one is not sequence]
@@ -547,7 +547,7 @@ def turn_among(
     if own not in (Turn.NEXT, Turn.EARLY):
         return own, number
     said = of_others(received, sequence.bringer)
-    if any(is_the_same(one, packet) for one in said):
+    if said and content_of(packet) in said:
         return Turn.ALREADY, number
     is_new = not sequence.sequence_id
     if own is Turn.NEXT and not is_new:

@@ -24,7 +24,7 @@ from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.received import ReceivedMessage
 from qmnode.settings.protocol import TransferSettings
 from qmnode.shares import HISTORY_PAGES, HISTORY_SOURCES, UNKNOWN, Accountant, Kind, Party, Table, declared
-from qmnode.structures.guid import Guid, guid_to_text
+from qmnode.structures.guid import GUID_SIZE, Guid, guid_to_text
 from qmnode.structures.packet_view import (
     ADDRESS,
     FLAGS_AT,
@@ -361,6 +361,10 @@ def _stale(pages: dict[int, _Page], limit: int) -> list[int]:
 _BYTES: Final = 1 << 20
 """Bytes kept per address, beside its last batch."""
 _ADDRESSES: Final = 32
+_ALL_BYTES: Final = 24 << 20
+"""Bytes kept of all addresses: more than a batch of the largest messages. Beyond them digests are kept."""
+_OF_DIGEST: Final = 256
+"""Bytes of a digest and its key."""
 _Key = tuple[Guid, bytes, int, int]
 """Source, destination, sequence and number; without destination and sequence, the message identifier."""
 
@@ -379,7 +383,15 @@ class Stored(Protocol):
 
 class _Batch(NamedTuple):
     messages: Sequence[Stored]
+    digests: dict[_Key, Guid]
+    """In the place of the messages, what is compared of them (:func:`content_of`)."""
     size: int
+
+    def places(self) -> Iterable[_Key]:
+        return self.digests or (_key(message.received) for message in self.messages)
+
+    def contents(self) -> Iterable[tuple[_Key, Packet | Guid]]:
+        return self.digests.items() or ((_key(message.received), message.packet) for message in self.messages)
 
 
 class _Speaker:
@@ -390,9 +402,20 @@ class _Speaker:
     def __init__(self) -> None:
         self.batches: deque[_Batch] = deque()
         self.size = 0
-        self.index: dict[_Key, Packet] = {}
+        self.index: dict[_Key, Packet | Guid] = {}
         self.indexed = 0
         """The number of batches, from the first, that are in the index."""
+
+    def digest(self) -> int:
+        """Keep digests in the place of all packets. Return the bytes that are free now."""
+        before = self.size
+        for place, batch in enumerate(self.batches):
+            if batch.messages:
+                digests = {_key(message.received): content_of(bytes(message.packet)) for message in batch.messages}
+                self.batches[place] = _Batch((), digests, size := len(digests) * _OF_DIGEST)
+                self.size += size - batch.size
+        self.index, self.indexed = {}, 0
+        return before - self.size
 
 
 class Latest:
@@ -400,6 +423,7 @@ class Latest:
 
     def __init__(self) -> None:
         self._speakers: OrderedDict[str, _Speaker] = OrderedDict()
+        self._size = 0
 
     def add(self, address: str, messages: Sequence[Stored]) -> None:
         """Add a batch of accepted messages."""
@@ -407,38 +431,41 @@ class Latest:
         if speaker is None:
             speaker = self._speakers[address] = _Speaker()
             if len(self._speakers) > _ADDRESSES:
-                self._speakers.popitem(last=False)
+                self._size -= self._speakers.popitem(last=False)[1].size
         else:
             self._speakers.move_to_end(address)
         size = sum([len(message.packet) for message in messages])
-        speaker.batches.append(_Batch(messages, size))
+        speaker.batches.append(_Batch(messages, {}, size))
         speaker.size += size
+        self._size += size
         while speaker.size > _BYTES and len(speaker.batches) > 1:
             oldest = speaker.batches.popleft()
             speaker.size -= oldest.size
+            self._size -= oldest.size
             if speaker.indexed:
                 speaker.indexed -= 1
-                for message in oldest.messages:
-                    speaker.index.pop(_key(message.received), None)
+                for key in oldest.places():
+                    speaker.index.pop(key, None)
+        for one in self._speakers.values():
+            if self._size <= _ALL_BYTES:
+                break
+            self._size -= one.digest()
 
-    def of_others(self, received: ReceivedMessage, address: str) -> list[bytes]:
-        """Messages of strangers elsewhere than ``address`` with this message's position or identifier."""
+    def of_others(self, received: ReceivedMessage, address: str) -> list[Guid]:
+        """The contents of messages of strangers elsewhere than ``address`` with this message's position or
+        identifier.
+        """
         key, found = _key(received), []
         for one, speaker in self._speakers.items():
             if one == address:
                 continue
             for batch in list(speaker.batches)[speaker.indexed :]:
-                speaker.index.update((_key(message.received), message.packet) for message in batch.messages)
+                speaker.index.update(batch.contents())
             speaker.indexed = len(speaker.batches)
             packet = speaker.index.get(key)
             if packet is not None:
-                found.append(bytes(packet))
+                found.append(Guid(bytes(packet)) if len(packet) == GUID_SIZE else content_of(bytes(packet)))
         return found
-
-
-def is_the_same(one: bytes, other: bytes) -> bool:
-    """Whether two packets have the same content, whichever neighbour delivers them."""
-    return content_of(one) == content_of(other)
 
 
 def _key(received: ReceivedMessage) -> _Key:

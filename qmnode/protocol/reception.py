@@ -26,7 +26,7 @@ from qmnode.protocol.acknowledgments import (
 )
 from qmnode.protocol.commands import Record
 from qmnode.protocol.incoming_sequences import Gap, IncomingSequence, IncomingSequences, Route, Turn, turn_among
-from qmnode.protocol.message_id_history import Latest, MessageIdHistory, content_of, is_the_same
+from qmnode.protocol.message_id_history import Latest, MessageIdHistory, content_of
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.wire import MAXIMUM_HOPS
 from qmnode.settings.protocol import TransferSettings
@@ -633,7 +633,7 @@ class Reception:
         if len(brought.speakers) <= bool(brought.bringer):
             return False
         others = self._latest.of_others(received, brought.bringer)
-        return any(is_the_same(one, packet) for one in others)
+        return bool(others) and content_of(packet) in others
 
     def _take_turn(self, received: ReceivedMessage, sequence_id: int, target: Target, step: Pass) -> bool:
         """Transactional Message Processing, 3.1.5.8.6: whether it is this message's turn. If so, record it as

@@ -35,6 +35,8 @@ OF_EACH: Final = 512
 """Bytes that the node needs for a received message beside its packet."""
 _SILENCE: Final = 1.0
 """Seconds after which an incomplete packet that does not grow makes room for others."""
+_PATIENCE: Final = 3.0
+"""Seconds for which an incomplete packet of a stranger waits that holds more than its share."""
 _PEAK: Final = 16
 """Part of the total above which a peak begins: the memory that it freed is returned to the system after it."""
 _AFTER_PEAK: Final = 3.0
@@ -129,10 +131,13 @@ class HeldBytes:
             asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
 
     def _look(self) -> None:
-        """Close the connections whose incomplete packets keep others waiting, and let the next ones be read."""
+        """Close the connections whose incomplete packets keep others waiting, and let the next ones be read. Those of a
+        stranger that have waited for long end too: it may be gone, which would show only when all is read that came.
+        """
+        loop = asyncio.get_running_loop()
         self._check = None
         self._prefer()
-        now = asyncio.get_running_loop().time()
+        now = loop.time()
         for payer, holders in list(self._holders.items()):
             if self._account.room(payer) > 0:
                 waiting = list(holders)
@@ -143,6 +148,11 @@ class HeldBytes:
                     log.warning("a packet that does not come to its end is given up", address=first.address,
                                 bytes=first.charged)  # fmt: skip
                     first.close()
+                elif len(holders) > 1 and self._check is None:
+                    self._check = loop.call_later(_SILENCE, self._look)
+                for one in [*holders][1:] if payer.kind is Kind.STRANGER else ():
+                    if now - one.fed > _PATIENCE and not one.session.unsettled():
+                        one.abort()
             for one in waiting:
                 one.read_again()
 

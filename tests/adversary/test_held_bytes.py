@@ -101,6 +101,33 @@ async def until_incomplete(node: QueueManager, sizes: list[int]) -> None:
     await eventually(lambda: [one.session.incomplete() for one in node.network.accepted] == sizes, "all has been read")
 
 
+@attack(
+    Area.RESOURCES,
+    can="begin large messages over many connections until its share is used up, and leave: what came is read slowly",
+    promised="one message after the other is read to its end; connections that wait for long meanwhile are closed",
+)
+async def test_begun_messages_over_the_share_do_not_wait_for_long(tmp_path: Path, own: str) -> None:
+    async with node_with(tmp_path, incomplete_bytes=4 * MIB) as bob, AsyncExitStack() as stack:
+        large = letter(address_of(bob), body=bytes(MIB))
+        peers = [await stack.enter_async_context(session(own, address_of(bob), wire.identifier())) for _ in range(6)]
+        for peer in peers:
+            peer.send(large[: 400 * KIB])
+            await peer.flush()
+            await asyncio.sleep(0.05)
+        first, *others = peers
+        closed = asyncio.gather(*(one.is_closed() for one in others))
+        begin = 400 * KIB
+        while not closed.done():
+            first.send(large[begin : begin + 256])
+            begin += 256
+            await asyncio.wait([closed], timeout=0.25)
+        await closed
+        first.sent = 1
+        first.send(large[begin:])
+        await first.settled()
+        assert (await bob.queue(r".\private$\plain")).message_count == 1
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(("blocks", "connections"), [(1, 60), (1, 150), (10, 20)])
 async def test_signed_messages_of_many_wait_in_their_shares(tmp_path: Path, blocks: int, connections: int) -> None:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES, IncomingSequence, Route
 from qmnode.structures.user_message import DirectQueueFormatName
-from tests.protocol.machines import ALICE, CAROL, TIME, transactional
+from tests.protocol.machines import ALICE, CAROL, TIME, message, transactional
 from tests.protocol.receiver import SEQUENCE, Receiver, identifiers
 
 NAME = r"TCP:127.0.0.2\private$\q"
@@ -114,3 +116,16 @@ def test_final_acknowledgments_go_to_the_branch_that_has_the_message() -> None:
     key = next(iter(receiver.incoming)).destination
     routes = [receiver.incoming.find(ALICE, key, SEQUENCE, value).route.address for value in (5, 6)]  # type: ignore[union-attr]
     assert routes == ["127.0.0.7", "10.0.0.9"]
+
+
+def test_large_messages_of_many_strangers_are_remembered_and_not_kept() -> None:
+    receiver, body = Receiver(), bytes(3 << 20)
+    tracemalloc.start()
+    try:
+        for at in range(16):
+            receiver.take(message(at + 1, body=body), address=f"10.0.0.{at}")
+        assert tracemalloc.get_traced_memory()[0] < 32 << 20
+    finally:
+        tracemalloc.stop()
+    assert identifiers(receiver.take(message(1, body=body), address="10.0.0.99")) == []
+    assert identifiers(receiver.take(message(1, body=b"another"), address="10.0.0.98")) == [1]
