@@ -12,7 +12,7 @@ from qmnode.delivery.network import Network
 from qmnode.delivery.protection import MessageSigning
 from qmnode.directory.port import Directory
 from qmnode.model.queue_manager import QueueManager
-from qmnode.remote_read.remote_reader import RemoteReader
+from qmnode.remote_read.client import RemoteReader
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.storage.store import Store
 

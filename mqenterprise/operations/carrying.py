@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mqenterprise.operations.node_client import NodeClient
     from qmnode.commands.remote import RemoteTarget
     from qmnode.model.message import Message
-    from qmnode.remote_read.remote_node import RemoteNode
-    from qmnode.remote_read.remote_queue import RemoteReadQueue
+    from qmnode.remote_read.client_interfaces import RemoteNode
+    from qmnode.remote_read.client_queue import RemoteReadQueue
 
 _BATCH: Final = 400
 _BATCH_BYTES: Final = 2 * 1024 * 1024

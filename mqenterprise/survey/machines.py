@@ -20,8 +20,8 @@ from qmnode.errors import MessageQueuingError, reason_of
 from qmnode.model.api import Access, Seek
 from qmnode.model.message import Message
 from qmnode.remote_management.client import ManagementClient
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
-from qmnode.remote_read.remote_queue import RemoteReadQueue
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.client_queue import RemoteReadQueue
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_bytes, guid_to_text

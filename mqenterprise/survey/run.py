@@ -26,7 +26,7 @@ from mqenterprise.survey.machines import Asking, ask_all
 from mqenterprise.survey.report import document, page
 from qmnode.dcerpc.authentication import initiator_authentication
 from qmnode.errors import MessageQueuingError
-from qmnode.remote_read.remote_node import RemoteReadOptions
+from qmnode.remote_read.client_interfaces import RemoteReadOptions
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.text import printable_json
 

@@ -15,7 +15,7 @@ from qmnode.administration.names import is_format_name, queue_name
 
 if TYPE_CHECKING:
     from qmnode.model.api import QueueApi
-    from qmnode.remote_read.remote_node import RemoteNode
+    from qmnode.remote_read.client_interfaces import RemoteNode
 
 _PANEL = "A node elsewhere"
 _LARGEST_PORT = 0xFFFF
@@ -84,7 +84,7 @@ class RemoteTarget:
     async def connect(self) -> RemoteNode:
         """Connect to the computer, as the account."""
         from qmnode.dcerpc.authentication import initiator_authentication
-        from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+        from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
         from qmnode.settings.remote_read import RemoteReadSettings
 
         mechanism: Literal["ntlm", "negotiate"] = "negotiate" if self.password_file is None else "ntlm"

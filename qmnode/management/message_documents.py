@@ -32,8 +32,7 @@ from qmnode.management.documents import (
     time_or_none,
 )
 from qmnode.model.message import DEFAULTS, INFINITE, Message
-from qmnode.model.permitted import fault
-from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME
+from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME, fault
 from qmnode.objects.rows import FLAG, Form
 from qmnode.structures.enumerations import SenderIdentifierType
 from qmnode.structures.errors import PacketError

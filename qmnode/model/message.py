@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from qmnode.model.permitted import fault
-from qmnode.objects.message_table import MESSAGE
+from qmnode.objects.message_table import MESSAGE, fault
 from qmnode.objects.rows import NO_QUOTA, Changes, Door
 from qmnode.structures.guid import Guid
 from qmnode.structures.text import nearest

@@ -24,10 +24,9 @@ from qmnode.remote_management.qmmgmt import (
     ManagementObjectType,
 )
 from qmnode.remote_management.variants import FlatVariant
+from qmnode.remote_read.client_interfaces import RemoteReadOptions, connected, find_port
+from qmnode.remote_read.client_sessions import CALL_TIMEOUT, check_status, rpc_error, unavailable
 from qmnode.remote_read.queue_format import to_queue_format
-from qmnode.remote_read.read_session import CALL_TIMEOUT
-from qmnode.remote_read.remote_errors import check_status, rpc_error, unavailable
-from qmnode.remote_read.remote_node import RemoteReadOptions, connected, find_port
 from qmnode.structures.enumerations import VariantType as V
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import FormatName

@@ -13,7 +13,6 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.stored_message import PREFIX_SIZE, without_dead_letter_header
 from qmnode.remote_read import qm2qm
 from qmnode.remote_read.message_packet import arrival_of
-from qmnode.remote_read.opened import OpenQueueEntry, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import (
     Action,
     PortType,
@@ -23,13 +22,25 @@ from qmnode.remote_read.qm2qm import (
     StartReceive2Response,
     Status,
 )
-from qmnode.remote_read.reads import MQ_OK, SEQUENTIAL_ID, Reads, by_lookup_id, by_position, locks
+from qmnode.remote_read.server_queues import (
+    MQ_OK,
+    SEQUENTIAL_ID,
+    OpenQueueEntry,
+    Reads,
+    RemoteQueue,
+    RemoteQueues,
+    RemoteReadEntry,
+    RemoteReadState,
+    by_lookup_id,
+    by_position,
+    locks,
+)
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
     from qmnode.model.message import Message
-    from qmnode.remote_read.identities import Identities
+    from qmnode.remote_read.server_queues import Identities
 
 log = structlog.get_logger(__name__)
 

@@ -12,13 +12,12 @@ from qmnode.dcerpc.server import Caller, Service, service
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import qmcomm
-from qmnode.remote_read.opened import RemoteOpenContext, RemoteQueue, RemoteQueues, RemoteReadState
 from qmnode.remote_read.qm2qm import PortType, Status
+from qmnode.remote_read.server_queues import RemoteOpenContext, RemoteQueue, RemoteQueues, RemoteReadState
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.remote_read.identities import Identities
-    from qmnode.remote_read.opening import RemoteOpening
+    from qmnode.remote_read.server_queues import Identities, RemoteOpening
 
 log = structlog.get_logger(__name__)
 

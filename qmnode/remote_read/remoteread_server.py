@@ -18,15 +18,28 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import arrival_of, message_packet, sections_of
-from qmnode.remote_read.opened import QueueContext, RemoteQueue, RemoteQueues, RemoteReadEntry, RemoteReadState
 from qmnode.remote_read.qm2qm import Action, ContextResponse, RemoteReadAck, Status
-from qmnode.remote_read.reads import LOOKUPS, MQ_OK, SEQUENTIAL_ID, Read, Reads, by_lookup_id, by_position, locks
 from qmnode.remote_read.remoteread import NO_TRANSACTION, StartReceiveResponse
+from qmnode.remote_read.server_queues import (
+    LOOKUPS,
+    MQ_OK,
+    SEQUENTIAL_ID,
+    QueueContext,
+    Read,
+    Reads,
+    RemoteQueue,
+    RemoteQueues,
+    RemoteReadEntry,
+    RemoteReadState,
+    by_lookup_id,
+    by_position,
+    locks,
+)
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from qmnode.dcerpc.acceptor import Called
-    from qmnode.remote_read.opening import RemoteOpening
+    from qmnode.remote_read.server_queues import RemoteOpening
 
 log = structlog.get_logger(__name__)
 

@@ -14,16 +14,13 @@ from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, Se
 from qmnode.dcerpc.server import RpcServer, ServerLimits, Service
 from qmnode.directory.port import Directory
 from qmnode.errors import MessageQueuingError
-from qmnode.remote_read.identities import Identities
-from qmnode.remote_read.opened import RemoteQueues
-from qmnode.remote_read.opening import RemoteOpening
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qm2qm_server import Qm2qmServer
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.qmcomm_server import QmcommServer
-from qmnode.remote_read.reads import Reads
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_server import RemoteReadInterface
+from qmnode.remote_read.server_queues import Identities, Reads, RemoteOpening, RemoteQueues
 from qmnode.security.principals import Principals
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.shares import RPC_ANSWER_BYTES

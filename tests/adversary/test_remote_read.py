@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from qmnode.remote_read.remote_node import RemoteNode
+    from qmnode.remote_read.client_interfaces import RemoteNode
 
 KEY_EXCHANGE, KEYS_OF_128_BITS, KEYS_OF_56_BITS, SESSION_SECURITY = 1 << 30, 1 << 29, 1 << 31, 1 << 19
 ENCRYPTED_KEY, FLAGS, MIC = 52, 60, 72

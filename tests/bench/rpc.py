@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.directory.port import WorkgroupDirectory
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings

@@ -28,7 +28,7 @@ from qmnode import Access, Message
 from qmnode.directory.membership import Membership
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, equals
 from qmnode.node import QueueManager as Node
-from qmnode.remote_read.remote_node import RemoteReadOptions
+from qmnode.remote_read.client_interfaces import RemoteReadOptions
 from qmnode.settings.node import NodeSettings
 from qmnode.structures.guid import guid_to_text, new_guid
 from tests.lab.directory_objects import create

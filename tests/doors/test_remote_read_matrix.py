@@ -18,13 +18,12 @@ from qmnode.dcerpc.interface import Interface, Method
 from qmnode.dcerpc.ndr import NULL_CONTEXT_HANDLE
 from qmnode.dcerpc.protection import SecurityContext
 from qmnode.remote_read import qm2qm, qmcomm
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadDesc, RemoteReadDesc2
-from qmnode.remote_read.qmcomm import QMCOMM
+from qmnode.remote_read.qmcomm import QMCOMM, TransferBuffer
 from qmnode.remote_read.queue_format import to_queue_format
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.server import RemoteReadServer
-from qmnode.remote_read.transfer_buffer import TransferBuffer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.structures.error_codes import ErrorCode

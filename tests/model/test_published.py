@@ -158,7 +158,7 @@ async def test_public_and_private_queues_elsewhere_are_read_at_their_computer(qm
         hosts.append(host)
         raise MessageQueuingError(ErrorCode.MQ_ERROR_REMOTE_MACHINE_NOT_AVAILABLE)
 
-    monkeypatch.setattr("qmnode.remote_read.remote_node.RemoteNode.connect", connect)
+    monkeypatch.setattr("qmnode.remote_read.client_interfaces.RemoteNode.connect", connect)
     beta = await directory.create_directory_object(QueueManager(computer_name="beta"))
     news = await directory.create_directory_object(Queue(pathname=r"gamma\news"))
     for name in (f"PUBLIC={guid_to_text(news)}", f"PRIVATE={guid_to_text(beta)}\\00000007"):

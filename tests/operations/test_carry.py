@@ -18,7 +18,7 @@ from qmnode import Access, Message
 from qmnode.administration.carry_exchange import CarryExchange
 from qmnode.commands.remote import RemoteTarget
 from qmnode.management.documents import lookup_text
-from qmnode.remote_read.remote_queue import RemoteReadQueue
+from qmnode.remote_read.client_queue import RemoteReadQueue
 from tests.lab.nodes import PROJECT
 from tests.lab.waiting import wait_until
 from tests.operations.carried import Estate, at, create, messages_of, send

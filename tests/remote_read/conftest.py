@@ -13,7 +13,7 @@ from qmnode.dcerpc.authentication import acceptor_authentication
 from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, MAP
 from qmnode.dcerpc.server import ServerLimits
 from qmnode.directory.port import WorkgroupDirectory
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qmnode.model.api import QueueApi
-    from qmnode.remote_read.remote_queue import RemoteReadQueue
+    from qmnode.remote_read.client_queue import RemoteReadQueue
 
 QUEUE = r".\private$\orders"
 NAME = r"DIRECT=OS:.\private$\orders"

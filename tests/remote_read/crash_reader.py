@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmnode import MessageQueuingError
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.structures.names import parse_single_format_name
 
 if TYPE_CHECKING:
-    from qmnode.remote_read.remote_queue import RemoteReadQueue
+    from qmnode.remote_read.client_queue import RemoteReadQueue
 
 READERS = 4
 

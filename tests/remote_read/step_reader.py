@@ -10,8 +10,8 @@ import asyncio
 import sys
 from enum import StrEnum
 
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.structures.names import parse_single_format_name
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qmnode.remote_read import qm2qm, qmcomm
+from qmnode.remote_read.qmcomm import CreateRemoteCursor, TransferBuffer
 from qmnode.remote_read.queue_format import ObjectIdentifier, QueueFormatValue
-from qmnode.remote_read.transfer_buffer import CreateRemoteCursor, TransferBuffer
 from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:

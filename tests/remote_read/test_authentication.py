@@ -138,7 +138,7 @@ async def test_handshakes_that_are_begun_and_not_ended_are_not_kept(remote: Remo
 async def test_a_domain_controller_that_does_not_answer_holds_up_nobody(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.remote_read.remote_node.TICKET_TIMEOUT", 0.5)
+    monkeypatch.setattr("qmnode.remote_read.client_interfaces.TICKET_TIMEOUT", 0.5)
     asked, answers = threading.Event(), threading.Event()
 
     def ask(host: str) -> object:

@@ -14,8 +14,8 @@ from qmnode import Access, Message, MessageQueuingError, QueueManager, Share
 from qmnode.dcerpc.ndr import NDR, NDR64
 from qmnode.dcerpc.server import RpcServer
 from qmnode.local.server import LocalServer
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.qm2qm import QM2QM, Action
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.settings.remote_read import RemoteReadSettings
@@ -448,7 +448,7 @@ async def test_any_port_is_the_same_one_for_every_address() -> None:
 
 
 async def test_settings_and_limits_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.remote_read.opened.CURSORS", 1)
+    monkeypatch.setattr("qmnode.remote_read.server_queues.CURSORS", 1)
     async with serving(tmp_path, open_queues=2) as remote, await remote.connect() as node:
         first = await node.open_queue(HERE)
         await node.open_queue(HERE)

@@ -14,8 +14,7 @@ from qmnode.dcerpc.ndr import NDR, NDR64, Representation
 from qmnode.dcerpc.ndr.types import NdrWriter
 from qmnode.remote_read import qm2qm, qmcomm
 from qmnode.remote_read.qm2qm import QM2QM, RemoteReadAck
-from qmnode.remote_read.qmcomm import QMCOMM
-from qmnode.remote_read.transfer_buffer import TransferBuffer
+from qmnode.remote_read.qmcomm import QMCOMM, TransferBuffer
 from tests.lab.cases import cases
 from tests.remote_read.foreign import CALLS
 from tests.remote_read.stubs import GUID, STUBS, Stub, desc, desc2

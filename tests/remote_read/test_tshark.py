@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import dpkt
 import pytest
 
+from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.qm2qm import QM2QM
 from qmnode.remote_read.qmcomm import QMCOMM
-from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.names import parse_single_format_name

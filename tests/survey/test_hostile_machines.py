@@ -18,7 +18,7 @@ from qmnode.dcerpc.server import service
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.remote_management.qmmgmt import ANNOTATION, GET_INFO, QMMGMT, GetInfoResponse, ManagementObjectType
 from qmnode.remote_management.variants import Variant, variant, vector
-from qmnode.remote_read.remote_node import RemoteReadOptions
+from qmnode.remote_read.client_interfaces import RemoteReadOptions
 from qmnode.remote_read.server import RemoteReadServer
 from qmnode.settings.node import Settings
 from qmnode.settings.remote_read import RemoteReadSettings

@@ -22,15 +22,22 @@ from qmnode.dcerpc.protection import AuthenticationError, SecurityContext
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import qm2qm, qmcomm, remoteread
+from qmnode.remote_read.client_queue import RemoteReadQueue
+from qmnode.remote_read.client_sessions import (
+    CALL_TIMEOUT,
+    Qm2qmSession,
+    ReadPeer,
+    ReadSession,
+    RemoteReadSession,
+    check_status,
+    moves_unknown,
+    rpc_error,
+    unavailable,
+)
 from qmnode.remote_read.qm2qm import QM2QM, PortType
-from qmnode.remote_read.qm2qm_session import Qm2qmSession
 from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.queue_format import to_queue_format
-from qmnode.remote_read.read_session import CALL_TIMEOUT, ReadPeer, ReadSession
-from qmnode.remote_read.remote_errors import check_status, moves_unknown, rpc_error, unavailable
-from qmnode.remote_read.remote_queue import RemoteReadQueue
 from qmnode.remote_read.remoteread import REMOTE_READ
-from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.names import FormatName

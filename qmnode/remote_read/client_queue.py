@@ -20,10 +20,17 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, CursorApi, InTransaction, QueueApi, Seek, Share
 from qmnode.model.message import Message
 from qmnode.model.stored_message import TransferredMessage
+from qmnode.remote_read.client_sessions import (
+    LAST,
+    SEEKS,
+    Reading,
+    ReadPeer,
+    ReadSession,
+    RemoteReadSession,
+    check_status,
+    rpc_error,
+)
 from qmnode.remote_read.qm2qm import INFINITE, Action
-from qmnode.remote_read.read_session import LAST, SEEKS, Reading, ReadPeer, ReadSession
-from qmnode.remote_read.remote_errors import check_status, rpc_error
-from qmnode.remote_read.remoteread_session import RemoteReadSession
 from qmnode.structures.error_codes import ErrorCode
 
 _ALL_TIMEOUT: Final = 60.0

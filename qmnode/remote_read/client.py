@@ -20,7 +20,7 @@ from qmnode.structures.names import DirectFormatName, DirectProtocol, FormatName
 if TYPE_CHECKING:
     from qmnode.dcerpc.protection import SecurityContext
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.remote_read.remote_node import RemoteNode, RemoteReadOptions
+    from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions
 
 
 log = structlog.get_logger(__name__)
@@ -74,7 +74,7 @@ class RemoteReader:
         return None
 
     async def _options(self, host: str) -> RemoteReadOptions:
-        from qmnode.remote_read.remote_node import RemoteReadOptions
+        from qmnode.remote_read.client_interfaces import RemoteReadOptions
 
         settings = self._manager.settings.remote_read
         return RemoteReadOptions(
@@ -147,7 +147,7 @@ class RemoteReader:
     async def _connect(self, key: str, host: str) -> RemoteNode:
         own = asyncio.current_task()
         try:
-            from qmnode.remote_read.remote_node import RemoteNode
+            from qmnode.remote_read.client_interfaces import RemoteNode
 
             node = await RemoteNode.connect(host, await self._options(host))
         finally:
