@@ -8,5 +8,5 @@ From the wire up:
   ``ntlm``, ``kerberos``, and ``negotiation``, which agrees on one of them;
 * :mod:`~qmnode.dcerpc.interface`, ``ndr``: methods declared once, written and read as NDR and as NDR64;
 * :mod:`~qmnode.dcerpc.server`, :mod:`~qmnode.dcerpc.client`, :mod:`~qmnode.dcerpc.contexts`: on asyncio, with handles;
-* :mod:`~qmnode.dcerpc.endpoint_mapper`, :mod:`~qmnode.dcerpc.endpoint_mapper_interface`: the ports of interfaces.
+* :mod:`~qmnode.dcerpc.endpoint_mapper`, :mod:`~qmnode.dcerpc.endpoint_mapper`: the ports of interfaces.
 """

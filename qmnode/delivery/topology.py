@@ -23,12 +23,10 @@ from qmnode.directory.port import (
 )
 from qmnode.model.waiting import Cause, WaitReason
 from qmnode.protocol.connection import NextHop
-from qmnode.routing.paths import follow
-from qmnode.routing.router import NoRouteError, Router, Rule
+from qmnode.routing.router import NoRouteError, Router, RoutingTable, Rule, follow
 from qmnode.routing.snapshot import Machine, TopologySnapshot
 from qmnode.routing.snapshot import RoutingLink as Link
 from qmnode.routing.snapshot import Site as SnapshotSite
-from qmnode.routing.table import RoutingTable
 from qmnode.structures.enumerations import ConnectionStatus
 from qmnode.structures.error_codes import hresult_of_error
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text

@@ -51,7 +51,7 @@ class TransactionalOperation(NamedTuple):
     value: bytes
     target: "Queue | None" = None
     reason: int = MessageClass.MQMSG_CLASS_ACK_RECEIVE
-    reader: "MessageHolder | None" = None
+    reader: MessageHolder | None = None
     """The reader that holds the message again if the transaction aborts."""
 
 
@@ -159,7 +159,7 @@ class Transaction(TransactionApi):
         queue: "Queue",
         lookup_identifier: int,
         position: LockedPosition,
-        reader: "MessageHolder | None" = None,
+        reader: MessageHolder | None = None,
     ) -> None:
         """A message that a two-phase read has locked is received in this transaction."""
         position.transaction = self

@@ -22,10 +22,10 @@ from qmnode.structures.properties import (
     QueueLocation,
     QueueState,
     QueueTransactional,
+    SequenceInfo,
 )
 from qmnode.structures.properties import ManagementMachineProperty as M
 from qmnode.structures.properties import ManagementQueueProperty as Q
-from qmnode.structures.sequence_info import SequenceInfo
 from qmnode.version import program_version
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from qmnode.dcerpc import endpoint_mapper_interface as endpoint_mapper
+from qmnode.dcerpc import endpoint_mapper
 from qmnode.dcerpc.client import RpcClient
-from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, NOT_REGISTERED, port_of, tower_of
+from qmnode.dcerpc.endpoint_mapper import ENDPOINT_MAPPER, NOT_REGISTERED, port_of, tower_of
 from qmnode.dcerpc.errors import RpcError, RpcFault
 from qmnode.dcerpc.initiator import BindRefusedError
 from qmnode.dcerpc.interface import Interface

@@ -5,10 +5,20 @@ the rules that turn both into the next possible hops of a message, ``paths`` who
 what-if questions. Nothing here does input or output, waits, or keeps time.
 """
 
-from qmnode.routing.paths import CIRCLE_HINT, Journey, follow, step
-from qmnode.routing.router import NextHops, NoRouteError, Router, Rule
+from qmnode.routing.router import (
+    CIRCLE_HINT,
+    Journey,
+    NextHops,
+    NoRouteError,
+    Route,
+    Router,
+    RoutingTable,
+    Rule,
+    build_routing_table,
+    follow,
+    step,
+)
 from qmnode.routing.snapshot import Machine, RoutingLink, Site, TopologySnapshot
-from qmnode.routing.table import Route, RoutingTable, build_routing_table
 
 __all__ = [
     "CIRCLE_HINT",

@@ -6,15 +6,64 @@ stay the same, the pairs spread evenly over the candidates, and later candidates
 """
 
 import enum
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from heapq import heappop, heappush
 from itertools import groupby
 from operator import itemgetter
+from typing import Final
 
 from qmnode.routing.snapshot import Machine, RoutingLink, TopologySnapshot
-from qmnode.routing.table import Route, RoutingTable, build_routing_table
 from qmnode.structures.guid import Guid, guid_to_text
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The least-cost way to one site: its cost, and the equally good links that it may begin with.
+
+    The specification keeps one next hop and lets an implementation choose among ties; keeping all of them lets the
+    router spread the traffic and fall back.
+    """
+
+    cost: int
+    first_links: tuple[RoutingLink, ...]
+
+
+RoutingTable = Mapping[Guid, Route]
+"""Routes by destination site. The root site and unreachable sites are not in it."""
+
+
+def build_routing_table(snapshot: TopologySnapshot, root: Guid) -> RoutingTable:
+    """Dijkstra's algorithm from the site ``root``, keeping every first link of a least-cost path.
+
+    A foreign site is a vertex like any other: MS-MQBR 3.1.3.1 makes no difference (see :class:`Site`).
+    """
+    best: dict[Guid, int] = {root: 0}
+    first: dict[Guid, dict[RoutingLink, None]] = {root: {}}
+    settled: set[Guid] = set()
+    frontier: list[tuple[int, Guid]] = [(0, root)]
+    links_of_site = snapshot.links_of_site
+    while frontier:
+        cost, site = heappop(frontier)
+        if site in settled:
+            continue
+        settled.add(site)
+        for link in links_of_site.get(site, ()):
+            neighbour = link.site2 if link.site1 == site else link.site1
+            candidate = cost + link.cost
+            known = best.get(neighbour)
+            if known is not None and candidate > known:
+                continue
+            starts = {link: None} if site == root else first[site]
+            if known is None or candidate < known:
+                best[neighbour] = candidate
+                first[neighbour] = dict(starts)
+                heappush(frontier, (candidate, neighbour))
+            elif neighbour not in settled:
+                first[neighbour].update(starts)
+    del best[root]
+    return {site: Route(cost, tuple(first[site])) for site, cost in best.items()}
 
 
 class Rule(enum.Enum):
@@ -255,3 +304,66 @@ class Router:
     def _site_name(self, site: Guid) -> str:
         known = self._snapshot.sites.get(site)
         return guid_to_text(site) if known is None else known.name
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Whole journeys: the path of a message if every queue manager on its way routes by the same snapshot.
+
+CIRCLE_HINT: Final = "check the in- and out-routing servers, and that every link names a site gate on each side"
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """The queue managers that a message passes, source and destination included, and the decision of each."""
+
+    path: tuple[Guid, ...]
+    decisions: tuple[NextHops, ...]
+
+    @property
+    def cost(self) -> int:
+        """The total cost of the journey's links between sites."""
+        return max((decision.cost for decision in self.decisions), default=0)
+
+
+def follow(
+    snapshot: TopologySnapshot,
+    source: Guid,
+    destination: Guid,
+    *,
+    away: Set[Guid] = frozenset(),
+    tables: dict[Guid, RoutingTable] | None = None,
+) -> Journey:
+    """Route from hop to hop until the destination or a connector queue is reached.
+
+    ``away`` holds queue managers that are down: each hop then tries its next possible hop. ``tables`` keeps routing
+    tables between calls. Raises :class:`NoRouteError` when a hop has no route or a message would loop.
+    """
+    tables = {} if tables is None else tables
+    path, decisions = [source], []
+    while True:
+        decision, hop = step(snapshot, Router(snapshot, path[-1], tables=tables), destination, away)
+        decisions.append(decision)
+        if hop is None:
+            return Journey(tuple(path), tuple(decisions))
+        if hop in path:
+            names = " to ".join(snapshot.machines[at].name for at in (*path, hop))
+            raise NoRouteError(f"messages would go in a circle: {names}; {CIRCLE_HINT}")
+        path.append(hop)
+
+
+def step(
+    snapshot: TopologySnapshot, router: Router, destination: Guid, away: Set[Guid] = frozenset()
+) -> tuple[NextHops, Guid | None]:
+    """Return one queue manager's decision, and the first of its next hops that is up (None where the message has
+    arrived).
+
+    Raises :class:`NoRouteError` when there is no route, or every next hop is down.
+    """
+    decision = router.next_hops(destination)
+    if decision.rule in (Rule.LOCAL, Rule.CONNECTOR):
+        return decision, None
+    for hop in (*decision.hops, *decision.fall_back):
+        if hop not in away:
+            return decision, hop
+    names = ", ".join(snapshot.machines[hop].name for hop in decision.hops if hop in snapshot.machines)
+    raise NoRouteError(f"{router.name} waits: no next hop answers ({names})")

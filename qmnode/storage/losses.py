@@ -20,7 +20,7 @@ from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
 from qmnode.storage.layout import Family
-from qmnode.storage.log_ends import MAY_HAVE_HELD, damaged_ends, damaged_record
+from qmnode.storage.log_records import MAY_HAVE_HELD, damaged_ends, damaged_record
 from qmnode.storage.writer import COMPLEMENT, DETAILS, DETAILS_AT, MARK, SYNCED_FILE, SYNCED_SIZE, Moment, logs_in
 
 

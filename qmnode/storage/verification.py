@@ -39,7 +39,7 @@ from qmnode.storage.layout import (
     QUEUE_KEY,
     Family,
 )
-from qmnode.storage.log_ends import MAY_HAVE_HELD
+from qmnode.storage.log_records import MAY_HAVE_HELD
 from qmnode.storage.losses import LOSSES, Before, damaged_logs, examine, find_loss, needed_log, open_to_read, recent
 from qmnode.storage.records import Gap, readable, scan
 

@@ -44,7 +44,7 @@ DECLARED = {
     "2.1.6": (names.MachineFormatName, names.ConnectorFormatName, names.MulticastFormatName),
     "2.1.7": names.MultipleElementFormatName,
     "2.2.3": security_descriptor.SecurityInformation,
-    "2.2.5": "qmnode.structures.sequence_info",
+    "2.2.5": "qmnode.structures.properties",
     "2.2.6": enumerations.QueueFormatType,
     "2.2.11": enumerations.QueueSuffixType,
     "2.2.12": enumerations.VariantType,

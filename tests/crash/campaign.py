@@ -10,7 +10,7 @@ from typing import Final
 from qmnode.errors import MessageQueuingError
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.storage.errors import StoreError
-from qmnode.storage.log_ends import MAY_HAVE_HELD
+from qmnode.storage.log_records import MAY_HAVE_HELD
 from qmnode.storage.verification import verify
 from tests.crash.clients import CLIENTS, CONTENTS, JOURNALED, Client, contents, create_queues
 from tests.crash.disk import Disk

@@ -13,7 +13,7 @@ from qmnode.dcerpc import byte_order
 from qmnode.dcerpc.acceptor import Acceptor, Called
 from qmnode.dcerpc.authentication import AcceptorAuthentication
 from qmnode.dcerpc.contexts import Associations
-from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, Tower, floors_of
+from qmnode.dcerpc.endpoint_mapper import ENDPOINT_MAPPER, Tower, floors_of
 from qmnode.dcerpc.errors import NdrError, RpcError
 from qmnode.dcerpc.initiator import Initiator
 from qmnode.dcerpc.interface import NDR64_SYNTAX, NDR_SYNTAX

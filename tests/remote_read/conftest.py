@@ -10,7 +10,7 @@ import pytest
 
 from qmnode import Access, Message, QueueManager
 from qmnode.dcerpc.authentication import acceptor_authentication
-from qmnode.dcerpc.endpoint_mapper_interface import ENDPOINT_MAPPER, MAP
+from qmnode.dcerpc.endpoint_mapper import ENDPOINT_MAPPER, MAP
 from qmnode.dcerpc.server import ServerLimits
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.remote_read.client_interfaces import RemoteNode, RemoteReadOptions

@@ -11,7 +11,7 @@ import pytest
 from impacket.dcerpc.v5 import epm, transport
 
 from qmnode.dcerpc.client import RpcClient
-from qmnode.dcerpc.endpoint_mapper_interface import (
+from qmnode.dcerpc.endpoint_mapper import (
     ENDPOINT_MAPPER,
     FREE_HANDLE,
     LOOKUP,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.storage import log_rebuild
-from qmnode.storage.log_rebuild import rebuild_log
-from qmnode.storage.log_records import BLOCK, HEADER, LogReader, changes
+from qmnode.storage import log_records
+from qmnode.storage.log_records import BLOCK, HEADER, LogReader, changes, rebuild_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +31,7 @@ def varint(number: int) -> bytes:
 def log_of(*records: bytes) -> bytearray:
     content = bytearray()
     for record in records:
-        for fragment in log_rebuild._framed(record, len(content)):
+        for fragment in log_records._framed(record, len(content)):
             content += fragment
     return content
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import qmnode.structures
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid
+from qmnode.structures.properties import SequenceInfo
 from qmnode.structures.public_keys import (
     AES_PROVIDER,
     BASE_PROVIDER,
@@ -27,7 +28,6 @@ from qmnode.structures.public_keys import (
     SimpleBlob,
 )
 from qmnode.structures.queue_format import DlId, LpWStr, MulticastId, ObjectId, QueueFormat
-from qmnode.structures.sequence_info import SequenceInfo
 from tests.structures.strategies import all_structures
 
 u8, u16, u32, u64 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32, 64))

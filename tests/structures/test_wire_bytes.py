@@ -9,9 +9,9 @@ from __future__ import annotations
 from qmnode.structures.guid import guid_from_text
 from qmnode.structures.layout import Structure
 from qmnode.structures.packets import FinalAckBody, OrderAckBody
+from qmnode.structures.properties import SequenceInfo
 from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys, MqUserSignCert, MqUserSignCerts
 from qmnode.structures.queue_format import DlId, ObjectId, QueueFormat
-from qmnode.structures.sequence_info import SequenceInfo
 from qmnode.structures.user_message import (
     DebugHeader,
     DirectQueueFormatName,
