@@ -207,9 +207,9 @@ def initiator_context(
 # ----------------------------------------------------------------------------------------------------------------------
 # The acceptor's side of NTLM version 2: MS-NLMP 3.3.2.
 #
-# pyspnego computes the expected proof over its own form of the client's blob, and so refuses clients that write the
-# blob otherwise; the same holds for the integrity code over the messages. Here both are computed over the received
-# bytes. Version 1 is not accepted.
+# pyspnego computes the expected proof over its own form of the client's blob: other clients are refused.
+# The same holds for the integrity code over the messages. Here both are computed over the received bytes. Version 1 is
+# not accepted.
 
 _PROOF: Final = 16
 _SESSION_KEY: Final = 16

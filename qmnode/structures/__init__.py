@@ -23,9 +23,8 @@ security_descriptor    SID, ACCESS_ALLOWED_ACE, ACCESS_ALLOWED_OBJECT_ACE, Reser
 public_keys            BLOBHEADER, RSAPUBKEY, MQDSPUBLICKEY, MQDSPUBLICKEYS, PUBLICKEYBLOB, SIMPLEBLOB, MQUSERSIGNCERT,
                        MQUSERSIGNCERTS
 guid                   GUID
-sequence_info          SEQUENCE_INFO
 enumerations           MESSAGE_CLASS_VALUES, QUEUE_FORMAT_TYPE, QUEUE_SUFFIX_TYPE, VARENUM, numbers of security
-properties             every PROPID (2.3), and the values of properties
+properties             every PROPID (2.3), and the values of properties; SEQUENCE_INFO
 error_codes            every error code (2.4); errors of the operating system as HRESULTs
 fields, layout         declarations of structures; generate makes their parsers and writers
 """

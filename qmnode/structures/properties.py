@@ -15,7 +15,7 @@ from qmnode.structures.layout import Structure
 
 # fmt: off
 class SequenceInfo(Structure, section="MS-MQMQ 2.2.5.1", title="SEQUENCE_INFO"):
-    """The place of a message in the sequence from one sending computer to one destination queue."""
+    """The place of a message in the sequence from one sending computer to one destination queue (2.2.5)."""
 
     seq_id: int  = i64(0, "SeqID", "The sequence")
     seq_no: int  = u32(8, "SeqNo", "The message's number in the sequence")
