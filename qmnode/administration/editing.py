@@ -10,10 +10,9 @@ from qmnode.bodies.limits import BodyError
 from qmnode.bodies.typed_text import value_of_json
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
-from qmnode.model.message import Message
+from qmnode.model.message import Message, fault
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import received_message
-from qmnode.objects.message_table import fault
 from qmnode.structures.error_codes import ErrorCode
 
 EDITABLE: Final = (

@@ -43,8 +43,7 @@ from qmnode.bodies.choice import HEADER_FORMATS, read_headers, write_headers
 from qmnode.bodies.limits import CARRIED, BodyError, Budget
 from qmnode.errors import MessageQueuingError
 from qmnode.model.duplicates import identity_of
-from qmnode.model.message import INFINITE, Message
-from qmnode.objects.message_table import fault
+from qmnode.model.message import INFINITE, Message, fault
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_from_text, guid_to_text

@@ -24,8 +24,8 @@ from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_from_text, identifier_text
 from qmnode.management.message_documents import is_utf16, named_queues
 from qmnode.model.api import Access
-from qmnode.model.message import DEFAULT_PRIORITY, Message
-from qmnode.objects.message_table import MESSAGE, fault
+from qmnode.model.message import DEFAULT_PRIORITY, Message, fault
+from qmnode.objects.message_table import MESSAGE
 from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm, PrivacyLevel
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_from_text
 

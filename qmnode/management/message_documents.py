@@ -31,8 +31,8 @@ from qmnode.management.documents import (
     quota_or_none,
     time_or_none,
 )
-from qmnode.model.message import DEFAULTS, INFINITE, Message
-from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME, fault
+from qmnode.model.message import DEFAULTS, INFINITE, Message, fault
+from qmnode.objects.message_table import LABEL, MESSAGE, NAMES, SECONDS, TEXT, TIME
 from qmnode.objects.rows import FLAG, Form
 from qmnode.structures.enumerations import SenderIdentifierType
 from qmnode.structures.errors import PacketError

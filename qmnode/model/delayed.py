@@ -26,6 +26,7 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
+from qmnode.model.message import check_values
 from qmnode.model.outcomes import check_named, dead_letter_queue, kept
 from qmnode.model.ports import Entry, TimerHandle
 from qmnode.model.positions import lookup_identifier_of
@@ -52,7 +53,6 @@ from qmnode.model.stored_message import (
     without_dead_letter_header,
     without_delay,
 )
-from qmnode.objects.message_table import check_values
 from qmnode.shares import DELAYED_BYTES, Kind
 from qmnode.structures.enumerations import MessageClass, QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode

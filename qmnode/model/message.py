@@ -8,14 +8,51 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from qmnode.objects.message_table import MESSAGE, fault
-from qmnode.objects.rows import NO_QUOTA, Changes, Door
+from qmnode.errors import MessageQueuingError
+from qmnode.objects.message_table import BYTES, LABEL, MESSAGE, NAMES, TEXT
+from qmnode.objects.rows import FLAG, NO_QUOTA, Changes, Door, Form
+from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from qmnode.bodies.choice import Decoded, Headers
     from qmnode.bodies.limits import Limits
+
+PERMITTED: Final[Mapping[str, Form]] = {
+    row.name: row.form
+    for row in MESSAGE.values()
+    if row.changes is not Changes.NEVER and row.form not in (FLAG, TEXT, NAMES, BYTES, LABEL)
+}
+"""Properties whose values have limits, apart from those of text (``qmnode.model.serialization``)."""
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    row.name: (bytes, bytearray, memoryview) if row.form is BYTES else (str, type(None))
+    for row in MESSAGE.values()
+    if row.changes is not Changes.NEVER and row.form in (TEXT, NAMES, BYTES)
+}
+"""Properties that are texts or bytes, whose contents are checked where they are written, as labels are altogether."""
+
+
+def fault(name: str, value: object) -> str | None:
+    """The sentence with what is allowed, if the property cannot have the value."""
+    return MESSAGE[name].fault(value)
+
+
+def check_values(properties: Mapping[str, Any]) -> None:
+    """Raise MQ_ERROR_ILLEGAL_PROPERTY_VALUE if one of the properties of a message has a value that it cannot have;
+    TypeError if it is no text, or no bytes, where it has to be.
+    """
+    for name in properties:
+        if name in PERMITTED:
+            if not PERMITTED[name].holds(properties[name]):
+                raise MessageQueuingError(
+                    ErrorCode.MQ_ERROR_ILLEGAL_PROPERTY_VALUE, fault(name, properties[name]) or name
+                )
+        elif name in _TYPES and not isinstance(properties[name], _TYPES[name]):
+            what = "bytes" if bytes in _TYPES[name] else "a text"
+            raise TypeError(f"{name}={properties[name]!r:.80}: expected {what}, not {type(properties[name]).__name__}")
+
 
 INFINITE: Final = NO_QUOTA
 """A time in seconds that never passes, and a quota that is never reached."""

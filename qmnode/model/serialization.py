@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from qmnode.allocator import with_other_head
 from qmnode.errors import MessageQueuingError, MessageTooLargeError
-from qmnode.model.message import DEFAULT_PRIORITY, DEFAULTS, Message
+from qmnode.model.message import DEFAULT_PRIORITY, DEFAULTS, PERMITTED, Message, check_values
 from qmnode.model.ports import OwnQueueNames
 from qmnode.model.stored_message import (
     ADDRESSED_HEAD,
@@ -48,7 +48,6 @@ from qmnode.model.stored_message import (
     packed,
     read_properties_place,
 )
-from qmnode.objects.message_table import PERMITTED, check_values
 from qmnode.structures import user_message
 from qmnode.structures.conformance import violations
 from qmnode.structures.enumerations import PRIVACY_LEVELS, EncryptionAlgorithm, HashAlgorithm, is_permitted
