@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -488,8 +488,11 @@ class QueueConnection:
         if not self._network.running:
             work.close()
         elif self._queue.payer != OWN:
-            self._attempt = work
-            self._network.attempts.wait(self._queue.payer, self)
+            former, self._attempt = self._attempt, work
+            if former is None:
+                self._network.attempts.wait(self._queue.payer, self)
+            else:  # the queue was paused and resumed: it has its place
+                former.close()
         else:
             self._task = self._loop.create_task(work)
             self._task.add_done_callback(report_failure)
@@ -614,58 +617,97 @@ def _cause_of_close(reason: CloseReason, connection: Connection, tls: "PeerTls")
 # ----------------------------------------------------------------------------------------------------------------------
 # Attempts for peers: they choose where the answers to their messages go, and thousands of hosts may not answer.
 
-_UNDER_WAY: Final = 128
-"""Attempts for strangers that may be under way. One to a host that does not answer takes 15 seconds."""
-_OF_ONE: Final = 16
-"""The same for one network of strangers, or for one declared peer."""
+_MOST: Final = 128, 16, 8, 4
+"""Attempts for strangers that may be under way: all; for one network; for a network in it; for a block of that. An
+attempt takes 15 seconds if nobody answers.
+"""
+_OF_DECLARED: Final = 256
+"""The same for one declared peer: what passes over a routing server may be for hundreds of machines that are off."""
+
+
+class _Waiting:
+    """Attempts that wait: of the networks in a network, which follow one another, or of an address block."""
+
+    __slots__ = ("attempts", "parts")
+
+    def __init__(self) -> None:
+        self.attempts: deque[QueueConnection] = deque()
+        self.parts: dict[str, _Waiting] = {}
+        """The one first whose attempt is next."""
+
+    def add(self, path: Sequence[str], attempt: QueueConnection) -> None:
+        if path:
+            self.parts.setdefault(path[0], _Waiting()).add(path[1:], attempt)
+        else:
+            self.attempts.append(attempt)
+
+    def take(self, path: Sequence[str]) -> QueueConnection:
+        """The next attempt of a block."""
+        if not path:
+            return self.attempts.popleft()
+        part = self.parts.pop(path[0])
+        found = part.take(path[1:])
+        if part.attempts or part.parts:
+            self.parts[path[0]] = part
+        return found
 
 
 class PacedAttempts:
     """Begins the attempts of queues that one peer alone uses, one in a pass of the event loop, when it is the turn of
-    strangers. Their networks, and the declared peers, follow one another.
+    strangers. Declared peers go first, and follow one another. A network of strangers, and a block in it, has at most
+    half of the places that are free: so there is room for the next one.
     """
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._waiting: dict[str, deque[tuple[Party, QueueConnection]]] = {}
-        """By network, or name of a declared peer, the one first whose attempt is next."""
-        self._under_way: Counter[str] = Counter()
-        self._for_strangers = 0
-        """Attempts under way for strangers."""
+        self._declared, self._strangers = _Waiting(), _Waiting()
+        self._under_way: Counter[tuple[str, ...]] = Counter()
+        """By kind, and the path to each network and each block."""
         self._has_turn = False
 
     def wait(self, payer: Party, connection: QueueConnection) -> None:
         """Let an attempt wait until ``QueueConnection.begin`` is called."""
-        self._waiting.setdefault(networks_of(payer.name)[0], deque()).append((payer, connection))
+        if payer.kind is Kind.DECLARED:
+            self._declared.add((payer.name,), connection)
+        else:
+            self._strangers.add(networks_of(payer.name), connection)
         self._ask()
 
-    def _next(self) -> str | None:
-        """The network whose attempt may begin."""
-        for network, waiting in self._waiting.items():
-            is_full = waiting[0][0].kind is Kind.STRANGER and self._for_strangers >= _UNDER_WAY
-            if not is_full and self._under_way[network] < _OF_ONE:
-                return network
+    def _next(self) -> tuple[str, ...] | None:
+        """The kind and the path of the attempt that may begin."""
+        for name in self._declared.parts:
+            if self._under_way[Kind.DECLARED, name] < _OF_DECLARED:
+                return Kind.DECLARED, name
+        return self._next_of(self._strangers, (Kind.STRANGER,))
+
+    def _next_of(self, waiting: _Waiting, path: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The same of a part of the strangers."""
+        if waiting.attempts:
+            return path
+        level = len(path)
+        free = _MOST[level - 1] - self._under_way[path]
+        if free > 0:
+            for name, part in waiting.parts.items():
+                own = *path, name
+                if self._under_way[own] < min(_MOST[level], free / 2) and (found := self._next_of(part, own)):
+                    return found
         return None
 
     def _ask(self) -> None:
         """Ask for a turn if an attempt may begin."""
-        network = None if self._has_turn else self._next()
-        if network is not None:
+        path = None if self._has_turn else self._next()
+        if path is not None:
             self._has_turn = True
-            name = self._waiting[network][0][0].name
-            self._turns.wait(Party(Kind.STRANGER, name), name, self._begin)
+            self._turns.wait(Party(Kind.STRANGER, path[-1]), path[-1], self._begin)
 
     def _begin(self) -> bool:
-        network = self._next()
-        if network is not None:
-            waiting = self._waiting.pop(network)
-            payer, connection = waiting.popleft()
-            task = connection.begin()
-            if waiting:
-                self._waiting[network] = waiting
+        path = self._next()
+        if path is not None:
+            kind, *names = path
+            task = (self._declared if kind == Kind.DECLARED else self._strangers).take(names).begin()
             if task is not None:
-                self._count(network, payer, 1)
-                task.add_done_callback(lambda _: self._ended(network, payer))
+                self._count(path, 1)
+                task.add_done_callback(lambda _: self._ended(path))
         asyncio.get_running_loop().call_soon(self._go_on)
         return False
 
@@ -673,15 +715,15 @@ class PacedAttempts:
         self._has_turn = False
         self._ask()
 
-    def _count(self, network: str, payer: Party, change: int) -> None:
-        self._for_strangers += change * (payer.kind is Kind.STRANGER)
-        self._under_way[network] += change
-        if not self._under_way[network]:
-            del self._under_way[network]
-
-    def _ended(self, network: str, payer: Party) -> None:
-        self._count(network, payer, -1)
+    def _ended(self, path: tuple[str, ...]) -> None:
+        self._count(path, -1)
         self._ask()
+
+    def _count(self, path: tuple[str, ...], change: int) -> None:
+        for end in range(1, len(path) + 1):
+            self._under_way[path[:end]] += change
+            if not self._under_way[path[:end]]:
+                del self._under_way[path[:end]]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

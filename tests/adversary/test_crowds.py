@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from qmnode.shares import Kind
+from qmnode.transport import connection
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
 from tests.adversary.crowds import COUNT, CROWDS, Crowded, crowded
 from tests.adversary.lab import HIGHEST, outgoing, send
 from tests.adversary.peer import PORT, Peer, session
+from tests.forwarding.enterprise import Machine
 from tests.lab.waiting import eventually
 from tests.transport.conftest import TRANSACTIONAL, loopback_address
 
@@ -180,6 +183,32 @@ def attempts(own: str, target: str) -> int:
     return sum(1 for row in rows if row[3] == "02" and row[1].startswith(own) and row[2].startswith(target))
 
 
+ENDLESS = 1000.0
+"""Seconds of an attempt to connect that do not end in a test."""
+
+
+def asking(lab: Crowded, number: int, address: str, source: bytes = b"") -> bytes:
+    """A message that asks for an answer to another queue of a host for each number."""
+    plain, admin = (
+        wire.direct(rf"{place}\private$\{queue}")
+        for place, queue in ((lab.direct, "plain"), (f"TCP:{address}", f"answers{number}"))
+    )
+    return wire.UserMessage(
+        source=source or wire.identifier(), message_id=number + 1, queue=plain, asks=wire.ACK_ARRIVAL, admin=admin
+    ).packet()
+
+
+@asynccontextmanager
+async def called_at(address: str) -> AsyncIterator[Callable[[], bool]]:
+    """Whether the node has called a host, which accepts and says nothing."""
+    called: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: called.append(writer), address, PORT)
+    async with server:
+        yield lambda: bool(called)
+        for one in called:
+            one.close()
+
+
 @attack(
     Area.RESOURCES,
     can="as a stranger or with the identity of a machine, have answers sent to many queues of a host that answers no "
@@ -187,20 +216,17 @@ def attempts(own: str, target: str) -> int:
     promised="few attempts to connect for one peer are under way; those for others, also to its queues, do not wait",
 )
 @pytest.mark.parametrize("kind", [Kind.STRANGER, Kind.DECLARED])
-async def test_attempts_to_answer_one_peer_keep_nobody_waiting(tmp_path: Path, kind: Kind) -> None:
+async def test_attempts_to_answer_one_peer_keep_nobody_waiting(
+    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", ENDLESS)
     async with crowded(tmp_path, "one") as lab:
-        sender, source = lab.strangers[0], wire.identifier()
+        sender, source, count, most = lab.strangers[0], wire.identifier(), 100, 16
         if kind is Kind.DECLARED:
             await lab.stop("FRIEND")
             sender, source = lab.machines["FRIEND"].listens, bytes(lab.machines["FRIEND"].identifier)
-        plain = wire.direct(rf"{lab.direct}\private$\plain")
+            count, most = 300, 256
         with silent_host() as address:
-
-            def asking(number: int) -> bytes:
-                admin = wire.direct(rf"TCP:{address}\private$\answers{number}")
-                return wire.UserMessage(
-                    source=source, message_id=number + 1, queue=plain, asks=wire.ACK_ARRIVAL, admin=admin
-                ).packet()
 
             async def connects(queue: str) -> None:
                 name = rf"DIRECT=TCP:{address}\private$\{queue}"
@@ -209,12 +235,12 @@ async def test_attempts_to_answer_one_peer_keep_nobody_waiting(tmp_path: Path, k
                 await eventually(lambda: attempts(lab.address, address) > before, "it connects at once")
 
             async with session(sender, lab.address, source) as peer:
-                await peer.say(*map(asking, range(100)))
+                await peer.say(*(asking(lab, number, address, source) for number in range(count)))
             for number in range(2):
                 to_answer = [one for one in outgoing(lab.target) if one.payer.kind is kind]
-                assert len(to_answer) == 100 - number
-                begun = 16 + 2 * number  # after the restart, those that were not for the peer connect again
-                await eventually(lambda begun=begun: attempts(lab.address, address) == begun, "some connect")
+                assert len(to_answer) == count - number
+                begun = most + 2 * number  # after the restart, those that were not for the peer connect again
+                await eventually(lambda begun=begun: attempts(lab.address, address) >= begun, "some connect")
                 await connects(f"own{number}")
                 await connects(to_answer[-1].pathname.rpartition("\\")[2])
                 assert attempts(lab.address, address) <= begun + 2
@@ -224,3 +250,54 @@ async def test_attempts_to_answer_one_peer_keep_nobody_waiting(tmp_path: Path, k
         if kind is Kind.DECLARED:
             await lab.start("FRIEND")
         await lab.honest()
+
+
+@attack(
+    Area.RESOURCES,
+    can="do the same from ten addresses of different blocks, or of one /64",
+    promised="an honest stranger of another block is called at once: a part of the attempts is left for the next one",
+)
+@pytest.mark.parametrize("crowd", ["ten", "network"])
+async def test_attempts_to_answer_a_crowd_keep_no_other_stranger_waiting(
+    tmp_path: Path, crowd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", ENDLESS)
+    async with crowded(tmp_path, crowd) as lab:
+        with silent_host() as address:
+
+            async def say(peer: Peer, stranger: int) -> None:
+                await peer.say(*(asking(lab, 40 * stranger + number, address) for number in range(40)))
+
+            await lab.attack(say)
+            assert len(outgoing(lab.target)) == 40 * len(lab.strangers)
+            async with called_at(lab.bystander) as called:
+                async with session(lab.bystander, lab.address, wire.identifier()) as peer:
+                    await peer.say(asking(lab, 1, lab.bystander))
+                await eventually(called, "the node calls")
+                assert sum(bool(one.connection_history) for one in outgoing(lab.target)) <= 1, "no other attempt ended"
+
+
+async def test_machines_that_are_off_keep_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", ENDLESS)
+    async with crowded(tmp_path, "one") as lab:
+        with silent_host() as address:
+            off = {f"OFF{number}": Machine(f"OFF{number}", ["north"], listens=address) for number in range(40)}
+            machines = off | {"LATE": Machine("LATE", ["north"])}
+            await lab.stop("TARGET")
+            lab.machines.update(machines)
+            lab.directory.write()
+            await lab.start("TARGET")
+            friend = lab.machines["FRIEND"]
+            async with (
+                called_at(machines["LATE"].listens) as called,
+                session(friend.listens, lab.address, bytes(friend.identifier)) as peer,
+            ):
+                for number, machine in enumerate(machines.values(), 1):
+                    await peer.say(
+                        wire.UserMessage(
+                            source=bytes(friend.identifier), message_id=number, queue=wire.private(1),
+                            address=bytes(machine.identifier),
+                        ).packet()
+                    )  # fmt: skip
+                await eventually(called, "the node calls")
+                assert sum(bool(one.connection_history) for one in outgoing(lab.target)) <= 1, "no other attempt ended"
