@@ -51,6 +51,8 @@ _ANSWER: Final = 5.0
 """Seconds for which an answer of the collector is awaited, and the last exports when the node stops."""
 _LARGEST_ANSWER: Final = 64 * 1024
 """Bytes of an answer above which it is not read, and its connection not kept."""
+_IDLE: Final = 30.0
+"""Seconds for which a connection is kept without an export: what is between may forget it, and tell nobody."""
 _T = TypeVar("_T")
 
 
@@ -338,7 +340,8 @@ class _Posts:
         self._compress = compressions.get(coding, bytes)
         if coding in compressions:
             self._headers["Content-Encoding"] = coding
-        self._kept: list[http.client.HTTPConnection] = []
+        self._kept: list[tuple[http.client.HTTPConnection, float]] = []
+        """Connections, and until when each may be used."""
         self._closed = False
         place = urlsplit(address)
         proxy = "" if proxy_bypass(place.netloc) else getproxies().get(place.scheme, "")
@@ -369,12 +372,20 @@ class _Posts:
         """
         content = self._compress(content)
         while True:
-            kept = self._kept.pop() if self._kept else None
+            kept = self._take_kept()
             try:
                 return self._post(kept, content)
             except (OSError, ValueError, http.client.HTTPException) as error:
-                if kept is None or not isinstance(error, ConnectionError):  # a kept one may have ended meanwhile
+                if kept is None or isinstance(error, TimeoutError):  # a kept one may have ended: TLS says SSLError
                     return False
+
+    def _take_kept(self) -> http.client.HTTPConnection | None:
+        while self._kept:
+            connection, until = self._kept.pop()
+            if time.monotonic() < until:
+                return connection
+            connection.close()
+        return None
 
     def _post(self, kept: http.client.HTTPConnection | None, content: bytes) -> bool:
         connection = kept or self._connection()
@@ -391,7 +402,7 @@ class _Posts:
             return 200 <= answer.status < 300
         finally:
             if is_whole and not self._closed:
-                self._kept.append(connection)
+                self._kept.append((connection, time.monotonic() + _IDLE))
             else:
                 connection.close()
 
@@ -399,7 +410,7 @@ class _Posts:
         """Keep no connection from now on."""
         self._closed = True
         while self._kept:
-            self._kept.pop().close()
+            self._kept.pop()[0].close()
 
 
 def _context(asked: Callable[[str], tuple[str, str]]) -> ssl.SSLContext:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import threading
 from base64 import b64encode
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from qmnode.export.telemetry import Telemetry
 from qmnode.settings.node import TelemetrySettings
 from tests.export.collector import collector
 from tests.lab.waiting import eventually, wait_until
+from tests.security.certificates import tls_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,9 +36,14 @@ LONG = 15.0
 class Odd:
     """A collector with an answer of its own."""
 
-    def __init__(self, answer: Callable[[BaseHTTPRequestHandler, Odd], None], version: str = "HTTP/1.0") -> None:
+    def __init__(
+        self,
+        answer: Callable[[BaseHTTPRequestHandler, Odd], None],
+        version: str = "HTTP/1.0",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.answer = answer
-        self.version = version
+        self.version, self.tls = version, tls
         self.over = threading.Event()
         """Set when the test is over, or the collector was heard to the end."""
         self.url = ""
@@ -67,11 +75,17 @@ class Odd:
                 pass
 
         class Server(ThreadingHTTPServer):
+            def get_request(self) -> tuple[socket.socket, Any]:
+                taken, address = super().get_request()
+                if odd.tls is not None:
+                    taken = odd.tls.wrap_socket(taken, server_side=True)
+                return taken, address
+
             def handle_error(self, *_: Any) -> None:
                 """Who asks hangs up."""
 
         server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        self.url = f"http{'s' * (self.tls is not None)}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
@@ -192,6 +206,40 @@ async def test_a_connection_is_kept_for_as_long_as_the_collector_keeps_it(
             await exporters.send_spans()
         await exporters.stop()
     assert (len(odd.heard), len(odd.ports), logs) == (5, connections, [])
+
+
+async def test_no_span_is_lost_when_a_collector_ends_a_connection_with_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tls_of(tmp_path, "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(files.certificate), str(files.private_key))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(files.authorities))
+    with Odd(takes_and_leaves, "HTTP/1.1", context).listening() as odd, capture_logs() as logs:
+        exporters = Telemetry(asked_of(odd.url), "NODE1")
+        for _ in range(5):
+            exporters.export(lambda: [SPAN])
+            await exporters.send_spans()
+        await exporters.stop()
+    assert (len(odd.heard), len(odd.ports), logs) == (5, 5, [])
+
+
+async def test_a_connection_that_rested_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgets(asked: BaseHTTPRequestHandler, odd: Odd) -> None:
+        """As a firewall between does: what comes over a connection that rested gets no answer, and no end."""
+        if odd.heard.count(asked.path) > len(odd.ports):
+            odd.over.wait(LONG)
+        else:
+            takes_and_stays(asked, odd)
+
+    monkeypatch.setattr(telemetry, "_IDLE", 0.0)
+    with Odd(forgets, "HTTP/1.1").listening() as odd, capture_logs() as logs:
+        exporters = Telemetry(asked_of(odd.url), "NODE1")
+        for _ in range(3):
+            exporters.export(lambda: [SPAN])
+            await exporters.send_spans()
+        await exporters.stop()
+    assert (len(odd.heard), len(odd.ports), logs) == (3, 3, [])
 
 
 @pytest.mark.parametrize(
