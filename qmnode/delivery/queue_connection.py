@@ -111,6 +111,8 @@ class QueueConnection:
         self._task: asyncio.Task[None] | None = None
         self._attempt: Coroutine[None, None, None] | None = None
         """The attempt of a queue that one peer alone uses, which waits for its turn."""
+        self._payer = OWN
+        """The peer whose turn it waits for."""
         self._review = Alarm(self._loop, self._begin_review)
         self._reviewing: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -171,8 +173,12 @@ class QueueConnection:
 
     def messages_available(self) -> None:
         """The queue has messages and no session."""
-        if self._attempt is not None and self._queue.payer == OWN:
-            self.begin()
+        payer = self._queue.payer
+        if self._attempt is not None and payer != self._payer:
+            if payer == OWN:
+                self.begin()
+            else:
+                self._wait()
         self._way.messages_available(*self._now())
         self._work()
 
@@ -490,12 +496,17 @@ class QueueConnection:
         elif self._queue.payer != OWN:
             former, self._attempt = self._attempt, work
             if former is None:
-                self._network.attempts.wait(self._queue.payer, self)
+                self._wait()
             else:  # the queue was paused and resumed: it has its place
                 former.close()
         else:
             self._task = self._loop.create_task(work)
             self._task.add_done_callback(report_failure)
+
+    def _wait(self) -> None:
+        """Let the attempt wait for the turn of who uses the queue now."""
+        self._payer = self._queue.payer
+        self._network.attempts.wait(self._payer, self)
 
     def begin(self) -> "asyncio.Task[None] | None":
         """Begin the attempt that waits; nothing if it was given up."""

@@ -277,6 +277,24 @@ async def test_attempts_to_answer_a_crowd_keep_no_other_stranger_waiting(
                 assert sum(bool(one.connection_history) for one in outgoing(lab.target)) <= 1, "no other attempt ended"
 
 
+async def test_a_queue_that_a_stranger_used_first_waits_in_the_line_of_who_uses_it_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", ENDLESS)
+    async with crowded(tmp_path, "one") as lab:
+        await lab.stop("FRIEND")
+        friend = lab.machines["FRIEND"]
+        with silent_host() as address:
+            async with called_at(friend.listens) as called:
+                async with session(lab.strangers[0], lab.address, wire.identifier()) as peer:
+                    await peer.say(*(asking(lab, number, address) for number in range(40)))
+                    await peer.say(asking(lab, 1, friend.listens))
+                async with session(friend.listens, lab.address, bytes(friend.identifier)) as peer:
+                    await peer.say(asking(lab, 1, friend.listens, bytes(friend.identifier)))
+                await eventually(called, "the node calls")
+                assert sum(bool(one.connection_history) for one in outgoing(lab.target)) <= 1, "no other attempt ended"
+
+
 async def test_machines_that_are_off_keep_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT", ENDLESS)
     async with crowded(tmp_path, "one") as lab:
