@@ -1,24 +1,24 @@
 """Shared by the commands that use the directory: its option, opening, errors, and names that the shell completes."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import structlog
 import typer
 
-from mqenterprise.directory.configuration import ENVIRONMENT, default_state, load_settings
-from mqenterprise.directory.errors import DirectoryError
-from mqenterprise.directory.service import EnterpriseDirectory
-from mqenterprise.directory.settings import DirectorySettings
 from qmnode.commands.complaint import complain
-from qmnode.commands.tables import print_table
-from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import printable_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.settings import DirectorySettings
 
 FAILED, SOMETHING_TO_DO = 1, 2
 
@@ -32,6 +32,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")
 @contextmanager
 def failing_clearly() -> Iterator[None]:
     """Turn an error of the directory into its sentence and exit code 1."""
+    from qmnode.directory.port import DirectoryOperationError
+
     try:
         yield
     except DirectoryOperationError as error:
@@ -41,10 +43,13 @@ def failing_clearly() -> Iterator[None]:
 
 def directory_settings(file: Path | None) -> DirectorySettings:
     """The settings of the directory that the command line names. DirectoryError if it is the private one, stopped."""
+    from mqenterprise.directory.configuration import ENVIRONMENT, default_state, load_settings
+
     settings = load_settings(file)
     if file is not None or os.environ.get(ENVIRONMENT):
         return settings
     from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.errors import DirectoryError
 
     if EmbeddedDirectory(default_state()).pid() is None:
         raise DirectoryError(
@@ -55,12 +60,16 @@ def directory_settings(file: Path | None) -> DirectorySettings:
 
 def log_to_stderr() -> None:
     """Keep the log apart from the answer, which a program may read. The stream is looked up late: tests replace it."""
+    import structlog
+
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 @contextmanager
 def opened(file: Path | None) -> Iterator[EnterpriseDirectory]:
     """The directory that the command line names, open. Its errors end the command with their sentence."""
+    from mqenterprise.directory.service import EnterpriseDirectory
+
     log_to_stderr()
     with failing_clearly(), EnterpriseDirectory(directory_settings(file)) as directory:
         yield directory
@@ -85,6 +94,8 @@ def show(
 
     For ``whole``, ``drop`` and ``wide`` see ``print_table``.
     """
+    from qmnode.commands.tables import print_table
+
     if as_json:
         print_document(list(rows))
         return
@@ -101,7 +112,6 @@ _PATIENCE: Final = 2.0
 
 def complete_computer(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of queue managers' computers that begin so."""
-    from mqenterprise.commands.opening import directory_settings
     from mqenterprise.directory.service import EnterpriseDirectory
 
     try:

@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from mqenterprise.commands.opening import FAILED, DirectoryFile
-from mqenterprise.directory.configuration import load_settings
 from qmnode.commands.complaint import complain
-from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import shown
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
     from mqenterprise.pipeline.analysis import Analysis, Summed
     from mqenterprise.pipeline.sources.quarantine import Record
 
@@ -46,19 +46,31 @@ def _console() -> Console:
 @contextmanager
 def _explained() -> Iterator[None]:
     """Turn expected errors into sentences and exit code 1."""
+    try:
+        yield
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        complain(sentence)
+        raise typer.Exit(FAILED) from None
+
+
+def _sentence(error: Exception) -> str | None:
+    """Return what to say of an expected error, None for others. Their classes are loaded only now."""
     from deltalake.exceptions import CommitFailedError, DeltaError
     from pyspark.errors import PySparkException
 
-    try:
-        yield
-        return
-    except CommitFailedError as error:
-        complain(f"another run has written to the same tables; nothing of this one is seen, run it again ({error})")
-    except PySparkException as error:
-        complain(_cause(str(error)))
-    except (ConfigurationError, DirectoryOperationError, DeltaError, OSError) as error:
-        complain(str(error))
-    raise typer.Exit(FAILED)
+    from qmnode.directory.port import DirectoryOperationError
+
+    match error:
+        case CommitFailedError():
+            return f"another run has written to the same tables; nothing of this one is seen, run it again ({error})"
+        case PySparkException():
+            return _cause(str(error))
+        case ConfigurationError() | DirectoryOperationError() | DeltaError() | OSError():
+            return str(error)
+    return None
 
 
 def _cause(said: str) -> str:
@@ -141,30 +153,35 @@ def analyze(
     certificates are those of --directory, or of _directory in the place of simulated segments.
     """
     _needs("pipeline")
-    from mqenterprise.pipeline import directory
-    from mqenterprise.pipeline.analysis import Analysis
-    from mqenterprise.pipeline.catalogue import JOBS
-    from mqenterprise.pipeline.session import open_session
-    from mqenterprise.pipeline.sources.directory_source import DirectorySource
-    from mqenterprise.pipeline.sources.segments import check_bucket, check_places, events_of, find_segments
-    from mqenterprise.pipeline.tables import Tables
-    from qmnode.export.places import Place
+    if job != "all":
+        from mqenterprise.pipeline.catalogue import JOBS
 
-    if job != "all" and job not in JOBS:
-        raise typer.BadParameter(f"there is no job {job!r}; there are {', '.join(JOBS)}, and all", param_hint="JOB")
+        if job not in JOBS:
+            raise typer.BadParameter(f"there is no job {job!r}; there are {', '.join(JOBS)}, and all", param_hint="JOB")
     with _explained(), _Steps() as steps:
+        from mqenterprise.pipeline.session import open_session
+        from mqenterprise.pipeline.sources.segments import check_bucket, check_places, events_of, find_segments
+        from mqenterprise.pipeline.tables import Tables
+        from qmnode.export.places import Place
+
         if not stream:
             check_places(sources)
         check_bucket(target)
         Tables(target)  # refuses a folder in which there can be no tables, also before Spark starts
+        formats: list[type[DataSource]] = []
         if directory_file is not None:
+            from mqenterprise.directory.configuration import load_settings
+            from mqenterprise.pipeline.sources.directory_source import DirectorySource
+
             load_settings(directory_file)  # its errors are reported before Spark starts
+            formats.append(DirectorySource)
         events = None if stream else events_of(find_segments(sources)[0])
         steps.say("Starting Spark")
-        # Meanwhile this process has nothing to do.
-        Thread(target=import_module, args=("mqenterprise.pipeline.report.page",), name="report", daemon=True).start()
-        formats = () if directory_file is None else (DirectorySource,)
+        Thread(target=_load, name="modules", daemon=True).start()  # meanwhile this process has nothing to do
         spark = open_session(master, memory=memory, events=events, sources=formats)
+        from mqenterprise.pipeline import directory
+        from mqenterprise.pipeline.analysis import Analysis
+
         told: list[Record] = []
         while True:
             # Read anew each time: a stream runs for weeks.
@@ -187,6 +204,12 @@ def analyze(
             if not summed.segments:
                 steps.say("Waiting for segments")
                 time.sleep(interval)
+
+
+def _load() -> None:
+    """Load what is needed when Java has started."""
+    import_module("mqenterprise.pipeline.analysis")
+    import_module("mqenterprise.pipeline.report.page")
 
 
 def _report(analysis: Analysis, summed: Summed, title: str) -> None:

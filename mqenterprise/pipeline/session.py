@@ -16,8 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from mqenterprise.pipeline import java
-from mqenterprise.pipeline.sources.directory_source import DirectorySource
-from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
 
 LOCAL: Final = "local[*]"
 DRIVER_MEMORY: Final = "2g"
@@ -30,8 +28,6 @@ _FEW_ROWS: Final = 250_000
 """With no more, expressions are evaluated before code for them is generated and compiled."""
 _FEW_EVENTS: Final = 2_000_000
 """With no more, a run ends before code that Java optimizes for it is paid off."""
-SOURCES: Final[tuple[type[DataSource], ...]] = (QmnodeSource, DirectorySource)
-"""The formats with which other programs read stores, segments and the directory, too."""
 _ROOT: Final = Path(__file__).parents[2]
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -48,7 +44,7 @@ _ALWAYS: Final = {
     # Otherwise two progress bars would show.
     "spark.ui.showConsoleProgress": "false",
 }
-_JAVA: Final = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_ARROW}"
+_JAVA: Final = f"-Duser.language=en -Dlog4j2.configurationFile={_LOGGING.as_uri()} {_ARROW}"
 """Options of a driver that is started here, with any master."""
 _LONG_JAVA: Final = "-XX:+UseParallelGC"
 _SHORT_JAVA: Final = (
@@ -63,6 +59,10 @@ _HERE: Final = {
     # Nobody sees the descriptions of plans, of which each run of a plan writes one.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.streaming.stateStore.maintenanceInterval": "300s",
+    # Otherwise the first name in lower case loads tables for all languages.
+    "spark.sql.icu.caseMappings.enabled": "false",
+    # Segments are opened faster than Spark takes for granted, which then gives most of them to one task.
+    "spark.sql.files.openCostInBytes": "524288",
     # One machine: the sources' own partitions are the parallelism, and small plans need no broadcast tricks.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
@@ -75,9 +75,10 @@ def open_session(
     name: str = "mqenterprise",
     options: Mapping[str, str] | None = None,
     events: int | None = None,
-    sources: Sequence[type[DataSource]] = SOURCES,
+    sources: Sequence[type[DataSource]] | None = None,
 ) -> SparkSession:
-    """Return the session, with these sources registered. All calls in a process return the same session.
+    """Return the session, with these sources registered: by default all, with which other programs read stores,
+    segments and the directory, too. All calls in a process return the same session.
 
     ``master`` is Spark's: None means ``local[*]``, or spark-submit's option. ``memory`` is the driver's, such as
     ``2g``; in local mode the Java side gets no more. ``options`` are Spark's settings by name, and take precedence.
@@ -159,8 +160,15 @@ def shuffle_parts(rows: int) -> int:
     return min(max(-(-rows // _ROWS_IN_PART), 1), _MOST_PARTS)
 
 
-def register_sources(session: SparkSession, sources: Sequence[type[DataSource]] = SOURCES) -> None:
-    """Register the project's formats with a session. For the first one, Spark starts a Python to look for others."""
+def register_sources(session: SparkSession, sources: Sequence[type[DataSource]] | None = None) -> None:
+    """Register formats with a session, by default all of the project. For the first one, Spark starts a Python to look
+    for others.
+    """
+    if sources is None:
+        from mqenterprise.pipeline.sources.directory_source import DirectorySource
+        from mqenterprise.pipeline.sources.qmnode_source import QmnodeSource
+
+        sources = (QmnodeSource, DirectorySource)
     for source in sources:
         session.dataSource.register(source)
 

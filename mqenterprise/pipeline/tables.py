@@ -152,13 +152,14 @@ class StoredTable:
         if delta is None:
             raise TableNotFoundError(f"{shown(self.address)} is not there")
         schema = to_arrow_schema(StructType.fromJson(json.loads(delta.schema().to_json())), timezone="UTC")
-        changed = from_arrow_schema(change(schema.empty_table()).schema)
+        nothing = change(schema.empty_table())
+        changed = from_arrow_schema(nothing.schema)
         actions = _files(delta, dates)
         files = [
             {"path": action["path"], **{name: action[f"partition.{name}"] for name in PARTITION}} for action in actions
         ]
         if not files:
-            return spark.createDataFrame([], changed)
+            return spark.createDataFrame(nothing, changed)
         rows, processors = sum(action["num_records"] or 0 for action in actions), spark.sparkContext.defaultParallelism
         parallel = min(len(files), max(processors, min(4 * processors, rows // _WORTH_A_TASK)))
         numbers = spark.range(0, parallel, 1, parallel)

@@ -288,7 +288,7 @@ def run(
     desk: Desk, node: NodeProcess, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], tuple[int, str, str]]:
     monkeypatch.delenv("MQENTERPRISE_DIRECTORY", raising=False)
-    monkeypatch.setattr("mqenterprise.commands.opening.default_state", lambda: desk.here / "no-directory")
+    monkeypatch.setattr("mqenterprise.directory.configuration.default_state", lambda: desk.here / "no-directory")
     monkeypatch.setattr("mqenterprise.directory.configuration.default_state", lambda: desk.here / "no-directory")
     monkeypatch.setenv("XDG_STATE_HOME", str(desk.here / "state"))
     monkeypatch.setattr(sys, "stdin", io.StringIO())

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 LOWEST_COST, HIGHEST_COST = 1, 999_999
 UNIT_US: Final = 1_000
 """The delay in microseconds for a cost of one; more when the slowest link would otherwise cost too much."""
+_COSTS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("site1", "site2")),
+        *((name, pa.int64()) for name in ("crossings", "lost", "bytes")),
+        *((name, pa.float64()) for name in ("delay_us", "loss")),
+        *((name, pa.int64()) for name in ("cost", "suggested_cost", "pairs", "suggested_pairs")),
+    ]
+)
+"""The columns of ``link_costs``."""
 _AT_ONCE: Final = 16
 _DEEP: Final = 64
 
@@ -120,11 +129,8 @@ def link_costs(use: DataFrame, links: DataFrame) -> DataFrame:
                 int(count["suggested_pairs"]) if count else 0,
             )
         )
-    return spark.createDataFrame(
-        rows,
-        "site1 string, site2 string, crossings long, lost long, bytes long, delay_us double, loss double, "
-        "cost long, suggested_cost long, pairs long, suggested_pairs long",
-    )
+    columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_COSTS)]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=_COSTS))
 
 
 def _graph(links: DataFrame) -> SiteGraph:

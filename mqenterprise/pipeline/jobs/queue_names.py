@@ -42,7 +42,9 @@ def told_names(events: DataFrame) -> DataFrame:
 
 def join_names(rows: DataFrame) -> DataFrame:
     """Return the table ``queue_names``: one row for each destination, with the name that was reported last."""
-    return rows.groupBy("date", "site", "destination").agg(F.max("last").alias("last"))
+    # The one of an array, because Spark sorts all rows for the greatest struct of each group.
+    last = F.max_by("last", "last", 1)[0]
+    return rows.groupBy("date", "site", "destination").agg(last.alias("last"))
 
 
 def lookup(told: Iterable[tuple[str, str]], published: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -130,7 +130,7 @@ def _by_python(spark: SparkSession, wanted: Wanted, pieces: Sequence[Piece], qua
     parts, schema = partitions_of(pieces, fair_share(pieces, _PARTITION)), wanted.schema
     rows = from_arrow_schema(schema)
     if not parts:
-        return spark.createDataFrame([], rows)
+        return spark.createDataFrame(schema.empty_table(), rows)
     numbers = spark.range(0, len(parts), 1, len(parts))
     return numbers.mapInArrow(_reader(parts, schema, wanted.kinds, quarantine), rows)
 
