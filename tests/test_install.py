@@ -293,7 +293,8 @@ def test_each_python_has_a_virtual_environment_of_its_own(tmp_path: Path) -> Non
         (tmp_path / f"python{version}").write_text(f"#!/bin/sh\necho {tmp_path}/python{version} {version}\n")
         (tmp_path / f"python{version}").chmod(0o755)
     words = ["make", "--no-print-directory", "--dry-run", "lint"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    given_here = ("PYTHON", "MAKEFLAGS", "MAKEOVERRIDES")  # of the make that runs the tests
+    environment = {name: value for name, value in os.environ.items() if name not in given_here}
     environment["PATH"] = f"{tmp_path}:/usr/bin:/bin"
     for python, folder in ((None, ".venv"), ("python3.11", ".venv"), ("python3.13", ".venv-3.13")):
         given = [f"PYTHON={python}"] if python else []

@@ -192,9 +192,10 @@ async def test_of_two_calls_that_travel_together_one_can_be_cancelled(remote: Re
 async def test_a_call_to_a_node_that_hangs_ends_when_it_is_cancelled_twice(tmp_path: Path) -> None:
     frames: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             frames.put_nowait(data)
+        writer.close()  # Python 3.12 waits for it where the server ends
 
     async with await asyncio.start_unix_server(hang, tmp_path / "node.sock"):
         waiting = asyncio.create_task(qmnode.connect(tmp_path / "node.sock").__aenter__())
