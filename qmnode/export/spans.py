@@ -69,7 +69,7 @@ _WAITING: Final = 4096
 _LARGEST_HEAD: Final = 16 * 1024
 """Bytes of headers above which a message has no spans: they are kept in memory, and may have megabytes."""
 
-_Note = tuple[Callable[..., bytes], "list[tuple[int, bytes]]", "Queue | None", float, Any]
+_Note = tuple[Callable[..., bytes], "Sequence[tuple[int, bytes]]", "Queue | None", float, Any]
 """An event: what makes a span of it, the sampled messages, their queue, the time in seconds since 1970, and a fact."""
 
 
@@ -162,6 +162,9 @@ class SpanRecorder:
         self._events: Recorder | None = events
         self._sink = sink
         self._limit = round(sampling * _CRC)
+        self._place = IDENTIFIER.stop
+        self._read = extension_reader(self._place)
+        """A reader for headers of the size that the last message had."""
         self._contexts = Contexts()
         self._waiting: dict[int, bytes] = {}
         """The heads of sampled messages in queues, by their lookup identifiers."""
@@ -192,7 +195,7 @@ class SpanRecorder:
                 return
             if queue.message_count == len(entries):
                 self._known.add(queue.queue_id)
-        if (found := _first_look(self._limit, entries)) and (sampled := self._sampled(found)):
+        if (found := self._first_look(entries)) and (sampled := self._sampled(found)):
             if len(self._waiting) >= _WAITING:
                 self._waiting.clear()
                 self._known.clear()
@@ -208,7 +211,7 @@ class SpanRecorder:
 
     def handed_on(self, queue: "Queue", entries: "Sequence[Arrived]") -> None:
         """Messages arrived that waiting readers took at once."""
-        if (found := _first_look(self._limit, entries)) and (sampled := self._sampled(found)):
+        if (found := self._first_look(entries)) and (sampled := self._sampled(found)):
             self._note_arrivals(queue, sampled)
             self._note((_ended, sampled, queue, self._clock.time(), _RECEIVED))
 
@@ -223,7 +226,7 @@ class SpanRecorder:
         """A packet that arrived was refused."""
         if self._events is not None:
             self._events.refused(packet, reason)
-        if sampled := self._sampled(_first_look(self._limit, [(0, value_of_packet(packet, 0.0))])):
+        if sampled := self._sampled(self._first_look([(0, value_of_packet(packet, 0.0))])):
             self._note((_refused, sampled, None, self._clock.time(), reason))
 
     def key_used(self, packet: bytes, fingerprint: str) -> None:
@@ -248,6 +251,33 @@ class SpanRecorder:
 
     # Sampling
 
+    def _first_look(self, entries: "Sequence[Arrived]") -> "Sequence[Arrived]":
+        """Of all messages of an event, those that every node alike samples, and those whose Extension may have the
+        context of a program: nearly none.
+
+        Most messages of a node have headers of the same size, and those of an event are of one queue.
+        """
+        read, limit, crc = self._read, self._limit, crc32
+        try:
+            if len(entries) == 1:
+                own, identifier, extension = read(entries[0][1])
+                if own != self._place:
+                    self._place, self._read = own, extension_reader(own)
+                    _, identifier, extension = self._read(entries[0][1])
+                return entries if extension or crc(identifier) < limit else ()
+            if not entries:
+                return ()
+            place = read_properties_place(entries[0][1])[0]
+            read = extension_reader(place)
+            return [
+                entry
+                for entry in entries
+                for own, identifier, extension in (read(entry[1]),)
+                if extension or own != place or crc(identifier) < limit
+            ]
+        except BROKEN:
+            return entries
+
     def _sampled(self, entries: "Sequence[Arrived]") -> list[tuple[int, bytes]]:
         """The heads of those whose spans are exported: the program decides in its context, else every node alike."""
         sampled, limit = [], self._limit
@@ -265,14 +295,16 @@ class SpanRecorder:
                 continue
         return sampled
 
-    def _leaving(self, queue: "Queue", entries: "Sequence[Entry]") -> list[tuple[int, bytes]]:
+    def _leaving(self, queue: "Queue", entries: "Sequence[Entry]") -> "Sequence[tuple[int, bytes]]":
         """The sampled ones of messages that leave a queue."""
         waiting = self._waiting
         if queue.queue_id in self._known:
+            if len(entries) == 1 and entries[0][0] not in waiting:
+                return ()
             return [(one, waiting.pop(one)) for one, _ in entries if one in waiting] if waiting else []
         if queue.is_dead_letter or queue.is_journal:
             return []
-        sampled = self._sampled(_first_look(self._limit, entries))
+        sampled = self._sampled(self._first_look(entries))
         for one, _ in sampled:
             waiting.pop(one, None)
         return sampled
@@ -335,31 +367,6 @@ def _place_of(queue: "Queue | None") -> bytes | None:
 
 def _nanoseconds(seconds: float) -> int:
     return int(seconds * 1e6) * 1000
-
-
-def _first_look(limit: int, entries: "Sequence[Arrived]") -> "Sequence[Arrived]":
-    """Of all messages of an event, those that every node alike samples, and those whose Extension may have the context
-    of a program: nearly none.
-
-    They are of one queue, so that most have headers of the same size.
-    """
-    crc = crc32
-    if not entries:
-        return ()
-    try:
-        place = read_properties_place(entries[0][1])[0]
-        read = extension_reader(place)
-        if len(entries) == 1:
-            _, identifier, extension = read(entries[0][1])
-            return entries if extension or crc(identifier) < limit else ()
-        return [
-            entry
-            for entry in entries
-            for own, identifier, extension in (read(entry[1]),)
-            if extension or own != place or crc(identifier) < limit
-        ]
-    except BROKEN:
-        return entries
 
 
 # Spans: of a message in a queue, an event at a time, and what is known of it
