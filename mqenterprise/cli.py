@@ -5,7 +5,7 @@ from typing import Final
 import typer
 
 from qmnode.commands.registry import Row, VersionOption, command_table, run
-from qmnode.commands.streams import complete_streams
+from qmnode.commands.standard_streams import complete_streams
 
 COMMANDS: Final = {
     "directory": Row("mqenterprise.commands.directory:app", "A private directory: up, down, backup."),

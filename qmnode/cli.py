@@ -1,9 +1,9 @@
-"""The ``qmnode`` command: where it begins. The table of its commands is in ``qmnode/commands/table.py``."""
+"""The ``qmnode`` command: where it begins. The table of its commands is in ``qmnode/commands/command_table.py``."""
 
 import sys
 
-from qmnode.commands.quick import quick
-from qmnode.commands.streams import complete_streams
+from qmnode.commands.fast_start import quick
+from qmnode.commands.standard_streams import complete_streams
 
 
 def main() -> None:
@@ -11,8 +11,8 @@ def main() -> None:
     complete_streams()
     code = quick(sys.argv[1:])
     if code is None:
+        from qmnode.commands.command_table import app
         from qmnode.commands.registry import run
-        from qmnode.commands.table import app
 
         run(app)
     sys.exit(code)

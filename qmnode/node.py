@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from qmnode.directory.port import Directory
 from qmnode.host import host_addresses, host_names
-from qmnode.model.context import Recorder
 from qmnode.model.ports import Clock
 from qmnode.model.positions import SystemClock
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
+from qmnode.model.shared_state import Recorder
 from qmnode.security.principals import ANYBODY, NOBODY_KNOWN, Principals, QueueAccessPolicy
 from qmnode.settings.node import Settings
 from qmnode.storage.backup import back_up
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
     from qmnode.copies.copier import Copier
     from qmnode.delivery.network import Network
-    from qmnode.delivery.protection import MessageSigning
+    from qmnode.delivery.signing_and_encryption import MessageSigning
     from qmnode.export.exporter import Exporter
     from qmnode.export.recorder import EventRecorder
     from qmnode.export.telemetry import Telemetry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qmnode.administration.operations import Operations
 from qmnode.delivery.network import Network
-from qmnode.delivery.protection import MessageSigning
+from qmnode.delivery.signing_and_encryption import MessageSigning
 from qmnode.directory.port import Directory
 from qmnode.model.queue_manager import QueueManager
 from qmnode.remote_read.client import RemoteReader

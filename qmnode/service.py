@@ -20,11 +20,11 @@ import structlog
 
 from qmnode.directory.membership import Membership, directory_of
 from qmnode.directory.port import Directory, WorkgroupDirectory
-from qmnode.disk import DiskWatch
+from qmnode.disk_watch import DiskWatch
 from qmnode.errors import MessageQueuingError, reason_of
 from qmnode.event_loop import loop_name
 from qmnode.lease import Lease
-from qmnode.local.changes import LocalChange
+from qmnode.local.audited_calls import LocalChange
 from qmnode.local.server import LocalServer
 from qmnode.log_limit import LogLimit
 from qmnode.management.audit import AuditLog, audit_entry

@@ -17,8 +17,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from qmnode.local.background import BackgroundLoop, background_loop
 from qmnode.local.connection import RECONNECT
+from qmnode.local.loop_thread import BackgroundLoop, background_loop
 from qmnode.local.operations import RemoteOperations
 from qmnode.local.remote import Address, RemoteQueueManager
 from qmnode.model.api import Access, CursorApi, DirectoryLogin, QueueApi, QueueManagerApi, Share, TransactionApi

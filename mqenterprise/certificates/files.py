@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from mqenterprise.certificates.registry import CertificateError
-from qmnode.security.identity import make_internal_certificate
 from qmnode.security.rsa_keys import SMALLEST_STRONG_MODULUS, Policy, PrivateKey
+from qmnode.security.sender_identity import make_internal_certificate
 
 _STRONG_ONLY: Final = Policy(frozenset(), "weak_algorithms_sent")
 _CLOCK_SKEW: Final = 300.0

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from mqenterprise.directory.connection import swap
 from mqenterprise.directory.entries import Change, ChangeKind
 from qmnode.directory.port import User, equals
-from qmnode.security.identity import SenderCertificate, parse_certificate
+from qmnode.security.sender_identity import SenderCertificate, parse_certificate
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.public_keys import MqUserSignCert, MqUserSignCerts
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
 
 class CertificateError(Exception):

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson
-from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, failing_with_sentence
+from mqenterprise.commands.chosen_nodes import DEFAULT_ACCESS, Access, failing_with_sentence
+from mqenterprise.commands.directory_option import FAILED, AsJson
 from mqenterprise.operations.carrying import Carrier, CarryOptions, Summary
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.node_client import NodeClient
-from qmnode.commands.complaint import complain
-from qmnode.commands.groups import Commands
+from qmnode.commands.error_line import complain
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_json, progress, say, size_text, write_json
 from qmnode.commands.remote import PasswordFileOption, RemoteTarget, UserOption
 

@@ -10,9 +10,9 @@ import typer
 
 from mqenterprise.certificates.files import make_internal, read_certificate
 from mqenterprise.certificates.registry import CertificateError, CertificateRegistry, fingerprint_of, row_of
-from mqenterprise.commands.opening import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
-from qmnode.commands.complaint import complain
-from qmnode.commands.target import WideOption
+from mqenterprise.commands.directory_option import FAILED, SOMETHING_TO_DO, AsJson, DirectoryFile, opened, show
+from qmnode.commands.error_line import complain
+from qmnode.commands.node_options import WideOption
 from qmnode.security.private_files import forbid_core_dumps
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Certificates that users sign messages with.")

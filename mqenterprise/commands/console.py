@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mqenterprise.commands.opening import DirectoryFile, directory_settings, failing_clearly
-from mqenterprise.commands.over_nodes import NodesFile, failing_with_sentence
+from mqenterprise.commands.chosen_nodes import NodesFile, failing_with_sentence
+from mqenterprise.commands.directory_option import DirectoryFile, directory_settings, failing_clearly
 from mqenterprise.console.enterprise import DirectoryEnterprise, check
 from mqenterprise.console.moving import Moving
 from mqenterprise.console.people import LdapPeople, OpenIdProvider, Signer, SignInSettings, load_sign_in

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqenterprise.commands.opening import (
+from mqenterprise.commands.directory_option import (
     FAILED,
     SOMETHING_TO_DO,
     AsJson,
@@ -17,11 +17,11 @@ from mqenterprise.commands.opening import (
     print_document,
 )
 from mqenterprise.directory.admission import SETTINGS_FILE, admit, hash_clear_passwords
-from mqenterprise.directory.configuration import default_state
-from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.chosen_directory import default_state
 from mqenterprise.directory.errors import DirectoryError, ObjectNotFound
-from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.commands.complaint import complain
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory, EmbeddedSettings
+from qmnode.commands.error_line import complain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="A private directory, and nodes let into one.")
 

@@ -9,14 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson, opened, print_document
-from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access
+from mqenterprise.commands.chosen_nodes import DEFAULT_ACCESS, Access
+from mqenterprise.commands.directory_option import FAILED, AsJson, opened, print_document
 from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import load_settings
 from mqenterprise.topology.check import Checked, load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.ldap_target import LdapTarget
+from mqenterprise.topology.normal_form import Kind, Table
 from mqenterprise.topology.plan import TargetError, shown
 from mqenterprise.topology.problems import DeclarationError
 from mqenterprise.topology.provenance import (
@@ -34,10 +35,9 @@ from mqenterprise.topology.provenance import (
     located,
     standings,
 )
-from mqenterprise.topology.resources import Kind, Table
-from qmnode.commands.complaint import complain
-from qmnode.commands.groups import Commands
-from qmnode.commands.tables import print_table
+from qmnode.commands.error_line import complain
+from qmnode.commands.option_groups import Commands
+from qmnode.commands.table_writer import print_table
 from qmnode.settings.sizes import UNLIMITED
 from qmnode.structures.text import printable
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson
-from mqenterprise.commands.over_nodes import (
+from mqenterprise.commands.chosen_nodes import (
     DEFAULT_ACCESS,
     NO_NODES,
     Access,
@@ -16,16 +15,17 @@ from mqenterprise.commands.over_nodes import (
     report_errors,
     with_machine,
 )
+from mqenterprise.commands.directory_option import FAILED, AsJson
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, parse_job_name
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.nodes import each
 from mqenterprise.operations.settings import OperationsSettings
-from qmnode.commands.groups import Commands
 from qmnode.commands.job import PAST
+from qmnode.commands.node_options import WideOption
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_facts, print_json, say
-from qmnode.commands.tables import print_row, print_table
-from qmnode.commands.target import WideOption
+from qmnode.commands.table_writer import print_row, print_table
 from qmnode.management.operation_routes import JobDocument, LogEntry
 
 app = Commands(

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mqenterprise.commands.opening import (
+from mqenterprise.commands.directory_option import (
     FAILED,
     SOMETHING_TO_DO,
     AsJson,
@@ -29,9 +29,9 @@ from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication
 from mqenterprise.keys.report import COLUMNS, brief, rows_of
 from mqenterprise.keys.settings import COMPUTER, KeyRotationError, load_key_settings
-from qmnode.commands.complaint import complain
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import WideOption, YesOption, at_a_terminal
+from qmnode.commands.error_line import complain
+from qmnode.commands.node_options import WideOption, YesOption, at_a_terminal
+from qmnode.commands.table_writer import print_table
 from qmnode.security.key_stores import KeyPurpose, KeyState
 from qmnode.security.private_files import forbid_core_dumps
 

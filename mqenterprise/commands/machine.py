@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqenterprise.commands.opening import AsJson, DirectoryFile, complete_computer, opened, show
+from mqenterprise.commands.directory_option import AsJson, DirectoryFile, complete_computer, opened, show
 from mqenterprise.directory.machine_access import RIGHTS, MachineAccess
 from mqenterprise.topology.trustees import Trustees
 from qmnode.administration.access_control import Change

@@ -10,9 +10,7 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
-from mqenterprise.commands.job import print_entry, summary
-from mqenterprise.commands.opening import FAILED, AsJson
-from mqenterprise.commands.over_nodes import (
+from mqenterprise.commands.chosen_nodes import (
     DEFAULT_ACCESS,
     NO_NODES,
     Access,
@@ -21,6 +19,8 @@ from mqenterprise.commands.over_nodes import (
     report_errors,
     with_machine,
 )
+from mqenterprise.commands.directory_option import FAILED, AsJson
+from mqenterprise.commands.job import print_entry, summary
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.jobs import job_name, log_entries, watch
 from mqenterprise.operations.node_client import NodeClient
@@ -28,7 +28,6 @@ from mqenterprise.operations.nodes import each
 from mqenterprise.operations.search import Search, merged
 from mqenterprise.operations.settings import OperationsSettings
 from qmnode.administration.failures import BY
-from qmnode.commands.groups import Commands
 from qmnode.commands.message import (
     FAILURE_QUEUES,
     NO_EDIT,
@@ -43,10 +42,11 @@ from qmnode.commands.message import (
     opened_source,
     written,
 )
-from qmnode.commands.messages import lookup
+from qmnode.commands.node_options import WideOption, YesOption, confirm
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_body, print_facts, print_json, progress, say, size_text, write_json
-from qmnode.commands.tables import print_row, print_table
-from qmnode.commands.target import WideOption, YesOption, confirm
+from qmnode.commands.receive import lookup
+from qmnode.commands.table_writer import print_row, print_table
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import FailureGroups, JobDocument

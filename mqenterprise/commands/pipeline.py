@@ -19,8 +19,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from mqenterprise.commands.opening import FAILED, DirectoryFile
-from qmnode.commands.complaint import complain
+from mqenterprise.commands.directory_option import FAILED, DirectoryFile
+from qmnode.commands.error_line import complain
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import shown
 
@@ -170,7 +170,7 @@ def analyze(
         Tables(target)  # refuses a folder in which there can be no tables, also before Spark starts
         formats: list[type[DataSource]] = []
         if directory_file is not None:
-            from mqenterprise.directory.configuration import load_settings
+            from mqenterprise.directory.chosen_directory import load_settings
             from mqenterprise.pipeline.sources.directory_source import DirectorySource
 
             load_settings(directory_file)  # its errors are reported before Spark starts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mqenterprise.commands.opening import (
+from mqenterprise.commands.directory_option import (
     FAILED,
     SOMETHING_TO_DO,
     AsJson,
@@ -16,12 +16,12 @@ from mqenterprise.commands.opening import (
     show,
 )
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, ObjectAlreadyExists
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.repositories import declared_lists, resolve_distribution_list
-from mqenterprise.directory.service import EnterpriseDirectory
-from qmnode.commands.complaint import complain
-from qmnode.commands.groups import Commands
+from qmnode.commands.error_line import complain
+from qmnode.commands.node_options import WideOption
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.row_options import options
-from qmnode.commands.target import WideOption
 from qmnode.directory.port import Queue, equals
 from qmnode.objects.rows import NO_QUOTA, QUOTA, Changes, Door
 from qmnode.objects.table import QUEUE

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mqenterprise.commands.opening import (
+from mqenterprise.commands.chosen_nodes import DEFAULT_ACCESS, Access
+from mqenterprise.commands.directory_option import (
     FAILED,
     SOMETHING_TO_DO,
     AsJson,
@@ -17,16 +18,15 @@ from mqenterprise.commands.opening import (
     print_document,
     show,
 )
-from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access
 from mqenterprise.routes.documents import explained, gates, simulated
 from mqenterprise.routes.enterprise import NamedTopology, UnknownName, of_declaration, of_directory
 from mqenterprise.routes.explanation import SECTIONS, Explanation, Hop, explain
 from mqenterprise.routes.simulation import FoundJourney, Simulation, TooMuch, simulate
 from mqenterprise.topology.check import load
 from mqenterprise.topology.problems import DeclarationError
-from qmnode.commands.complaint import complain
-from qmnode.commands.groups import Commands
-from qmnode.commands.target import WideOption
+from qmnode.commands.error_line import complain
+from qmnode.commands.node_options import WideOption
+from qmnode.commands.option_groups import Commands
 from qmnode.routing import NoRouteError, Router
 from qmnode.structures.guid import Guid
 from qmnode.structures.text import printable

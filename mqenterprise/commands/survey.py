@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqenterprise.commands.opening import (
+from mqenterprise.commands.directory_option import (
     FAILED,
     AsJson,
     directory_settings,
@@ -18,7 +18,7 @@ from mqenterprise.commands.opening import (
 from mqenterprise.survey.estate import SurveyError
 from mqenterprise.survey.machines import Asking
 from mqenterprise.survey.run import DECLARATION, PAGE, REPORT, Survey, check_output, options_of, survey
-from qmnode.commands.complaint import complain
+from qmnode.commands.error_line import complain
 from qmnode.commands.output import counted
 from qmnode.commands.remote import PasswordFileOption, UserOption
 from qmnode.structures.text import printable

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from mqenterprise.commands.carry import AS_USUAL, How, To
-from mqenterprise.commands.opening import SOMETHING_TO_DO, opened
-from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, failing_with_sentence
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.commands.chosen_nodes import DEFAULT_ACCESS, Access, failing_with_sentence
+from mqenterprise.commands.directory_option import SOMETHING_TO_DO, opened
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.operations.carrying import CarryOptions
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.switching import BACK, FORWARD, Plan, Switch, plan_of
-from qmnode.commands.complaint import complain
-from qmnode.commands.groups import Commands
+from qmnode.commands.error_line import complain
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, say
 from qmnode.commands.remote import PasswordFileOption, RemoteTarget, UserOption
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from mqenterprise.commands.opening import (
+from mqenterprise.commands.chosen_nodes import NodesFile, failing_with_sentence, report_errors
+from mqenterprise.commands.directory_option import (
     FAILED,
     SOMETHING_TO_DO,
     AsJson,
@@ -28,8 +29,7 @@ from mqenterprise.commands.opening import (
     opened,
     print_document,
 )
-from mqenterprise.commands.over_nodes import NodesFile, failing_with_sentence, report_errors
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.operations.errors import NodeError
 from mqenterprise.operations.machine_documents import AtNode, bring_documents, present_documents
 from mqenterprise.operations.nodes import chosen_nodes
@@ -70,10 +70,10 @@ from mqenterprise.topology.plan import (
 )
 from mqenterprise.topology.problems import DeclarationError, NoDirectoryError, Problem
 from qmnode.commands.apply import step_lines
-from qmnode.commands.complaint import complain
+from qmnode.commands.error_line import complain
+from qmnode.commands.node_options import WideOption, YesOption, at_a_terminal
 from qmnode.commands.output import counted
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import WideOption, YesOption, at_a_terminal
+from qmnode.commands.table_writer import print_table
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.structures.text import nearest, printable, printable_json, printable_lines
 

@@ -2,14 +2,14 @@
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, AsJson, opened
-from mqenterprise.commands.over_nodes import DEFAULT_ACCESS, Access, MachineOption, SiteOption
+from mqenterprise.commands.chosen_nodes import DEFAULT_ACCESS, Access, MachineOption, SiteOption
+from mqenterprise.commands.directory_option import FAILED, AsJson, opened
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.settings import OperationsSettings
 from mqenterprise.operations.tracing import Way, way
-from qmnode.commands.groups import Commands
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_json, say
-from qmnode.commands.tables import print_row
+from qmnode.commands.table_writer import print_row
 from qmnode.commands.trace import CorrelationOption, LabelOption, MessageArgument, criteria
 
 app = Commands()

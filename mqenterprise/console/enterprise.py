@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from mqenterprise.console.moving import Carried, Moving
 from mqenterprise.directory.errors import DirectoryError, ObjectNotFound
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.machine_documents import AtNode
 from mqenterprise.operations.node_client import NodeClient

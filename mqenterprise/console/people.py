@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import BindRefused, ConstraintViolated, DirectoryError
-from mqenterprise.directory.names import escape_filter
+from mqenterprise.directory.ldap_names import escape_filter
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.settings import read_settings, secret_of

@@ -1,4 +1,5 @@
 """The directory of the enterprise over LDAP: OpenLDAP and Active Directory behind one interface.
 
-:class:`~mqenterprise.directory.service.EnterpriseDirectory` opens one and has a repository for each kind of object.
+:class:`~mqenterprise.directory.open_directory.EnterpriseDirectory` opens one and has a repository for each kind of
+object.
 """

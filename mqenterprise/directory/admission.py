@@ -12,7 +12,7 @@ import yaml
 from mqenterprise.directory.authority import write_anew
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, DirectoryError, ObjectNotFound
-from mqenterprise.directory.names import name_of, parent_of, split_dn
+from mqenterprise.directory.ldap_names import name_of, parent_of, split_dn
 from mqenterprise.directory.passwords import hashed
 from qmnode.directory.port import QueueManager, equals
 from qmnode.settings.node import computer_name_fault
@@ -20,7 +20,7 @@ from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
 SETTINGS_FILE = "directory.yaml"
 PASSWORD_FILE = "directory.password"  # noqa: S105  a file's name

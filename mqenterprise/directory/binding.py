@@ -15,8 +15,8 @@ import ldap3
 from ldap3.core.exceptions import LDAPExceptionError
 
 from mqenterprise.directory.errors import BindRefused, CertificateRefused, DirectoryError, DirectoryUnavailable
+from mqenterprise.directory.ldap_messages import Wire
 from mqenterprise.directory.settings import BindMethod, DirectorySettings
-from mqenterprise.directory.wire import Wire
 from qmnode.errors import reason_of
 from qmnode.security.tls import load_certificate
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from mqenterprise.directory.ldap_names import normalized
 from mqenterprise.directory.mapping import satisfies
-from mqenterprise.directory.names import normalized
 from qmnode.directory.port import (
     DirectoryObject,
     Enterprise,

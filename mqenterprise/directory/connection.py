@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from mqenterprise.directory.binding import LdapSession, host_of, open_session
-from mqenterprise.directory.dialect import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
 from mqenterprise.directory.entries import Change, ChangeKind, Connection, Entry, Scope
 from mqenterprise.directory.errors import (
     BindRefused,
@@ -19,9 +18,7 @@ from mqenterprise.directory.errors import (
     ObjectNotFound,
     OutcomeUnknown,
 )
-from mqenterprise.directory.names import canonical, child, name_of, normalized
-from mqenterprise.directory.settings import DirectorySettings
-from mqenterprise.directory.wire import (
+from mqenterprise.directory.ldap_messages import (
     BUSY,
     DONE,
     ENTRY,
@@ -44,6 +41,9 @@ from mqenterprise.directory.wire import (
     octets,
     search_request,
 )
+from mqenterprise.directory.ldap_names import canonical, child, name_of, normalized
+from mqenterprise.directory.server_kinds import ROOT_DSE_ATTRIBUTES, Dialect, dialect_of
+from mqenterprise.directory.settings import DirectorySettings
 
 
 class Pool:

@@ -32,8 +32,8 @@ from mqenterprise.directory.errors import (
     ObjectAlreadyExists,
     ObjectNotFound,
 )
-from mqenterprise.directory.names import child, escape_filter, name_of, normalized, parent_of, split_queue_name
-from mqenterprise.directory.security import (
+from mqenterprise.directory.ldap_names import child, escape_filter, name_of, normalized, parent_of, split_queue_name
+from mqenterprise.directory.security_descriptors import (
     QUEUE_MANAGER_RIGHTS,
     QUEUE_RIGHTS,
     SITE_RIGHTS,
@@ -457,7 +457,7 @@ class Gateway:
     def keep_rights(self, writer: Writer, dn: str, holders: Mapping[str, Sequence[str]]) -> None:
         """Keep a group beneath a site or the enterprise for each right, with those who have it or are refused it.
 
-        OpenLDAP's access rules look them up (:mod:`mqenterprise.directory.embedded`). A right that nobody
+        OpenLDAP's access rules look them up (:mod:`mqenterprise.directory.private_slapd`). A right that nobody
         has needs no group. Rights are taken away first, and given last: once the first are written, no interruption
         leaves more than is declared. A right with a new denial is nobody's until all groups are written.
         """

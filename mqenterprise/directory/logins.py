@@ -17,10 +17,10 @@ from mqenterprise.directory.errors import (
     DirectoryUnavailable,
     ObjectNotFound,
 )
-from mqenterprise.directory.names import escape_filter, normalized
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_messages import BUSY, SUCCESS, WireError, bind_request, error_of
+from mqenterprise.directory.ldap_names import escape_filter, normalized
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod, ServerKind
-from mqenterprise.directory.wire import BUSY, SUCCESS, WireError, bind_request, error_of
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import Sid
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from mqenterprise.directory.entries import Change as EntryChange
 from mqenterprise.directory.entries import ChangeKind
 from mqenterprise.directory.errors import ConstraintViolated, ObjectNotFound
-from mqenterprise.directory.security import QUEUE_MANAGER_RIGHTS, to_active_directory, to_message_queuing
+from mqenterprise.directory.security_descriptors import QUEUE_MANAGER_RIGHTS, to_active_directory, to_message_queuing
 from mqenterprise.directory.settings import ServerKind
 from qmnode.administration.access_control import Change
 from qmnode.structures.errors import PacketError
@@ -34,7 +34,7 @@ from qmnode.structures.security_descriptor import (
 )
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
 RIGHTS: Final = {
     "full-control": QueueManagerAccess.MQSEC_MACHINE_GENERIC_ALL,

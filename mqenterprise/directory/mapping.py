@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated
-from mqenterprise.directory.names import escape_filter
+from mqenterprise.directory.ldap_names import escape_filter
 from qmnode.directory.port import (
     DirectoryObject,
     DistributionList,
@@ -115,7 +115,7 @@ class ObjectMapping:
     computed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Fields computed by code, and the attributes that it needs."""
     context: str = "domain"
-    """Of :class:`~mqenterprise.directory.dialect.Contexts`, what all objects of the kind are beneath."""
+    """Of :class:`~mqenterprise.directory.server_kinds.Contexts`, what all objects of the kind are beneath."""
 
     def of(self, name: str) -> Attribute | None:
         """The row of a field."""

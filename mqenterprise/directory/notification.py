@@ -18,8 +18,7 @@ import structlog
 
 from mqenterprise.directory.entries import Scope
 from mqenterprise.directory.errors import AccessRefused, DirectoryError, DirectoryUnavailable
-from mqenterprise.directory.names import canonical
-from mqenterprise.directory.wire import (
+from mqenterprise.directory.ldap_messages import (
     BOOLEAN,
     DONE,
     ENTRY,
@@ -39,6 +38,7 @@ from mqenterprise.directory.wire import (
     octets,
     search_request,
 )
+from mqenterprise.directory.ldap_names import canonical
 from qmnode.structures.guid import GUID_SIZE, Guid, guid_from_bytes
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqenterprise.certificates.registry import CertificateError
 from mqenterprise.directory.cache import Cached, DirectoryCache
-from mqenterprise.directory.configuration import load_settings
+from mqenterprise.directory.chosen_directory import load_settings
 from mqenterprise.directory.errors import (
     AccessRefused,
     BindRefused,
@@ -36,17 +36,16 @@ from mqenterprise.directory.errors import (
 )
 from mqenterprise.directory.logins import WRONG, check_password, groups_of, logged_in
 from mqenterprise.directory.notification import Changed, Watcher
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.repositories import resolve_distribution_list, resolve_queue_alias
-from mqenterprise.directory.security import (
+from mqenterprise.directory.security_descriptors import (
     QUEUE_MANAGER_RIGHTS,
     QUEUE_RIGHTS,
     RightsTable,
     to_active_directory,
     to_message_queuing,
 )
-from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
-from qmnode.attempts import Attempts
 from qmnode.directory.port import (
     AnyDirectoryObject,
     DirectoryObject,
@@ -63,6 +62,7 @@ from qmnode.directory.port import (
     UserWriting,
     equals,
 )
+from qmnode.password_attempts import Attempts
 from qmnode.security.key_stores import KeyRotation, KeyRotationOptions
 from qmnode.structures.guid import Guid
 

@@ -17,6 +17,16 @@ import structlog
 from mqenterprise.directory.entries import Entry
 from mqenterprise.directory.errors import ConstraintViolated, HalfWritten, ObjectNotFound
 from mqenterprise.directory.gateway import CONFIGURATION, MARK, ROUTING, SECURITY, Gateway
+from mqenterprise.directory.ldap_names import (
+    child,
+    escape_filter,
+    join_queue_name,
+    name_of,
+    normalized,
+    parent_of,
+    split_pathname,
+    split_queue_name,
+)
 from mqenterprise.directory.mapping import (
     ENTERPRISE,
     QUEUE,
@@ -35,17 +45,7 @@ from mqenterprise.directory.mapping import (
     filter_of,
     satisfies,
 )
-from mqenterprise.directory.names import (
-    child,
-    escape_filter,
-    join_queue_name,
-    name_of,
-    normalized,
-    parent_of,
-    split_pathname,
-    split_queue_name,
-)
-from mqenterprise.directory.security import with_full_control
+from mqenterprise.directory.security_descriptors import with_full_control
 from qmnode.directory.port import (
     DirectoryObject,
     Enterprise,

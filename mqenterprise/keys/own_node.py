@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mqenterprise.directory.configuration import load_settings, settings_from
+from mqenterprise.directory.chosen_directory import load_settings, settings_from
 from mqenterprise.directory.errors import AccessRefused
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.keys import life_cycle
 from mqenterprise.keys.fleet import store_of
 from mqenterprise.keys.life_cycle import Step, Waiting

@@ -23,7 +23,7 @@ from qmnode.structures.public_keys import MqdsPublicKey, MqdsPublicKeys
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
 ATTRIBUTES: Final = {KeyPurpose.ENCRYPTION: "mSMQEncryptKey", KeyPurpose.SIGNING: "mSMQSignKey"}
 """MS-MQDSSM 3.1.6.1.1.2, and the attribute of the schema for PublicSigningKeyList (MS-MQDMPR 3.1.1.1)."""

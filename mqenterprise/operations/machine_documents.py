@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.operations.node_client import NodeClient
     from mqenterprise.operations.nodes import Node
     from mqenterprise.operations.settings import OperationsSettings

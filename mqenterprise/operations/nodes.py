@@ -13,7 +13,7 @@ from mqenterprise.operations.settings import OperationsSettings, split_address
 from mqenterprise.topology.problems import did_you_mean
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.operations.node_client import NodeClient
     from mqenterprise.topology.declaration import Declaration
 

@@ -23,7 +23,7 @@ from mqenterprise.topology.names import fold
 from qmnode.structures.guid import guid_from_text, guid_to_text
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.operations.node_client import NodeClient
     from qmnode.commands.remote import RemoteTarget
     from qmnode.directory.port import Queue

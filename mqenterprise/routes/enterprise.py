@@ -14,7 +14,7 @@ from qmnode.routing import Machine, RoutingLink, Site, TopologySnapshot
 from qmnode.structures.guid import Guid, guid_to_text
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.topology.declaration import Declaration
 
 

@@ -12,7 +12,7 @@ from mqenterprise.survey.estate import PROPERTIES, Answer, Estate, Queue
 from mqenterprise.topology.declaration import ONLY_PRIVATE
 from mqenterprise.topology.export import export, printable, written
 from mqenterprise.topology.names import MAXIMUM_LABEL, fold
-from mqenterprise.topology.resources import QUOTAS, Table
+from mqenterprise.topology.normal_form import QUOTAS, Table
 from qmnode.objects.table import QUEUE
 from qmnode.structures.names import cut_utf16, machine_address
 

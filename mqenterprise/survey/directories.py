@@ -10,15 +10,15 @@ from cryptography import x509
 
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Scope
-from mqenterprise.directory.names import child, normalized, split_dn
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import child, normalized, split_dn
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.survey.estate import Certificate, Estate, Queue, SurveyError, shown
 from mqenterprise.survey.machines import identifier_text
-from mqenterprise.topology import access
+from mqenterprise.topology import access_lists
 from mqenterprise.topology.declared_table import ROLES
 from mqenterprise.topology.ldap_target import Index, read_all
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Kind, Resource, Table
+from mqenterprise.topology.normal_form import Kind, Resource, Table
 from mqenterprise.topology.trustees import Trustees
 from qmnode.structures.security_descriptor import Sid
 
@@ -155,8 +155,8 @@ def _note(estate: Estate, row: Resource, index: Index, connection: LdapConnectio
                 if name != "access":
                     queue.learn(name, "none" if value is None and "quota" in name else value, "directory")
             lines = values.get("access")
-            if isinstance(lines, tuple) and access.is_understood(lines):
-                queue.access = access.declared(lines)
+            if isinstance(lines, tuple) and access_lists.is_understood(lines):
+                queue.access = access_lists.declared(lines)
                 queue.sources["access"] = "directory"
         case Kind.USER:
             for encoded in _texts(values.get("certificates")):

@@ -11,7 +11,7 @@ from mqenterprise.topology.names import fold
 from qmnode.objects.table import PRIVATE_QUEUE
 
 if TYPE_CHECKING:
-    from mqenterprise.topology.resources import Table
+    from mqenterprise.topology.normal_form import Table
 
 LONGEST: Final = 300
 """The most characters of a text that another machine or a file gives."""

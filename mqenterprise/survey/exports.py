@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from mqenterprise.survey.estate import Estate, Queue, SurveyError, shown
 from mqenterprise.survey.machines import SYSTEM_QUEUES
-from mqenterprise.topology.access import mask as access_mask
+from mqenterprise.topology.access_lists import mask as access_mask
 from mqenterprise.topology.names import fold
 from qmnode.objects.rows import NO_QUOTA
 from qmnode.structures.guid import guid_from_text, guid_to_text

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from mqenterprise.survey.estate import Answer, Certificate, Estate, Machine, Queue
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Kind
+from mqenterprise.topology.normal_form import Kind
 
 _DAY: Final = 86_400.0
 STALE: Final = _DAY

@@ -14,7 +14,7 @@ from mqenterprise.pipeline.report.shell import framed, section, tiled
 from mqenterprise.survey.estate import Answer, Estate, Machine, Sample, shown
 from mqenterprise.survey.judgement import Judgement, Verdict
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Kind
+from mqenterprise.topology.normal_form import Kind
 
 VERSION: Final = 1
 _SILENT: Final = (Answer.DENIED, Answer.UNAVAILABLE)

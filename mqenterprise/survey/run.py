@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.operations.settings import split_address
 from mqenterprise.survey.declaring import declaration_of

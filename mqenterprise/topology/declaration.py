@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
-from mqenterprise.topology.access import BY_KIND
+from mqenterprise.topology.access_lists import BY_KIND
 from mqenterprise.topology.names import CommonName, Label, MachineName, QueueName, fold
 from qmnode.objects.rows import FLAG, GUID, NO_QUOTA, QUOTA, Door, Form, Kind, Property, Rows
 from qmnode.objects.table import (

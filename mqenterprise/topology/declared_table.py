@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic import BaseModel
 
-from mqenterprise.topology import access
+from mqenterprise.topology import access_lists
 from mqenterprise.topology.declaration import (
     SECTIONS,
     AnyAccess,
@@ -20,8 +20,8 @@ from mqenterprise.topology.declaration import (
     User,
 )
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.normal_form import FIELDS, NAMES, Kind, Table, Value, names_in, resource
 from mqenterprise.topology.problems import DeclarationError, Problem
-from mqenterprise.topology.resources import FIELDS, NAMES, Kind, Table, Value, names_in, resource
 
 if TYPE_CHECKING:
     from mqenterprise.topology.check import Checked
@@ -121,7 +121,7 @@ class _Lists:
             return {}
         entries: Sequence[AnyAccess] = item.access
         try:
-            return {"access": access.normal(entries, self._name, kind)}
+            return {"access": access_lists.normal(entries, self._name, kind)}
         except LookupError as error:
             index = next(i for i, entry in enumerate(entries) if entry.to == error.args[0])
             sentence = f"there is no user or group {error.args[0]!r}; declare the user, or create the group first"

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from mqenterprise.markup import Element, append, element, svg_document
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Kind, Resource, Table
+from mqenterprise.topology.normal_form import Kind, Resource, Table
 
 
 @dataclass(frozen=True, slots=True)

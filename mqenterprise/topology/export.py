@@ -9,14 +9,14 @@ from typing import Any, Final
 import yaml
 from pydantic import BaseModel
 
-from mqenterprise.topology import access, declaration
+from mqenterprise.topology import access_lists, declaration
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import ROLES
 from mqenterprise.topology.loader import as_pem
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.normal_form import QUOTAS, Kind, Resource, Table, named
 from mqenterprise.topology.plan import recipients
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.resources import QUOTAS, Kind, Resource, Table, named
 from qmnode.structures.names import machine_address
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -162,6 +162,6 @@ def _stands_for(member: str, table: Table) -> bool:
 def _access(row: Resource) -> Item:
     lines = row.values.get("access")
     # A machine can write what no access list is. A declaration without one leaves it as it is.
-    if isinstance(lines, tuple) and access.is_understood(lines):
-        return {"access": access.declared(lines)}
+    if isinstance(lines, tuple) and access_lists.is_understood(lines):
+        return {"access": access_lists.declared(lines)}
     return {}

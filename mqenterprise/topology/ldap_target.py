@@ -33,6 +33,15 @@ from mqenterprise.directory.gateway import (
     replacement,
     token_of,
 )
+from mqenterprise.directory.ldap_names import (
+    child,
+    escape_filter,
+    join_queue_name,
+    name_of,
+    normalized,
+    parent_of,
+    split_dn,
+)
 from mqenterprise.directory.mapping import (
     MAPPINGS,
     DeclaredValue,
@@ -40,8 +49,8 @@ from mqenterprise.directory.mapping import (
     pack_certificates,
     unpack_certificates,
 )
-from mqenterprise.directory.names import child, escape_filter, join_queue_name, name_of, normalized, parent_of, split_dn
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.normal_form import Key, Kind, Table, Value, resource
 from mqenterprise.topology.plan import (
     Action,
     ConflictingChange,
@@ -52,7 +61,6 @@ from mqenterprise.topology.plan import (
     Values,
     recipients,
 )
-from mqenterprise.topology.resources import Key, Kind, Table, Value, resource
 from mqenterprise.topology.trustees import RIGHTS_GROUPS, Trustees
 from qmnode.objects.table import ROWS
 from qmnode.structures.change_notification import ChangeEvent
@@ -60,7 +68,7 @@ from qmnode.structures.guid import guid_from_bytes
 
 if TYPE_CHECKING:
     from mqenterprise.directory.connection import LdapConnection
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
 VALUES: Final[Mapping[Kind, Mapping[str, DeclaredValue]]] = {kind: declared_values(kind) for kind in ROWS}
 """The plain values of each kind; those of a machine without :data:`COMPUTER`."""

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mqenterprise.topology.loader import described
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import (
+from mqenterprise.topology.normal_form import (
     FIELDS,
     NAMED_BY,
     NAMES,

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from mqenterprise.topology import declaration
-from mqenterprise.topology.access import BY_KIND
+from mqenterprise.topology.access_lists import BY_KIND
 from qmnode.objects.rows import QUOTA, Property, Rows
 from qmnode.objects.table import ENTERPRISE
 from qmnode.settings.bridges import BRIDGE_NAME_RULE, SecretSettings

@@ -8,8 +8,8 @@ from typing import Any, Final
 from mqenterprise.topology.check import Checked
 from mqenterprise.topology.declaration import SECTIONS, Bridge, path_of
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.normal_form import Kind, Reference, Resource, Table, Value, names_in, resource
 from mqenterprise.topology.problems import Path, did_you_mean
-from mqenterprise.topology.resources import Kind, Reference, Resource, Table, Value, names_in, resource
 from qmnode.objects.rows import QUOTA, Door, Property
 from qmnode.objects.table import PRIVATE_QUEUE, ROWS, SITE
 

@@ -1,7 +1,8 @@
 """Users and groups by name and by security identifier, and access lists as security descriptors.
 
 OpenLDAP stores a queue's descriptor in the form of Message Queuing, Active Directory in its own form
-(:mod:`mqenterprise.directory.security`). Inherited entries and owners belong to the server and are left alone.
+(:mod:`mqenterprise.directory.security_descriptors`). Inherited entries and owners belong to the server and are
+left alone.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from mqenterprise.directory.names import escape_filter, name_of
-from mqenterprise.directory.security import (
+from mqenterprise.directory.ldap_names import escape_filter, name_of
+from mqenterprise.directory.security_descriptors import (
     ENTERPRISE_RIGHTS,
     QUEUE_RIGHTS,
     SITE_RIGHTS,
@@ -22,9 +23,9 @@ from mqenterprise.directory.security import (
 )
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.slapd_configuration import rights_groups
-from mqenterprise.topology import access
+from mqenterprise.topology import access_lists
 from mqenterprise.topology.names import fold
-from mqenterprise.topology.resources import Kind
+from mqenterprise.topology.normal_form import Kind
 from qmnode.structures import security_descriptor
 from qmnode.structures.errors import PacketError
 from qmnode.structures.security_descriptor import AccessEntry, AceFlags, AceType, SecurityDescriptor, Sid, allow, deny
@@ -129,12 +130,12 @@ class Trustees:
         """Return the security descriptor of a normal access list. Raises :class:`LookupError` for an unknown name."""
         entries = []
         for line in lines:
-            trustee, verb, mask = access.parsed(line, kind)
+            trustee, verb, mask = access_lists.parsed(line, kind)
             identifier = self.identifier(trustee)
             if identifier is None:
                 raise LookupError(trustee)
             # In Active Directory servers are two levels beneath their site.
-            creates = kind is Kind.SITE and self._active and mask & access.BY_KIND[kind]["create_machine"]
+            creates = kind is Kind.SITE and self._active and mask & access_lists.BY_KIND[kind]["create_machine"]
             flags = AceFlags.of(CONTAINER_INHERIT_ACE=1) if creates else 0
             entries.append((deny if verb == "deny" else allow)(Sid.parse(identifier), mask, flags=flags))
         # Denials first: the canonical order (MS-DTYP 2.4.5).
@@ -150,7 +151,7 @@ class Trustees:
         contexts = self._connection.dialect.contexts
         found: dict[str, set[str]] = {}
         for line in lines:
-            trustee, verb, mask = access.parsed(line, kind)
+            trustee, verb, mask = access_lists.parsed(line, kind)
             identifier = self.identifier(trustee)
             if identifier is None:
                 raise LookupError(trustee)
@@ -159,7 +160,7 @@ class Trustees:
             else:
                 filter = f"(objectSid={escape_filter(identifier)})"
                 names = [entry.dn for entry in self._connection.search(contexts.domain, filter, ("1.1",))]
-            for right, bits in access.BY_KIND[kind].items():
+            for right, bits in access_lists.BY_KIND[kind].items():
                 if mask & bits == bits:
                     found.setdefault(f"{verb} {right}", set()).update(names)
         return {name: tuple(sorted(found.get(name, ()))) for name in RIGHTS_GROUPS[kind]}
@@ -174,7 +175,7 @@ class Trustees:
             try:
                 known = self._read(descriptor, kind)
             except (ValueError, PacketError) as error:
-                known = (f"{access.NOT_UNDERSTOOD}{error})",)
+                known = (f"{access_lists.NOT_UNDERSTOOD}{error})",)
             if len(self._understood) < _UNDERSTOOD_KEPT:
                 self._understood[kind, descriptor] = known
         return known
@@ -188,4 +189,4 @@ class Trustees:
             if isinstance(ace.entry, AccessEntry) and ace.ace_type in _VERBS and not inherited and ace.entry.mask:
                 key = ace.entry.sid.write(), _VERBS[AceType(ace.ace_type)]
                 masks[key] = masks.get(key, 0) | ace.entry.mask
-        return tuple(sorted(access.line(self.name(who), verb, mask, kind) for (who, verb), mask in masks.items()))
+        return tuple(sorted(access_lists.line(self.name(who), verb, mask, kind) for (who, verb), mask in masks.items()))

@@ -17,8 +17,8 @@ import yaml
 
 from mqenterprise.directory.admission import admit
 from mqenterprise.directory.authority import issue, load_authority, write_anew
-from mqenterprise.directory.embedded import EmbeddedDirectory
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory
 from qmnode.structures.guid import guid_to_text
 
 SETUP = Path(__file__).resolve().parent

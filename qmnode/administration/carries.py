@@ -34,8 +34,8 @@ from qmnode.administration.carry_exchange import (
     read_messages,
     write_messages,
 )
-from qmnode.administration.names import queue_name
 from qmnode.administration.promises import QueueRole, kind_of
+from qmnode.administration.queue_names import queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.model.ports import Entry

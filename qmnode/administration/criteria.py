@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, Self
 
 from qmnode.bodies.choice import read_headers
 from qmnode.bodies.limits import Limits
-from qmnode.bodies.plain import plain
+from qmnode.bodies.values_as_json import plain
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.structures.enumerations import MessageClass

@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
 
-from qmnode.administration.messages import browse, unit_for
-from qmnode.administration.names import DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS, format_name
+from qmnode.administration.browsing import browse, unit_for
+from qmnode.administration.queue_names import DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS, format_name
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueApi, QueueManagerApi
 from qmnode.model.message import Message

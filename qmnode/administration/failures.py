@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from qmnode.administration.criteria import LIMITS, Criteria
 from qmnode.administration.dead_letters import reason
-from qmnode.administration.pace import Pace
 from qmnode.administration.search import chosen_queues, chunks, fits, readable
+from qmnode.administration.turns import Pace
 from qmnode.bodies.choice import read_headers
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message

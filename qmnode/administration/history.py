@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, Self
 import structlog
 
 from qmnode.administration.operation_rights import GuardedQueueManager
-from qmnode.administration.pace import Pace
 from qmnode.administration.search import chosen_queues
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager

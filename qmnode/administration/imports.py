@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from qmnode.administration.pace import Pace
 from qmnode.administration.promises import QueueRole
 from qmnode.administration.transfers import Targets
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import Message
 from qmnode.model.queue_manager import QueueManager

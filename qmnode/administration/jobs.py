@@ -19,9 +19,9 @@ from qmnode.administration.asker import Asker
 from qmnode.administration.criteria import Criteria
 from qmnode.administration.job_records import ENDED, Job, JobRecords, JobState
 from qmnode.administration.job_steps import COPIES, JobPausedError, Steps
-from qmnode.administration.pace import Pace
 from qmnode.administration.search import SearchPosition, chosen_queues
 from qmnode.administration.transfers import Targets
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.queue import Queue

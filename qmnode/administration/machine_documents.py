@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qmnode.administration.access_control import TRUSTEES, check_denied, owner_of, trustee
 from qmnode.administration.document_faults import LONGEST_SHOWN, DocumentFault, DocumentPath, check_key, in_short
 from qmnode.administration.local_settings import SECTIONS, LocalSettings, read_local
-from qmnode.administration.pace import Pace
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.queue_collection import NAMES_OF_NODES

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
-from qmnode.administration.pace import Pace
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import (
     Access,
@@ -24,7 +24,7 @@ from qmnode.model.api import (
     TransactionApi,
     TransportSecurity,
 )
-from qmnode.model.published import information_of
+from qmnode.model.public_queues import information_of
 from qmnode.security.principals import Principal, parsed
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.names import QueueKind
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qmnode.model.administration import AmqpCounts, IncomingSequenceInformation
     from qmnode.model.queue import OutgoingQueue, Queue
     from qmnode.model.queue_manager import QueueManager
-    from qmnode.model.waiting import Waiting
+    from qmnode.model.waiting_reasons import Waiting
     from qmnode.structures.guid import Guid
 from qmnode.structures.security_descriptor import Sid
 
@@ -290,7 +290,7 @@ class GuardedQueueManager(QueueManagerApi):
         """Register a certificate for the user of the directory whose credentials the caller has; no right is needed
         here. Raises MQ_ERROR_INVALID_CERTIFICATE for one that no message could be verified with.
         """
-        from qmnode.security.identity import parse_certificate  # most nodes never load it
+        from qmnode.security.sender_identity import parse_certificate  # most nodes never load it
 
         if not self.manager.published.has_directory:
             raise MessageQueuingError(

@@ -22,11 +22,11 @@ import structlog
 from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.tracing import mark_of, next_hop_of
 from qmnode.errors import MessageQueuingError
-from qmnode.model import temporary
+from qmnode.model import temporary_queues
 from qmnode.model.api import Access, Share
 from qmnode.model.message import Acknowledgment, Message
 from qmnode.model.open_queue import OpenQueueDescriptor
-from qmnode.model.waiting import REFUSED, Waiting, WaitReason
+from qmnode.model.waiting_reasons import REFUSED, Waiting, WaitReason
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text
@@ -108,7 +108,7 @@ class Probes:
 
     async def start(self, settings: Mapping[str, ProbeSettings]) -> None:
         """Begin to send heartbeats."""
-        await temporary.clear(self._manager, _PREFIX)
+        await temporary_queues.clear(self._manager, _PREFIX)
         await self.apply(settings)
 
     async def apply(self, settings: Mapping[str, ProbeSettings]) -> None:
@@ -148,7 +148,7 @@ class _Probe:
 
     async def start(self) -> None:
         """Begin to send heartbeats."""
-        self._queue = await temporary.create(self._manager, _PREFIX, f"Answers to probe {self._name}", _QUOTA)
+        self._queue = await temporary_queues.create(self._manager, _PREFIX, f"Answers to probe {self._name}", _QUOTA)
         begin = asyncio.get_running_loop().create_task
         self._tasks = [
             begin(self._hear(), name=f"answers to probe {self._name}"), begin(self._run(), name=f"probe {self._name}")
@@ -160,7 +160,7 @@ class _Probe:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._manager.troubles.pop(f"probe {self._name}", None)
-        await temporary.delete(self._manager, self._queue)
+        await temporary_queues.delete(self._manager, self._queue)
 
     def _address(self) -> str:
         """The name by which others send to the queue."""

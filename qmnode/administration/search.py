@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Final
 
 from qmnode.administration.criteria import Check, Criteria, compiled
-from qmnode.administration.names import queue_name
-from qmnode.administration.pace import Pace
+from qmnode.administration.queue_names import queue_name
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
 from qmnode.model.message import Message

@@ -13,9 +13,9 @@ from typing import Any, Final
 from qmnode.administration.criteria import Criteria
 from qmnode.administration.dead_letters import reason
 from qmnode.administration.operation_rights import GuardedQueueManager
-from qmnode.administration.pace import Pace
 from qmnode.administration.promises import QueueRole, kind_of
 from qmnode.administration.search import chunks, fits, readable
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueType
 from qmnode.model.message import Message
@@ -23,7 +23,7 @@ from qmnode.model.ports import Entry
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import PREFIX_SIZE, SOURCE, received_message
-from qmnode.model.waiting import Waiting, WaitReason
+from qmnode.model.waiting_reasons import Waiting, WaitReason
 from qmnode.security.principals import Principal
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode

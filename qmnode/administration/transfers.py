@@ -7,8 +7,8 @@ one place. Targets are opened before, which may wait.
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from qmnode.administration.names import format_name
 from qmnode.administration.promises import QueueRole, TransferMode, kind_of, promise
+from qmnode.administration.queue_names import format_name
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.message import INFINITE, Message

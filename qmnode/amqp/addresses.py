@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from qmnode.administration.names import format_name
+from qmnode.administration.queue_names import format_name
 from qmnode.amqp.codec import Described
-from qmnode.amqp.conditions import RESOURCE_LIMIT, RefusedError
-from qmnode.amqp.engine import decoded
+from qmnode.amqp.error_conditions import RESOURCE_LIMIT, RefusedError
+from qmnode.amqp.proton_engine import decoded
 from qmnode.errors import MessageQueuingError
-from qmnode.model import temporary
+from qmnode.model import temporary_queues
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class TemporaryQueues:
 
     async def clear(self) -> None:
         """Delete what a node that was killed has left."""
-        await temporary.clear(self._manager, _PREFIX)
+        await temporary_queues.clear(self._manager, _PREFIX)
 
     async def create(self, party: Party) -> str:
         """Make one. Its path name. RefusedError if the client has too many, or MessageQueuingError."""
@@ -104,7 +104,7 @@ class TemporaryQueues:
                 RESOURCE_LIMIT, "too many temporary queues (amqp.temporary_queues): close some of their links"
             )
         try:
-            return await temporary.create(
+            return await temporary_queues.create(
                 self._manager, _PREFIX, "Temporary queue of an AMQP client", max(1, self._quota // 1024)
             )
         except BaseException:
@@ -113,9 +113,9 @@ class TemporaryQueues:
 
     def address(self, pathname: str) -> str:
         """The address of one, by which other machines can send to it as well."""
-        return temporary.address(self._manager, pathname)
+        return temporary_queues.address(self._manager, pathname)
 
     async def delete(self, pathname: str, party: Party) -> None:
         """Delete one of a client, with its messages."""
         self._places.give_back(party)
-        await temporary.delete(self._manager, pathname)
+        await temporary_queues.delete(self._manager, pathname)

@@ -52,7 +52,7 @@ from qmnode.amqp.client import (
     to_its_end,
 )
 from qmnode.amqp.codec import CodecError
-from qmnode.amqp.conditions import DECODE, RefusedError, of_message
+from qmnode.amqp.error_conditions import DECODE, RefusedError, of_message
 from qmnode.amqp.links import Sent, send_all
 from qmnode.amqp.mapping import MappingContext, to_amqp
 from qmnode.amqp.sections import AmqpMessage, parse, write

@@ -13,9 +13,9 @@ from proton import SASL, Collector, Connection, Delivery, Endpoint, Event, Link,
 from proton import Described as EngineDescribed
 
 from qmnode.amqp.codec import Described, ULong
-from qmnode.amqp.conditions import DECODE, SIZE
-from qmnode.amqp.engine import drop_aborted
+from qmnode.amqp.error_conditions import DECODE, SIZE
 from qmnode.amqp.peer import MALFORMED
+from qmnode.amqp.proton_engine import drop_aborted
 from qmnode.amqp.sections import VALUE, AmqpMessage, write
 from qmnode.amqp.transactions import ACCEPTED, DECLARED, TRANSACTIONAL
 from qmnode.version import program_version

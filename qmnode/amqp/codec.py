@@ -29,7 +29,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from qmnode.bodies.keys import MOST_ALIKE, KeyHashes
+from qmnode.bodies.dictionary_keys import MOST_ALIKE, KeyHashes
 
 _SIGN: Final = "0x"
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from qmnode.amqp.addresses import TemporaryQueues
-from qmnode.amqp.arrivals import Arrivals
-from qmnode.amqp.conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
+from qmnode.amqp.end_to_end import Arrivals
+from qmnode.amqp.error_conditions import FORCED, INTERNAL, RESOURCE_LIMIT, RefusedError
 from qmnode.amqp.links import Returned
 from qmnode.amqp.mapping import MappingContext
 from qmnode.amqp.peer import Peer

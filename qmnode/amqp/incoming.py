@@ -9,7 +9,7 @@ from proton import Delivery, Described, Receiver, ulong
 
 from qmnode.amqp.addresses import opened_name
 from qmnode.amqp.codec import CodecError
-from qmnode.amqp.conditions import (
+from qmnode.amqp.error_conditions import (
     DECODE,
     PRECONDITION_FAILED,
     SIZE,
@@ -18,13 +18,13 @@ from qmnode.amqp.conditions import (
     of_endpoint,
     of_message,
 )
-from qmnode.amqp.engine import accept, discard, drop_aborted, receive
 from qmnode.amqp.links import Host, Sent, credit_to_give, refuse, reject, send_all
+from qmnode.amqp.proton_engine import accept, discard, drop_aborted, receive
 from qmnode.amqp.sections import AmqpMessage, parse
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi
-from qmnode.model.delayed import is_delayed
+from qmnode.model.delayed_delivery import is_delayed
 from qmnode.model.message import INFINITE
 from qmnode.model.open_queue import OpenQueueDescriptor
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from qmnode.amqp.codec import CodecError, Decoder, encode
-from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.error_conditions import RefusedError
 from qmnode.amqp.mapping import MappingContext, from_amqp, identity
 from qmnode.amqp.sections import AmqpMessage
 from qmnode.errors import MessageQueuingError
@@ -22,7 +22,7 @@ from qmnode.settings.amqp import AmqpSettings
 
 if TYPE_CHECKING:
     from qmnode.amqp.addresses import TemporaryQueues
-    from qmnode.amqp.arrivals import Arrivals
+    from qmnode.amqp.end_to_end import Arrivals
     from qmnode.amqp.principals import Principal
     from qmnode.amqp.transactions import Transactions
     from qmnode.model.queue_manager import QueueManager

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 from uuid import UUID
 
-from qmnode.administration.names import is_format_name
+from qmnode.administration.queue_names import is_format_name
 from qmnode.amqp.addresses import address_of, opened_name
 from qmnode.amqp.codec import (
     Byte,

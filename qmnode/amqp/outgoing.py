@@ -14,12 +14,12 @@ from typing import Any, Final
 import structlog
 from proton import Delivery, Described, Link, Sender, ulong
 
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.amqp.codec import CodecError, UInt
-from qmnode.amqp.conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
-from qmnode.amqp.engine import annotations_of, send
+from qmnode.amqp.error_conditions import NOT_IMPLEMENTED, RefusedError, of_endpoint
 from qmnode.amqp.links import Host, refuse
 from qmnode.amqp.mapping import BODY_TYPE, application_properties, to_amqp
+from qmnode.amqp.proton_engine import annotations_of, send
 from qmnode.amqp.sections import AmqpMessage, write
 from qmnode.amqp.selectors import Selector
 from qmnode.amqp.transactions import ACCEPTED, TRANSACTIONAL, transaction_of

@@ -32,9 +32,9 @@ from proton import (
 )
 
 from qmnode.amqp.addresses import ends_with_link, opened_name
-from qmnode.amqp.arrivals import ARRIVAL, arrival_limit
 from qmnode.amqp.codec import CodecError, Described, UInt
-from qmnode.amqp.conditions import (
+from qmnode.amqp.end_to_end import ARRIVAL, arrival_limit
+from qmnode.amqp.error_conditions import (
     DECODE,
     INTERNAL,
     NOT_ALLOWED,
@@ -44,7 +44,11 @@ from qmnode.amqp.conditions import (
     RefusedError,
     of_endpoint,
 )
-from qmnode.amqp.engine import (
+from qmnode.amqp.incoming import ANONYMOUS_RELAY, Body, IncomingLink, RelayLink
+from qmnode.amqp.links import DoorLink, Host, is_gone, refuse, reject
+from qmnode.amqp.mapping import DELAYED_DELIVERY
+from qmnode.amqp.outgoing import OutgoingLink
+from qmnode.amqp.proton_engine import (
     ATTACH,
     FLOW,
     decoded,
@@ -56,10 +60,6 @@ from qmnode.amqp.engine import (
     next_event,
     remote_properties,
 )
-from qmnode.amqp.incoming import ANONYMOUS_RELAY, Body, IncomingLink, RelayLink
-from qmnode.amqp.links import DoorLink, Host, is_gone, refuse, reject
-from qmnode.amqp.mapping import DELAYED_DELIVERY
-from qmnode.amqp.outgoing import OutgoingLink
 from qmnode.amqp.sections import parse
 from qmnode.amqp.selectors import selector_of
 from qmnode.amqp.transactions import DECLARED, Declare, read_request

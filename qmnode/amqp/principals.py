@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from qmnode.amqp.codec import CodecError, Decoder, Described, UByte, ULong, encode, symbols
-from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.management.tokens import Role, Tokens
+from qmnode.password_attempts import Attempts
 from qmnode.security.tls import is_for_clients_alone, load_certificate, queue_manager_of
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.settings.node import NodeSettings

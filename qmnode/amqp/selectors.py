@@ -15,7 +15,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
 from qmnode.amqp.codec import Described
-from qmnode.amqp.conditions import INVALID_FIELD, NOT_IMPLEMENTED, RefusedError
+from qmnode.amqp.error_conditions import INVALID_FIELD, NOT_IMPLEMENTED, RefusedError
 
 if TYPE_CHECKING:
     from qmnode.amqp.sections import AmqpMessage

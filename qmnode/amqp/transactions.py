@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from qmnode.amqp.codec import Described
-from qmnode.amqp.conditions import (
+from qmnode.amqp.error_conditions import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT,

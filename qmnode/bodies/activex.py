@@ -34,9 +34,9 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from qmnode.bodies.byte_reader import Reader, utf16
 from qmnode.bodies.dates import MOST_TICKS, from_ole, from_ticks, to_ole, to_ticks
 from qmnode.bodies.limits import BodyError, Budget
-from qmnode.bodies.reader import Reader, utf16
 
 VECTOR: Final = 0x1000
 BYTE_ARRAY: Final = 0x2011

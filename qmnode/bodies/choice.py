@@ -70,7 +70,7 @@ def decode(
     name = format or ""
     try:
         if headers:
-            from qmnode.bodies.transfer import plain_content
+            from qmnode.bodies.content_encoding import plain_content
 
             body = plain_content(body, headers, limits)
         name = name or recognise(body, body_type)
@@ -100,7 +100,7 @@ def recognise(body: bytes, body_type: int) -> str:
     if not body:
         return TEXT if body_type == 0 else ""
     from qmnode.bodies import json_text, nrbf, wcf, xml_text
-    from qmnode.bodies.reader import utf16_as_utf8
+    from qmnode.bodies.byte_reader import utf16_as_utf8
 
     if body_type == _NRBF_TYPE or nrbf.recognise(body):
         return BINARY
@@ -143,12 +143,12 @@ def _read(name: str, body: bytes, budget: Budget) -> Decoded:
             return Decoded(name, wcf.decode(body, budget))
         case "json":
             from qmnode.bodies import json_text
-            from qmnode.bodies.reader import utf16_as_utf8
+            from qmnode.bodies.byte_reader import utf16_as_utf8
 
             budget.spend(0, len(body))
             return Decoded(name, json_text.decode(utf16_as_utf8(body), budget))
         case "text":
-            from qmnode.bodies.reader import utf8, utf16_as_utf8
+            from qmnode.bodies.byte_reader import utf8, utf16_as_utf8
 
             budget.spend(1, len(body))
             return Decoded(name, utf8(utf16_as_utf8(body)))

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
+from qmnode.bodies.byte_reader import utf8
 from qmnode.bodies.limits import BodyError, Budget
-from qmnode.bodies.plain import plain
-from qmnode.bodies.reader import utf8
+from qmnode.bodies.values_as_json import plain
 
 _MARK: Final = b"\xef\xbb\xbf"
 

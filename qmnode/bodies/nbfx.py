@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
+from qmnode.bodies.byte_reader import Reader, counted_text, encoded, multi_byte_integer, utf8, utf16
 from qmnode.bodies.dates import duration_text, from_binary
 from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.nbfs import STRINGS
-from qmnode.bodies.reader import Reader, counted_text, encoded, multi_byte_integer, utf8, utf16
-from qmnode.bodies.tree import Element
 from qmnode.bodies.xml_text import check_name
+from qmnode.bodies.xml_tree import Element
 
 _XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"

@@ -12,10 +12,10 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from qmnode.bodies.byte_reader import Reader
 from qmnode.bodies.dates import from_nrbf
 from qmnode.bodies.limits import BodyError, Budget
 from qmnode.bodies.nrbf_objects import Instance, Reference, ValueBuilder
-from qmnode.bodies.reader import Reader
 
 BODY_TYPE: Final = 768
 """VT_BINARY_OBJECT of System.Messaging; not a VARENUM constant."""

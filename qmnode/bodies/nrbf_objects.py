@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from qmnode.bodies.dates import from_nrbf
-from qmnode.bodies.keys import KeyHashes
+from qmnode.bodies.dictionary_keys import KeyHashes
 from qmnode.bodies.limits import BodyError, Budget
 
 

@@ -8,8 +8,8 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from qmnode.bodies.limits import BodyError, Budget, BudgetError
-from qmnode.bodies.tree import Element, is_nil
 from qmnode.bodies.xml_text import parse, text_of
+from qmnode.bodies.xml_tree import Element, is_nil
 
 NAME: Final = "nservicebus"
 _ROOT: Final = "ArrayOfHeaderInfo"

@@ -7,7 +7,7 @@ from qmnode.bodies import activex
 from qmnode.bodies.choice import HEADER_FORMATS, named_type
 from qmnode.bodies.json_text import members_once
 from qmnode.bodies.limits import BodyError, Budget, Limits
-from qmnode.bodies.tree import DEEPEST
+from qmnode.bodies.xml_tree import DEEPEST
 
 _OWN: Final = Limits(nodes=1 << 22, depth=DEEPEST, octets=8 << 20)
 """Limits for the sender's own document: more than a message can hold."""
@@ -44,7 +44,7 @@ def value_of_json(value: Any, format: str) -> Any:
     """The value of a JSON document with dates, bytes and identifiers as text. Raises BodyError if the format cannot
     represent it.
 
-    It accepts the texts that :func:`qmnode.bodies.plain.plain` makes from values of body types.
+    It accepts the texts that :func:`qmnode.bodies.values_as_json.plain` makes from values of body types.
     """
     body_type = named_type(format)
     if isinstance(value, str) and (body_type is not None or format == "VT_DATE_OLE"):

@@ -9,10 +9,10 @@ own formats.
 from typing import Any, Final, NamedTuple
 
 from qmnode.bodies import nbfx
+from qmnode.bodies.byte_reader import Reader, counted_text, multi_byte_integer
 from qmnode.bodies.limits import BodyError, Budget
-from qmnode.bodies.reader import Reader, counted_text, multi_byte_integer
-from qmnode.bodies.tree import Element, content, element_of
 from qmnode.bodies.xml_text import parse
+from qmnode.bodies.xml_tree import Element, content, element_of
 
 ADDRESSING: Final = "http://www.w3.org/2005/08/addressing"
 _OLD_ADDRESSING: Final = "http://schemas.xmlsoap.org/ws/2004/08/addressing"

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from qmnode.bodies import xml_quick
 from qmnode.bodies.limits import BodyError, Budget
-from qmnode.bodies.tree import XSI, Element, content, element_of
 from qmnode.bodies.xml_text import element_of_tree, parse_tree, split_tag, text_of, text_within, write
+from qmnode.bodies.xml_tree import XSI, Element, content, element_of
 
 _FLOATS: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -82,7 +82,7 @@ def _may_be_simple(found: dict[str, Any]) -> bool:
 
 
 def _content(source: ElementTree.Element, budget: Budget, around: str, depth: int) -> Any:
-    """:func:`qmnode.bodies.tree.content` of the element, without creating one: listings have thousands."""
+    """:func:`qmnode.bodies.xml_tree.content` of the element, without creating one: listings have thousands."""
     tag = source.tag
     if tag[0] == "{" or around or source.attrib:
         return _content_in_namespace(source, budget, around, depth)

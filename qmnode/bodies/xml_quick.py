@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from qmnode.bodies.limits import Budget, Limits
-from qmnode.bodies.tree import XSI
 from qmnode.bodies.xml_plans import learn, newlines, planned
+from qmnode.bodies.xml_tree import XSI
 
 _DECLARATION: Final = re.compile(
     r"""(?:<\?xml\ version="1\.0"(?:\ encoding="[A-Za-z][\w.\-]*+")?(?:\ standalone="(?:yes|no)")?\s*+\?>)?\s*+""",
@@ -39,8 +39,8 @@ _OWN_NAMESPACES: Final = "http://www.w3.org/"
 
 
 def read(text: str, budget: Budget) -> dict[str, Any] | None:
-    """The document as :func:`qmnode.bodies.tree.content` gives it, under the name of its root; None if the parser has
-    to read it, or the budget has less than it needs. Takes nothing from the budget.
+    """The document as :func:`qmnode.bodies.xml_tree.content` gives it, under the name of its root; None if the parser
+    has to read it, or the budget has less than it needs. Takes nothing from the budget.
     """
     if (value := planned(text, budget)) is not None:
         return value

@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from qmnode.bodies.encodings import codec_of
 from qmnode.bodies.limits import BodyError, Budget
-from qmnode.bodies.tree import XSI, Element
+from qmnode.bodies.text_encodings import codec_of
+from qmnode.bodies.xml_tree import XSI, Element
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),

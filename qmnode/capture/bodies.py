@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qmnode.bodies.choice import Decoded, Headers, decode, read_headers, undecoded
-from qmnode.bodies.plain import plain
+from qmnode.bodies.values_as_json import plain
 from qmnode.structures.conformance import Kind
 
 if TYPE_CHECKING:

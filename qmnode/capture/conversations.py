@@ -16,7 +16,7 @@ from qmnode.structures.packets import OperatingSystemFlags, PingFlags
 from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
-    from qmnode.capture.source import Route
+    from qmnode.capture.read_files import Route
 
 _ESTABLISHING, _RESPONDING = "MS-MQQB 2.2.3.1", "MS-MQQB 3.1.5.3.1"
 _PARAMETERS = "MS-MQQB 3.1.5.4.1"

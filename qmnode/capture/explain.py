@@ -8,7 +8,7 @@ from typing import Any
 from qmnode.capture.conversations import Conversations
 from qmnode.capture.meanings import explain_values
 from qmnode.capture.packetizer import is_ping
-from qmnode.capture.source import Captured, Carrier
+from qmnode.capture.read_files import Captured, Carrier
 from qmnode.structures.conformance import NOTES, RULES, Finding, Kind, Rule, Seen, look_at, treatment_of_value
 from qmnode.structures.errors import PacketError
 from qmnode.structures.layout import Annotation, Structure, annotate

@@ -1,7 +1,8 @@
 """The commands of ``qmnode``, one module each.
 
 To add a command, write ``qmnode/commands/NAME.py`` with a ``typer.Typer`` and a row for it in the table of
-``qmnode/commands/table.py``. The module is imported when its command is run, and only then. The rules of all commands:
+``qmnode/commands/command_table.py``. The module is imported when its command is run, and only then. The rules of all
+commands:
 
 * exit code 0: done; 1: failed, or a check found something; 2: used wrongly;
 * results go to standard output, all else to standard error;

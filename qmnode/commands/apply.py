@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_json, say
-from qmnode.commands.target import NODE, JsonOption, Node
 from qmnode.structures.text import printable
 
 if TYPE_CHECKING:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
-from qmnode.commands.groups import Commands
-from qmnode.commands.messages import (
+from qmnode.commands.node_options import NODE, JsonOption, Node, WideOption
+from qmnode.commands.option_groups import Commands
+from qmnode.commands.output import print_json, progress, say, write_json
+from qmnode.commands.receive import (
     CountOption,
     Show,
     ShowOption,
@@ -20,8 +22,6 @@ from qmnode.commands.messages import (
     print_messages,
     say_part,
 )
-from qmnode.commands.output import print_json, progress, say, write_json
-from qmnode.commands.target import NODE, JsonOption, Node, WideOption
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument

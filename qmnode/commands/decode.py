@@ -12,11 +12,11 @@ from typing import Annotated, BinaryIO
 import typer
 from rich.console import Console
 
-from qmnode.capture.document import document
 from qmnode.capture.errors import CaptureError
 from qmnode.capture.explain import Explained, Explainer
-from qmnode.capture.render import Body, plain, summary, tree
-from qmnode.capture.source import PING_PORT, SESSION_PORT, Format, Notice, SourceOptions, read_packets
+from qmnode.capture.packet_as_json import document
+from qmnode.capture.packet_as_text import Body, plain, summary, tree
+from qmnode.capture.read_files import PING_PORT, SESSION_PORT, Format, Notice, SourceOptions, read_packets
 from qmnode.structures.text import printable
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node, WideOption
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_facts, print_json, say
-from qmnode.commands.tables import print_row, print_table
-from qmnode.commands.target import NODE, JsonOption, Node, WideOption
+from qmnode.commands.table_writer import print_row, print_table
 from qmnode.management.documents import lookup_text, time_or_none
 
 if TYPE_CHECKING:

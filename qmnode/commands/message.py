@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
-from qmnode.administration.messages import open_to_read
-from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.browsing import open_to_read
+from qmnode.administration.queue_names import format_name, queue_name
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.bodies.json_text import members_once
 from qmnode.bodies.limits import BodyError
 from qmnode.commands.completion import complete_queue
-from qmnode.commands.groups import Commands
 from qmnode.commands.job import print_entry, summary
-from qmnode.commands.messages import (
+from qmnode.commands.node_options import NODE, JsonOption, Node, QueueName, WideOption, YesOption, confirm
+from qmnode.commands.option_groups import Commands
+from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text, write_json
+from qmnode.commands.receive import (
     Show,
     ShowOption,
     at_output,
     lookup,
     print_messages,
 )
-from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text, write_json
 from qmnode.commands.send import headers_of
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption, YesOption, confirm
+from qmnode.commands.table_writer import print_table
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_text, time_or_none
 from qmnode.management.message_documents import BodyForm, MessageDocument, exported

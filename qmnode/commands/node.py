@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, ConfigOption, DataOption, JsonOption, Node, data_directory, run_async
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text, write_json
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, ConfigOption, DataOption, JsonOption, Node, data_directory, run_async
+from qmnode.commands.table_writer import print_table
 
 init_app = Commands()
 connect_app = Commands()

@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from qmnode.administration.access_control import owned_by, owner_of
-from qmnode.administration.messages import open_to_read
-from qmnode.administration.names import queue_name
+from qmnode.administration.browsing import open_to_read
+from qmnode.administration.queue_names import queue_name
 from qmnode.commands import queue_acl
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import (
+    NOBODY,
+    NODE,
+    JsonOption,
+    Login,
+    Node,
+    QueueName,
+    WideOption,
+    YesOption,
+    confirm,
+)
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import age_text, print_facts, print_json, say, size_text
 from qmnode.commands.row_options import options
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NOBODY, NODE, JsonOption, Login, Node, QueueName, WideOption, YesOption, confirm
+from qmnode.commands.table_writer import print_table
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import NewQueue, QueueDocument, QueueList, QueueSettings, WaitingDocument
 from qmnode.management.queue_documents import IncomingSequenceDocument, RefusedMessagesDocument, RefusedMessagesList
@@ -29,7 +39,7 @@ from qmnode.structures.names import PathName, QueueKind, QueueNameError
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager
     from qmnode.model.administration import IncomingSequenceInformation
-    from qmnode.model.waiting import Waiting
+    from qmnode.model.waiting_reasons import Waiting
 
 app = Commands(
     no_args_is_help=True,

@@ -13,11 +13,11 @@ from qmnode.administration.access_control import (
     close_access,
     show_access,
 )
-from qmnode.administration.names import queue_name
-from qmnode.commands.groups import Commands
+from qmnode.administration.queue_names import queue_name
+from qmnode.commands.node_options import NODE, JsonOption, Node, QueueName
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_json, say
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName
+from qmnode.commands.table_writer import print_table
 from qmnode.management.queue_documents import AccessDocument, AccessRuleDocument
 from qmnode.model.api import QueueManagerApi
 from qmnode.structures.text import nearest

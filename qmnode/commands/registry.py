@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from qmnode.commands.complaint import complain
-from qmnode.commands.quick import exit_code
+from qmnode.commands.error_line import complain
+from qmnode.commands.fast_start import exit_code
 
 WIDEST_HELP: Final = 100
 """Columns of the widest help: longer lines are hard to read."""

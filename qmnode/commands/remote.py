@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from qmnode.administration.names import is_format_name, queue_name
+from qmnode.administration.queue_names import is_format_name, queue_name
 
 if TYPE_CHECKING:
     from qmnode.model.api import QueueApi

@@ -1,4 +1,4 @@
-"""Options made from the rows of the table (:mod:`qmnode.objects`): a group for ``qmnode.commands.groups``."""
+"""Options made from the rows of the table (:mod:`qmnode.objects`): a group for ``qmnode.commands.option_groups``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, make_dataclass

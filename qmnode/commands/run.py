@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from qmnode.commands.running import check_host, run_node
+from qmnode.commands.foreground import check_host, run_node
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from qmnode.administration.messages import unit_for
-from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.browsing import unit_for
+from qmnode.administration.queue_names import format_name, queue_name
 from qmnode.administration.where import seconds_of, time_of
 from qmnode.bodies.activex import BYTE_ARRAY, Vt
 from qmnode.bodies.choice import Encoded
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node, QueueName
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_json, progress, say
 from qmnode.commands.row_options import number_option
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import identifier_from_text, identifier_text
 from qmnode.management.message_documents import is_utf16, named_queues

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from qmnode.administration.names import queue_name
+from qmnode.administration.queue_names import queue_name
 from qmnode.commands.completion import complete_queue
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node, WideOption, YesOption, confirm
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_json, say
 from qmnode.commands.queue import waiting_text
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, WideOption, YesOption, confirm
+from qmnode.commands.table_writer import print_table
 from qmnode.management.queue_documents import IncomingSequenceDocument
 
 app = Commands(no_args_is_help=True, help="List and reset sequences.")

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from qmnode.commands.node_options import ConfigOption, JsonOption, SocketOption
 from qmnode.commands.state import show_status
-from qmnode.commands.target import ConfigOption, JsonOption, SocketOption
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node, WideOption
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_json, say, size_text
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, WideOption
+from qmnode.commands.table_writer import print_table
 
 if TYPE_CHECKING:
     from qmnode.local.remote import RemoteQueueManager

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_json, say
-from qmnode.commands.tables import print_row
-from qmnode.commands.target import NODE, JsonOption, Node
+from qmnode.commands.table_writer import print_row
 from qmnode.management.operation_routes import TraceDocument
 
 app = Commands()

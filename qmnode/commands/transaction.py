@@ -1,9 +1,9 @@
 """``qmnode transaction``: the transactions that have not ended."""
 
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node, WideOption
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_json
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, WideOption
+from qmnode.commands.table_writer import print_table
 from qmnode.management.documents import TransactionDocument
 
 app = Commands(no_args_is_help=True, help="List transactions.")

@@ -21,10 +21,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from qmnode.attempts import Attempts
 from qmnode.console.port import Credential, DeniedError, Enterprise, Person, UnavailableError, Ways
 from qmnode.console.view import LyingError, Seen, View, document_of
 from qmnode.management.tokens import Role
+from qmnode.password_attempts import Attempts
 from qmnode.shares import block_of
 
 IDLE: Final = 30 * 60.0

@@ -16,7 +16,7 @@ from qmnode.copies.target import CopyError
 from qmnode.model.queue import Queue
 from qmnode.model.queue_collection import system_queue_name
 from qmnode.model.stored_message import IDENTIFIER, SOURCE, arrival
-from qmnode.storage.large import number_of, read_value, value_in
+from qmnode.storage.large_messages import number_of, read_value, value_in
 from qmnode.storage.layout import MESSAGE_KEY, QUEUE_KEY, Family
 from qmnode.storage.log_records import Change, LogError, LogReader, changes
 from qmnode.storage.records import scan

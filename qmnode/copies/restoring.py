@@ -17,7 +17,7 @@ from qmnode.copies.pieces import Base, Increment, LogPosition, Mark, Name, Seale
 from qmnode.copies.target import PIECE, CopyError, open_target
 from qmnode.errors import ConfigurationError
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import FOLDER, sync_folder
+from qmnode.storage.large_messages import FOLDER, sync_folder
 from qmnode.storage.log_records import LogError, LogReader
 from qmnode.storage.origin import COPY_MARKER
 from qmnode.storage.store import make_private

@@ -31,7 +31,7 @@ from qmnode.copies.pieces import (
 )
 from qmnode.copies.target import PIECE, CopyError, Target
 from qmnode.settings.node import RemoteCopySettings
-from qmnode.storage.large import FOLDER, file_of, is_whole
+from qmnode.storage.large_messages import FOLDER, file_of, is_whole
 from qmnode.storage.origin import COPY_MARKER
 from qmnode.storage.store import ARCHIVE, COPYING
 from qmnode.storage.writer import logs_in

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from qmnode.errors import ConfigurationError
-from qmnode.storage.large import sync_folder
+from qmnode.storage.large_messages import sync_folder
 
 PIECE: Final = 16 * 1024 * 1024
 """Most bytes of a piece before it is sealed."""

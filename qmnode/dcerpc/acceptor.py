@@ -68,7 +68,7 @@ from qmnode.structures.errors import PacketError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from qmnode.dcerpc.contexts import Association, Associations
+    from qmnode.dcerpc.context_handles import Association, Associations
     from qmnode.dcerpc.ndr import Representation
     from qmnode.dcerpc.protection import AuthenticationLevel, AuthenticationType, SecurityContext
 

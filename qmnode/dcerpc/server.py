@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import structlog
 
 from qmnode.dcerpc.acceptor import Acceptor, AcceptorLimits, Called, Event
-from qmnode.dcerpc.contexts import Association, Associations
+from qmnode.dcerpc.context_handles import Association, Associations
 from qmnode.dcerpc.errors import FaultStatus, NdrError, RangeError, RpcFault
 from qmnode.dcerpc.interface import Interface, Method, SyntaxId
 from qmnode.dcerpc.ndr import Parameters

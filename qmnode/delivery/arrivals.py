@@ -45,7 +45,7 @@ from qmnode.settings.protocol import TransferSettings
 from qmnode.shares import Accountant
 from qmnode.shares import Kind as PartyKind
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import SMALLEST
+from qmnode.storage.large_messages import SMALLEST
 from qmnode.storage.layout import QUEUE_KEY
 from qmnode.storage.layout import Family as StoreFamily
 from qmnode.storage.store import Store

@@ -13,9 +13,9 @@ from qmnode.delivery.topology import MachineAddresses, Topology
 from qmnode.directory.port import DirectoryOperationError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
-from qmnode.model.context import Context
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.model.shared_state import Context
 from qmnode.model.stored_message import (
     FLAGS,
     PREFIX_SIZE,

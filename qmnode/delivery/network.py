@@ -17,9 +17,9 @@ from qmnode.delivery.misrouted import MisroutedMessages
 from qmnode.delivery.neighbours import Forwarding, Identities, Neighbours
 from qmnode.delivery.notices import Notices
 from qmnode.delivery.peer_tls import PeerTls
-from qmnode.delivery.protection import KeyReading, Protection, UnsignedSenderPolicy
 from qmnode.delivery.queue_connection import PacedAttempts, Precedence
 from qmnode.delivery.queue_sender import QueueSender
+from qmnode.delivery.signing_and_encryption import KeyReading, Protection, UnsignedSenderPolicy
 from qmnode.delivery.strangers import Distrust, Strangers
 from qmnode.delivery.topology import DirectoryResolver, MachineAddresses, Resolver, Topology
 from qmnode.delivery.waiting import (
@@ -36,7 +36,7 @@ from qmnode.model.ports import TransitEnd
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
 from qmnode.model.stored_message import EXPRESS, FLAGS, PREFIX_SIZE, SOURCE
-from qmnode.model.waiting import Waiting
+from qmnode.model.waiting_reasons import Waiting
 from qmnode.protocol.commands import Family, Record
 from qmnode.protocol.connection import NextHop
 from qmnode.protocol.received import ReceivedMessage
@@ -312,7 +312,7 @@ class Network:
         """Wall time in seconds since 1970 (UTC)."""
         return int(self.manager.clock.time())
 
-    # Called by the model (qmnode.model.context.Network)
+    # Called by the model (qmnode.model.shared_state.Network)
 
     def is_awaited(self, queue: OutgoingQueue) -> bool:
         """Whether an order acknowledgment for messages of this queue is still pending."""

@@ -7,8 +7,8 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
+from qmnode.model.leaving_queue import acknowledgment as administration_message
 from qmnode.model.message import Message
-from qmnode.model.outcomes import acknowledgment as administration_message
 from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue import OutgoingQueue
 from qmnode.model.queue_manager import QueueManager

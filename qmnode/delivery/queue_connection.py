@@ -12,7 +12,7 @@ from qmnode.delivery.neighbours import move_to_connector
 from qmnode.delivery.topology import ConnectorHere, DirectoryResolver, ResolutionError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.queue import ConnectionAttempt, OutgoingQueue
-from qmnode.model.waiting import Cause, WaitReason
+from qmnode.model.waiting_reasons import Cause, WaitReason
 from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
     CloseConnection,

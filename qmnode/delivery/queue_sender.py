@@ -14,7 +14,7 @@ import structlog
 
 from qmnode.delivery.acknowledgments import UNACKNOWLEDGED_LIMIT, Unacknowledged
 from qmnode.delivery.queue_connection import Precedence, QueueConnection, Undecided, report_failure
-from qmnode.model.outcomes import kept
+from qmnode.model.leaving_queue import kept
 from qmnode.model.ports import Entry
 from qmnode.model.positions import PositionState, lock_first
 from qmnode.model.queue import OutgoingQueue

@@ -21,7 +21,7 @@ from qmnode.directory.port import (
     equals,
     search,
 )
-from qmnode.model.waiting import Cause, WaitReason
+from qmnode.model.waiting_reasons import Cause, WaitReason
 from qmnode.protocol.connection import NextHop
 from qmnode.routing.router import NoRouteError, Router, RoutingTable, Rule, follow
 from qmnode.routing.snapshot import Machine, TopologySnapshot

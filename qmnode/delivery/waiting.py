@@ -22,7 +22,7 @@ from qmnode.model.administration import (
 )
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager
-from qmnode.model.waiting import REFUSED, Cause, Waiting, WaitReason
+from qmnode.model.waiting_reasons import REFUSED, Cause, Waiting, WaitReason
 from qmnode.protocol.incoming_sequences import IncomingSequence
 from qmnode.protocol.outgoing_sequences import SequenceInfo, transfer_info
 from qmnode.routing import NoRouteError

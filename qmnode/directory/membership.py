@@ -27,7 +27,7 @@ from qmnode.directory.port import (
 )
 from qmnode.directory.upkeep import DURATIONS, DirectoryUpkeep, IdentityChanged, LocalView, Timer, settle_identity
 from qmnode.errors import ConfigurationError, MessageQueuingError
-from qmnode.model.published import as_message_queuing_error
+from qmnode.model.public_queues import as_message_queuing_error
 from qmnode.model.queue_manager import QueueManager as ModelQueueManager
 from qmnode.model.quotas import Declared
 from qmnode.settings.node import NodeSettings

@@ -93,7 +93,7 @@ class EventRecorder:
         self._store.before_write = self._write
         self.node_event(EventKind.STARTED)
 
-    # Called by the model and the transfer (qmnode.model.context.Recorder)
+    # Called by the model and the transfer (qmnode.model.shared_state.Recorder)
 
     writes = True
 

@@ -40,9 +40,9 @@ from qmnode.structures.user_message import UserFlags
 
 if TYPE_CHECKING:
     from qmnode.export.recorder import EventRecorder
-    from qmnode.model.context import Recorder
     from qmnode.model.ports import Arrived, Clock, Entry
     from qmnode.model.queue import Queue
+    from qmnode.model.shared_state import Recorder
     from qmnode.storage.store import Store
     from qmnode.storage.writer import Written
 
@@ -179,7 +179,7 @@ class SpanRecorder:
         """Spans beyond ``MOST_A_SECOND``, since start."""
         sink.export_always(self._make)
 
-    # Called by the model and the transfer (qmnode.model.context.Recorder)
+    # Called by the model and the transfer (qmnode.model.shared_state.Recorder)
 
     @property
     def writes(self) -> bool:

@@ -4,7 +4,7 @@ A program's line to the node is one connection after the other.
 
 A call that a lost connection has left without an answer is made again on the next one, if that does no harm: because it
 changes nothing, or because it has a *slot*. Of a call with a slot the node has a mark, if it was done
-(:mod:`qmnode.local.methods`), and answers it without doing it again.
+(:mod:`qmnode.local.program_calls`), and answers it without doing it again.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ GREETING: Final = {"version": PROTOCOL_VERSION, ADDED_FIELDS: True}
 first release fails at them, and gets none that are newer."""
 PROGRAM: Final = "program"
 """In the hello of an application that connects again: 16 bytes that no other has. With it in the answer, the node keeps
-a mark of each call that has a slot (qmnode.local.methods).
+a mark of each call that has a slot (qmnode.local.program_calls).
 """
 TOGETHER_FIELD: Final = "together"
 """In the hello of a node that gives several callers messages with one receive (TOGETHER)."""

@@ -1,9 +1,10 @@
 """The node's side of the socket: what a connection opened and began ends with it, at the latest.
 
-:mod:`qmnode.local.methods` has what applications call. Receives outside of transactions are here: they need no task,
-and lose no message when they end early. Such a receive waits for a message, then for the disk, then until its answer
-is handed to the socket. When the application cancels it or goes away before that, its messages are put back in their
-old places. While many answers wait until the application reads them, its receives leave the next messages to others.
+:mod:`qmnode.local.program_calls` has what applications call. Receives outside of transactions are here: they need no
+task, and lose no message when they end early. Such a receive waits for a message, then for the disk, then until its
+answer is handed to the socket. When the application cancels it or goes away before that, its messages are put
+back in their old places. While many answers wait until the application reads them, its receives leave the next messages
+to others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import structlog
 from qmnode.errors import MessageQueuingError
 from qmnode.event_loop import write_together
 from qmnode.local import values
-from qmnode.local.changes import Auditor
+from qmnode.local.audited_calls import Auditor
 from qmnode.local.frames import (
     ADDED_FIELDS,
     GREETING,
@@ -39,7 +40,7 @@ from qmnode.local.frames import (
     join_small,
     received_parts,
 )
-from qmnode.local.methods import MOST_KEPT, MOST_OF_GROUP, PROGRAM_SIZE, WORK, LocalNode, MarkGroup, Methods
+from qmnode.local.program_calls import MOST_KEPT, MOST_OF_GROUP, PROGRAM_SIZE, WORK, LocalNode, MarkGroup, Methods
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.ports import Arrived, Entry
 from qmnode.model.positions import RECEIVED_AT_ONCE, Claim, WaitingRead

@@ -14,7 +14,7 @@ from qmnode.model.administration import (
     TransactionInformation,
 )
 from qmnode.model.api import QueueInformation, QueueType
-from qmnode.model.waiting import Waiting, WaitReason
+from qmnode.model.waiting_reasons import Waiting, WaitReason
 from qmnode.objects.table import QUEUE
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid

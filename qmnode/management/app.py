@@ -21,8 +21,8 @@ from qmnode.management import (
     queue_routes,
     rotation_routes,
 )
-from qmnode.management.context import OPEN_PATHS, Context
 from qmnode.management.problems import Problem, install_handlers, problem_response
+from qmnode.management.request_context import OPEN_PATHS, Context
 from qmnode.version import program_version
 
 _DESCRIPTION: Final = """

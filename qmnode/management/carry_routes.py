@@ -5,11 +5,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
-from qmnode.management.context import Node, note, require_administer
 from qmnode.management.documents import Document, lookup_text
 from qmnode.management.large_requests import InSteps
 from qmnode.management.operation_routes import asker_of, operations_of
 from qmnode.management.problems import about
+from qmnode.management.request_context import Node, note, require_administer
 
 router = APIRouter(route_class=InSteps)
 

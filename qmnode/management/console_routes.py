@@ -12,10 +12,10 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Node, caller_of, require_administer
 from qmnode.management.documents import Document, NodeDocument
 from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
+from qmnode.management.request_context import Node, caller_of, require_administer
 from qmnode.management.tokens import Role
 from qmnode.model.queue import Queue
 from qmnode.structures.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from qmnode.model.administration import ConnectionInformation, NodeStatus, TransactionInformation
 from qmnode.model.api import QueueInformation, QueueProperties, QueueType
 from qmnode.model.message import INFINITE
-from qmnode.model.waiting import Waiting, WaitReason
+from qmnode.model.waiting_reasons import Waiting, WaitReason
 from qmnode.objects.message_table import LONGEST_MESSAGE_LABEL
 from qmnode.objects.rows import Changes, Door, Property, is_none
 from qmnode.objects.table import QUEUE

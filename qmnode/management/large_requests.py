@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.routing import Match
 from starlette.types import Scope
 
-from qmnode.administration.pace import Pace
+from qmnode.administration.turns import Pace
 from qmnode.structures.text import nearest
 
 T = TypeVar("T")

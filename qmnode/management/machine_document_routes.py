@@ -7,13 +7,13 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import Field
 from pydantic_core import to_json
 
-from qmnode.administration.pace import Pace
-from qmnode.management.context import Node, note, require_administer
+from qmnode.administration.turns import Pace
 from qmnode.management.documents import Document
 from qmnode.management.large_requests import InSteps
 from qmnode.management.message_documents import list_answer
 from qmnode.management.operation_routes import asker_of, operations_of
 from qmnode.management.problems import about
+from qmnode.management.request_context import Node, note, require_administer
 
 router = APIRouter(route_class=InSteps)
 

@@ -14,13 +14,13 @@ from pydantic import AwareDatetime, ConfigDict, Field, ValidationInfo, field_val
 from pydantic_core import to_json
 
 from qmnode.administration.dead_letters import reason
-from qmnode.administration.names import queue_name
-from qmnode.administration.pace import Pace
+from qmnode.administration.queue_names import queue_name
+from qmnode.administration.turns import Pace
 from qmnode.bodies.activex import Vt
 from qmnode.bodies.choice import decode, encode, read_headers, undecoded
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
-from qmnode.bodies.plain import plain, plain_body
 from qmnode.bodies.typed_text import value_of_json
+from qmnode.bodies.values_as_json import plain, plain_body
 from qmnode.management.documents import (
     Document,
     MessageLabel,

@@ -8,18 +8,18 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from qmnode.administration.browsing import browse, unit_for
 from qmnode.administration.dead_letters import chosen, dead_letters, retry
-from qmnode.administration.messages import browse, unit_for
-from qmnode.administration.names import format_name, queue_name
-from qmnode.administration.pace import Pace
+from qmnode.administration.queue_names import format_name, queue_name
+from qmnode.administration.turns import Pace
 from qmnode.bodies.limits import Limits
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.documents import LOOKUP_PATTERN, LookupText, identifier_text, lookup_from_text, lookup_text
 from qmnode.management.large_requests import MOST_ITEMS, InSteps, each
 from qmnode.management.message_documents import BodyForm, MessageDocument, MessageList, NewMessage, document_of
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
+from qmnode.management.request_context import BodyForms, Context, Node, note, require_bodies
 from qmnode.model.api import Access, QueueApi
 from qmnode.model.message import Message
 from qmnode.model.open_queue import OpenQueueDescriptor

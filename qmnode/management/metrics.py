@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from qmnode.administration.operation_rights import GuardedQueueManager
-from qmnode.management.context import Context
+from qmnode.management.request_context import Context
 from qmnode.model.administration import NodeStatus
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_manager import QueueManager

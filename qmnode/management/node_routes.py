@@ -12,8 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
-from qmnode.administration.names import queue_name
-from qmnode.management.context import Context, Node, note
+from qmnode.administration.queue_names import queue_name
 from qmnode.management.documents import (
     ConnectionDocument,
     NodeDocument,
@@ -26,6 +25,7 @@ from qmnode.management.documents import (
 from qmnode.management.large_requests import InSteps
 from qmnode.management.metrics import exposition
 from qmnode.management.problems import about, http_problem
+from qmnode.management.request_context import Context, Node, note
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.service import KeyStoreStatus
 from qmnode.version import program_version

@@ -12,12 +12,11 @@ from pydantic import Base64Bytes, ConfigDict, Field, SkipValidation
 from pydantic_core import to_json
 
 from qmnode.administration.asker import Asker
-from qmnode.administration.names import queue_name
 from qmnode.administration.operations import Operations
-from qmnode.administration.pace import Pace
+from qmnode.administration.queue_names import queue_name
+from qmnode.administration.turns import Pace
 from qmnode.administration.where import WHERE_HELP, parse_where
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.documents import (
     Document,
     LookupText,
@@ -32,9 +31,10 @@ from qmnode.management.message_documents import MessageDocument, document_of, ex
 from qmnode.management.message_routes import LINES, Lookup, in_chunks, lookup_of
 from qmnode.management.problems import about
 from qmnode.management.queue_routes import QueueName
+from qmnode.management.request_context import BodyForms, Context, Node, note, require_bodies
 from qmnode.management.tokens import Caller
 from qmnode.model.stored_message import received_message
-from qmnode.model.waiting import REFUSED, Waiting
+from qmnode.model.waiting_reasons import REFUSED, Waiting
 from qmnode.structures.error_codes import ErrorCode
 
 router = APIRouter(route_class=InSteps)

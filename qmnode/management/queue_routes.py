@@ -7,8 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from qmnode.administration.access_control import change_access, show_access
-from qmnode.administration.names import queue_name
-from qmnode.management.context import Node, note, note_target
+from qmnode.administration.queue_names import queue_name
 from qmnode.management.documents import (
     ORDERS,
     AttemptDocument,
@@ -29,6 +28,7 @@ from qmnode.management.queue_documents import (
     RefusedMessagesList,
     TransferDocument,
 )
+from qmnode.management.request_context import Node, note, note_target
 from qmnode.model.administration import SequencePlace, TransferInformation
 from qmnode.model.api import Access, QueueType
 

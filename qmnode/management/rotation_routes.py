@@ -10,10 +10,10 @@ from pydantic import ConfigDict, Field
 
 from qmnode.administration.key_rotation import Run
 from qmnode.errors import MessageQueuingError
-from qmnode.management.context import Context, Node, caller_of, note, require_administer
 from qmnode.management.documents import Document, time_or_none
 from qmnode.management.large_requests import InSteps
 from qmnode.management.problems import about
+from qmnode.management.request_context import Context, Node, caller_of, note, require_administer
 from qmnode.security.key_stores import (
     KeyPurpose,
     KeyState,

@@ -22,8 +22,8 @@ from qmnode.administration.operations import Operations
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.management.app import warmed_app
 from qmnode.management.audit import AuditLog, AuditMiddleware
-from qmnode.management.context import Context, KeyReader
-from qmnode.management.doorway import Doorway
+from qmnode.management.authentication import Doorway
+from qmnode.management.request_context import Context, KeyReader
 from qmnode.management.tokens import Consoles, Tokens
 from qmnode.model.administration import ConnectionList
 from qmnode.model.queue_manager import QueueManager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 if TYPE_CHECKING:
-    from qmnode.model.waiting import Waiting
+    from qmnode.model.waiting_reasons import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class NodeStatus:
     failover: dict[str, Any] = field(default_factory=dict)
     """Of a queue manager that several hosts can run, else empty: see FailoverDocument of the management API."""
     waiting: tuple[dict[str, Any], ...] = ()
-    """The reasons why messages wait, by reason and machine: :func:`qmnode.model.waiting.summary`."""
+    """The reasons why messages wait, by reason and machine: :func:`qmnode.model.waiting_reasons.summary`."""
     report_queue: str = ""
     """``tracing.report_queue``: the public queue for reports on traced messages that name none."""
     probes: tuple[dict[str, Any], ...] = ()

@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple, Self, TypedDict, Unpack
 
 from qmnode.model.administration import AdministrationApi
 from qmnode.model.message import Message
-from qmnode.model.waiting import Waiting
+from qmnode.model.waiting_reasons import Waiting
 from qmnode.objects.rows import NO_QUOTA
 from qmnode.structures.enumerations import QueuePrivacyLevel
 from qmnode.structures.guid import ZERO_GUID, Guid

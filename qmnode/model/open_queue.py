@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueType, Seek, Share
-from qmnode.model.delayed import REQUESTS, delay_requested
+from qmnode.model.delayed_delivery import REQUESTS, delay_requested
+from qmnode.model.leaving_queue import ADMINISTRATION_QUEUES, check_named, check_told
 from qmnode.model.message import INFINITE, Message
-from qmnode.model.outcomes import ADMINISTRATION_QUEUES, check_named, check_told
 from qmnode.model.ports import Arrived, Entry, PutSignature
 from qmnode.model.positions import (
     RECEIVED_AT_ONCE,
@@ -56,7 +56,7 @@ from qmnode.structures.names import FormatName
 from qmnode.structures.packet_view import Packet, Shape
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
+    from qmnode.model.shared_state import Context
 
 
 Mark = Callable[[list[bytes]], None]

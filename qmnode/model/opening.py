@@ -27,7 +27,7 @@ from qmnode.structures.names import (
 from qmnode.structures.security_descriptor import QueueAccess
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
+    from qmnode.model.shared_state import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
 

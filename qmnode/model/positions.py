@@ -50,8 +50,8 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.packet_view import Packet
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
     from qmnode.model.queue import Queue
+    from qmnode.model.shared_state import Context
     from qmnode.model.transaction import Transaction
 
 

@@ -12,8 +12,8 @@ from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
     from qmnode.model.queue import Queue
+    from qmnode.model.shared_state import Context
 
 _STEP: Final = 500
 

@@ -43,7 +43,7 @@ from qmnode.model.stored_message import (
     without_claims,
 )
 from qmnode.model.traffic import RECEIVED
-from qmnode.model.waiting import Refusal, Waiting
+from qmnode.model.waiting_reasons import Refusal, Waiting
 from qmnode.objects.rows import Door
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.shares import OWN, Kind, Party
@@ -56,8 +56,8 @@ from qmnode.structures.packets import ORDER_QUEUE, ORDER_QUEUE_NAME
 if TYPE_CHECKING:
     import asyncio
 
-    from qmnode.model.context import Context
     from qmnode.model.positions import WaitingRead
+    from qmnode.model.shared_state import Context
     from qmnode.model.transaction import Transaction
 
 
@@ -98,7 +98,9 @@ class Queue(QueueAttributes):
     """A queue and its messages. Everything here is synchronous; callers wait for the store's future themselves."""
 
     is_delayed = False
-    """Whether messages wait here for their delivery time (:mod:`qmnode.model.delayed`): nobody sends to it by name."""
+    """Whether messages wait here for their delivery time (:mod:`qmnode.model.delayed_delivery`): nobody sends to it by
+    name.
+    """
 
     def __init__(
         self, context: "Context", queue_id: int, pathname: str, queue_type: QueueType, **properties: Any

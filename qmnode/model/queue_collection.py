@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import QueueProperties, QueueType
-from qmnode.model.delayed import DelayedQueue
+from qmnode.model.delayed_delivery import DelayedQueue
 from qmnode.model.queue import DEFAULT_PROPERTIES, TEMPORARY, OutgoingQueue, Queue, write_counters
 from qmnode.objects.table import QUEUE as ROWS
 from qmnode.structures.change_notification import NOTIFICATION_QUEUE_NAME, NOTIFICATION_QUEUE_NUMBER
@@ -42,7 +42,7 @@ from qmnode.structures.packets import ORDER_QUEUE
 from qmnode.structures.text import nearest
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
+    from qmnode.model.shared_state import Context
     from qmnode.settings.node import Settings
 
 

@@ -31,21 +31,21 @@ from qmnode.model.api import (
     Share,
     TransportSecurity,
 )
-from qmnode.model.context import Context, Recorder
 from qmnode.model.duplicates import Duplicates
+from qmnode.model.leaving_queue import Outcomes
 from qmnode.model.opening import Opening, ResolveDistributionList
-from qmnode.model.outcomes import Outcomes
 from qmnode.model.ports import AccessPolicy, Clock, MessageStore
 from qmnode.model.positions import Expiry
-from qmnode.model.published import PublishedQueues, information_of
+from qmnode.model.public_queues import PublishedQueues, information_of
 from qmnode.model.purging import delete_queue
 from qmnode.model.queue import OutgoingQueue, Queue
 from qmnode.model.queue_collection import Names, QueueCollection, check_properties
 from qmnode.model.quotas import Declared, Source
 from qmnode.model.retries import Retries
+from qmnode.model.shared_state import Context, Recorder
 from qmnode.model.stored_message import DEFAULT_TIME_TO_REACH_QUEUE
 from qmnode.model.transaction import Transaction
-from qmnode.model.waiting import Waiting, summary
+from qmnode.model.waiting_reasons import Waiting, summary
 from qmnode.settings.node import Settings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text, new_guid

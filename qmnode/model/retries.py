@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from qmnode.errors import MessageQueuingError
-from qmnode.model.outcomes import kept
+from qmnode.model.leaving_queue import kept
 from qmnode.model.positions import LANE_SHIFT
 from qmnode.model.stored_message import (
     ABORTS,
@@ -37,10 +37,10 @@ from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
     from qmnode.model.message import Message
     from qmnode.model.ports import TimerHandle
     from qmnode.model.queue import Queue
+    from qmnode.model.shared_state import Context
 
 log = structlog.get_logger(__name__)
 

@@ -22,9 +22,9 @@ from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, new_guid
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
     from qmnode.model.positions import WaitingRead
     from qmnode.model.queue import Queue
+    from qmnode.model.shared_state import Context
 
 
 class OperationType(Enum):

@@ -122,11 +122,11 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("acknowledgements_requested", _ACKNOWLEDGMENTS, 0),
-            *("Bits of Acknowledgment: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt", "model.outcomes"),
+            *("Bits of Acknowledgment: 1 arrival, 2 receipt, 4 no arrival, 8 no receipt", "model.leaving_queue"),
         ),
         _asked(
             *("administration_queue_format_name", TEXT, "", "Queue for acknowledgments"),
-            "model.outcomes",
+            "model.leaving_queue",
             key="administration_queue",
         ),
         _asked("response_queue_format_name", TEXT, "", "Queue for answers", key="response_queue"),
@@ -134,7 +134,7 @@ MESSAGE: Final = Rows(
             *("administration_multi_queue_format_name", NAMES, ""),
             "Several administration queues, separated by commas; each gets every requested acknowledgment, and the "
             "single name defaults to the first of them",
-            "model.outcomes",
+            "model.leaving_queue",
             key="administration_queues",
         ),
         _asked(
@@ -143,12 +143,12 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("positive_journaling_requested", FLAG, False),
-            *("A copy stays in this node's journal when it has been sent", "model.outcomes"),
+            *("A copy stays in this node's journal when it has been sent", "model.leaving_queue"),
             key="journal",
         ),
         _asked(
             *("negative_journaling_requested", FLAG, False, "It becomes a dead letter if it does not arrive"),
-            "model.outcomes",
+            "model.leaving_queue",
             key="dead_letter",
         ),
         _asked(
@@ -163,12 +163,12 @@ MESSAGE: Final = Rows(
             *("deliver_at", _DELIVERY_TIME, 0.0),
             "It waits at its source until then: seconds since 1970 (UTC). 0, or a time that has passed, is at once. "
             "Its lifetimes are counted from then",
-            "model.delayed",
+            "model.delayed_delivery",
             section="an extension",
         ),
         _asked(
             *("deliver_in", _DELAY, 0.0, "The same as seconds from the send, in a transaction from the commit"),
-            "model.delayed",
+            "model.delayed_delivery",
             section="an extension",
         ),
         _asked(
@@ -181,7 +181,7 @@ MESSAGE: Final = Rows(
             *("application_dead_letter_queue", TEXT, ""),
             "Path name of a queue on the sending computer that keeps the message if it asks for negative journaling, "
             "instead of a system dead-letter queue; transactional if the message is. The destination does not know it",
-            "model.outcomes",
+            "model.leaving_queue",
             key="dead_letter_queue",
         ),
         _asked(
@@ -196,12 +196,12 @@ MESSAGE: Final = Rows(
             *("authentication_level", enumeration(AuthenticationLevel), AuthenticationLevel.NONE),
             "AuthenticationLevel: the requested kind of signature. On a received message, the kind that was verified "
             "with a certificate that the directory has for its sender; 0 is none",
-            "delivery.protection",
+            "delivery.signing_and_encryption",
         ),
         # MS-MQMQ 2.2.19.3: "SHA-512 SHOULD be used"; the ADM's SHA-1 and RC4 are what older systems have.
         _asked(
             *("hash_algorithm", enumeration(HashAlgorithm), HashAlgorithm.SHA_512, "What its signature hashes with"),
-            "delivery.protection",
+            "delivery.signing_and_encryption",
         ),
         _asked(
             *("encryption_algorithm", enumeration(EncryptionAlgorithm), EncryptionAlgorithm.AES256),
@@ -209,18 +209,18 @@ MESSAGE: Final = Rows(
         ),
         _asked(
             *("sender_identifier_type", enumeration(SenderIdentifierType), SenderIdentifierType.NONE),
-            *("SenderIdentifierType: what the identifier of its sender is", "delivery.protection"),
+            *("SenderIdentifierType: what the identifier of its sender is", "delivery.signing_and_encryption"),
             key="sender_queue_manager",
         ),
         _asked(
             *("sender_identifier", BYTES, b""),
             "The proven sender of a received message: the SID of a user or the GUID of a queue manager. Empty if "
             "nothing is proven, see `claimed_sender`",
-            "delivery.protection",
+            "delivery.signing_and_encryption",
             key="sender",
         ),
-        _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.protection"),
-        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.protection", key="is_signed"),
+        _asked("sender_certificate", BYTES, b"", "Certificate of its sender", "delivery.signing_and_encryption"),
+        _asked("signature", BYTES, b"", "Signature of its sender", "delivery.signing_and_encryption", key="is_signed"),
         _asked("symmetric_key", BYTES, b"", "The key of its body, encrypted for its destination"),
         _asked("authentication_provider_type", _NUMBER, 0, "Type of the provider of its signature"),
         _asked(
@@ -250,7 +250,7 @@ MESSAGE: Final = Rows(
         _assigned(
             *("delivery_time", TIME, 0.0),
             "When it leaves the queue of delayed messages, where it waits: seconds since 1970 (UTC); 0 elsewhere",
-            "model.delayed",
+            "model.delayed_delivery",
             section="an extension",
         ),
         _assigned(

@@ -70,7 +70,7 @@ ENTERPRISE: Final = Rows(
         _declared(
             *("weakened_security", FLAG, False, "Queue managers use their own identity for the directory"),
             *("MS-MQDMPR 3.1.1.6", "mSMQNameStyle", "3.1.6.11.3.2"),
-            obeyed_by="qmnode.model.published",
+            obeyed_by="qmnode.model.public_queues",
         ),
         _declared(
             *("default_time_to_live", seconds(), 345_600, "Seconds that a message has to reach its queue"),

@@ -9,7 +9,7 @@ from enum import Enum, auto, unique
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from qmnode.model.outcomes import Repeated
+from qmnode.model.leaving_queue import Repeated
 from qmnode.protocol.incoming_sequences import OrderAcknowledgment, Route
 from qmnode.structures.enumerations import INSECURE_NACKS, MessageClass
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text

@@ -22,7 +22,7 @@ from qmnode.remote_read.message_packet import lookup_identifier, transferred_mes
 from qmnode.remote_read.qm2qm import QM2QM, Action, RemoteReadAck, RemoteReadDesc, RemoteReadDesc2, Status
 from qmnode.remote_read.qmcomm import QMCOMM, TransferBuffer
 from qmnode.remote_read.remoteread import EVERYTHING, REMOTE_READ, SectionType, read_one_section
-from qmnode.remote_read.server_queues import locks
+from qmnode.remote_read.server_reads import locks
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from qmnode.remote_read.qm2qm import (
     StartReceive2Response,
     Status,
 )
-from qmnode.remote_read.server_queues import (
+from qmnode.remote_read.server_reads import (
     MQ_OK,
     SEQUENTIAL_ID,
     OpenQueueEntry,
@@ -40,7 +40,7 @@ from qmnode.structures.guid import Guid
 
 if TYPE_CHECKING:
     from qmnode.model.message import Message
-    from qmnode.remote_read.server_queues import Identities
+    from qmnode.remote_read.server_reads import Identities
 
 log = structlog.get_logger(__name__)
 

@@ -13,11 +13,11 @@ from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, Share
 from qmnode.remote_read import qmcomm
 from qmnode.remote_read.qm2qm import PortType, Status
-from qmnode.remote_read.server_queues import RemoteOpenContext, RemoteQueue, RemoteQueues, RemoteReadState
+from qmnode.remote_read.server_reads import RemoteOpenContext, RemoteQueue, RemoteQueues, RemoteReadState
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.remote_read.server_queues import Identities, RemoteOpening
+    from qmnode.remote_read.server_reads import Identities, RemoteOpening
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from qmnode.remote_read import remoteread
 from qmnode.remote_read.message_packet import arrival_of, message_packet, sections_of
 from qmnode.remote_read.qm2qm import Action, ContextResponse, RemoteReadAck, Status
 from qmnode.remote_read.remoteread import NO_TRANSACTION, StartReceiveResponse
-from qmnode.remote_read.server_queues import (
+from qmnode.remote_read.server_reads import (
     LOOKUPS,
     MQ_OK,
     SEQUENTIAL_ID,
@@ -39,7 +39,7 @@ from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from qmnode.dcerpc.acceptor import Called
-    from qmnode.remote_read.server_queues import RemoteOpening
+    from qmnode.remote_read.server_reads import RemoteOpening
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from qmnode.remote_read.qmcomm import QMCOMM
 from qmnode.remote_read.qmcomm_server import QmcommServer
 from qmnode.remote_read.remoteread import REMOTE_READ
 from qmnode.remote_read.remoteread_server import RemoteReadInterface
-from qmnode.remote_read.server_queues import Identities, Reads, RemoteOpening, RemoteQueues
+from qmnode.remote_read.server_reads import Identities, Reads, RemoteOpening, RemoteQueues
 from qmnode.security.principals import Principals
 from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.shares import RPC_ANSWER_BYTES

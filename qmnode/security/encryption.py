@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from qmnode.errors import MessageQueuingError
-from qmnode.security import legacy
+from qmnode.security import legacy_algorithms
 from qmnode.security.caches import AgedCache
 from qmnode.security.errors import MessageRefusedError
 from qmnode.security.rsa_keys import (
@@ -91,7 +91,7 @@ class BodyCipher:
             missing = size - len(body) % size
             body = b"".join((body, bytes((missing,)) * missing))
         if self._cipher is None:
-            return legacy.rc2_encrypt(self._legacy_key, bytes(body), len(self._legacy_key) * 8)
+            return legacy_algorithms.rc2_encrypt(self._legacy_key, bytes(body), len(self._legacy_key) * 8)
         return _run(self._cipher.encryptor(), body)
 
     def decrypt(self, encrypted: Octets) -> bytes:
@@ -100,7 +100,7 @@ class BodyCipher:
         if size and (not encrypted or len(encrypted) % size):
             raise WrongKeyError(f"{len(encrypted)} bytes are not whole blocks of {self._algorithm.name}")
         if self._cipher is None:
-            padded = legacy.rc2_decrypt(self._legacy_key, bytes(encrypted), len(self._legacy_key) * 8)
+            padded = legacy_algorithms.rc2_decrypt(self._legacy_key, bytes(encrypted), len(self._legacy_key) * 8)
         else:
             padded = _run(self._cipher.decryptor(), encrypted)
         if not size:

@@ -40,7 +40,6 @@ from qmnode.security.encryption import (
     unwrap,
 )
 from qmnode.security.errors import LegacyUnavailableError, MessageDeferredError, MessageRefusedError, WeakAlgorithmError
-from qmnode.security.identity import Sender, SenderCertificate, SenderClaim, parse_certificate
 from qmnode.security.key_stores import KeyRing
 from qmnode.security.rsa_keys import (
     CIPHERS,
@@ -54,6 +53,7 @@ from qmnode.security.rsa_keys import (
     sign,
     verify,
 )
+from qmnode.security.sender_identity import Sender, SenderCertificate, SenderClaim, parse_certificate
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import (
     AuthenticationLevel,

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from qmnode.security import legacy
+from qmnode.security import legacy_algorithms
 from qmnode.security.errors import WeakAlgorithmError
 from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 from qmnode.structures import public_keys
@@ -227,7 +227,7 @@ class PrivateKey:
         """A new key pair. Keys under 1,024 bits are made only if the policy allows them, by the legacy module."""
         policy.require_modulus(modulus_length)
         if modulus_length < SMALLEST_STRONG_MODULUS:
-            return cls(legacy.generate_short_key(modulus_length))
+            return cls(legacy_algorithms.generate_short_key(modulus_length))
         return cls(rsa.generate_private_key(PUBLIC_EXPONENT, modulus_length))
 
     @classmethod
@@ -333,7 +333,7 @@ def sign(private_key: PrivateKey, algorithm: HashAlgorithm, data: bytes) -> byte
     """The signature over ``data`` as it travels. ValueError when the key is too short for the hash."""
     implementation = HASHES[algorithm].implementation
     if implementation is None:
-        return legacy.sign(private_key.signing_key, algorithm, data)[::-1]
+        return legacy_algorithms.sign(private_key.signing_key, algorithm, data)[::-1]
     return private_key.signing_key.sign(data, _PADDING, implementation)[::-1]
 
 
@@ -341,7 +341,7 @@ def verify(public_key: RSAPublicKey, algorithm: HashAlgorithm, signature: bytes,
     """Whether ``signature``, as it travelled, is this key's over ``data``."""
     implementation = HASHES[algorithm].implementation
     if implementation is None:
-        return legacy.verify(public_key, algorithm, signature[::-1], data)
+        return legacy_algorithms.verify(public_key, algorithm, signature[::-1], data)
     try:
         public_key.verify(signature[::-1], data, _PADDING, implementation)
     except InvalidSignature:

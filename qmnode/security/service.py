@@ -18,15 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
 
 from qmnode.security.access_check import Token, access_check
 from qmnode.security.errors import KeyStoreError, MessageDeferredError, MessageRefusedError
-from qmnode.security.identity import (
-    Sender,
-    SenderClaim,
-    SenderDirectory,
-    Senders,
-    UnsignedSenderDirectory,
-    anonymous,
-    place_of,
-)
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState, KeyStore
 from qmnode.security.protector import (
     TRUSTED,
@@ -42,6 +33,15 @@ from qmnode.security.protector import (
     Verdict,
 )
 from qmnode.security.published_keys import DestinationDirectory, PublishedKeys
+from qmnode.security.sender_identity import (
+    Sender,
+    SenderClaim,
+    SenderDirectory,
+    Senders,
+    UnsignedSenderDirectory,
+    anonymous,
+    place_of,
+)
 from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, QueuePrivacyLevel
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid

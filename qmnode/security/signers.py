@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from qmnode.directory.port import Directory, DirectoryOperationError, DirectoryOperationResult, User, equals
 from qmnode.errors import MessageQueuingError
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.identity import SenderCertificate, parse_certificate
 from qmnode.security.principals import security_identifier_of
 from qmnode.security.private_files import read_private
 from qmnode.security.protector import Signer
 from qmnode.security.rsa_keys import PrivateKey, public_key_to_wire
+from qmnode.security.sender_identity import SenderCertificate, parse_certificate
 from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.enumerations import SenderIdentifierType
 from qmnode.structures.error_codes import ErrorCode

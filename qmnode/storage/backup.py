@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import FOLDER, sync_folder
+from qmnode.storage.large_messages import FOLDER, sync_folder
 from qmnode.storage.origin import COPY_MARKER
 from qmnode.storage.store import Store, make_private
 

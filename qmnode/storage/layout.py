@@ -9,12 +9,12 @@ priority and whose other seven grow with arrival (MS-MQDMPR 3.1.7.1.9). All numb
 | meta | `identity`, queue (u32), 0, digest | a message id that a queue remembers (qmnode.model.duplicates) |
 | meta | `identity`, queue (u32), 1, number (u64) | the same ids in the order of their arrival |
 | meta | `retry`, 0, queue (u32), lookup identifier (u64) | second of the next delivery (u32); 0 during a delivery |
-| meta | `delayed`, 0, delivery time (u64), lookup identifier (u64) | nothing: qmnode.model.delayed |
+| meta | `delayed`, 0, delivery time (u64), lookup identifier (u64) | nothing: qmnode.model.delayed_delivery |
 | meta | `large`, 0, queue (u32), lookup identifier (u64) | file of a large message, and its bytes (two u64) |
-| meta | `mark`, 0, program (16 bytes), slot (u32), part (u32) | number of a call (u32), answer: qmnode.local.methods |
+| meta | `mark`, 0, program (16 bytes), slot (u32), part (u32) | number of a call, answer: qmnode.local.program_calls |
 | meta | `carry/`, `carry-held/`, `carry-ledger/`, number, key | qmnode.administration.carries |
 | messages | queue (u32), lookup identifier (u64) | prefix (20 bytes), UserMessage packet: qmnode.model.stored_message |
-| messages | the same, of a large message | reference to the file that has them: qmnode.storage.large |
+| messages | the same, of a large message | reference to its file: qmnode.storage.large_messages |
 | express | the same | the same, if memory has no room; written without the log, emptied at every start |
 | expiry | second (u32), queue (u32), lookup identifier (u64) | nothing; groups: see qmnode.model.positions |
 | queues | queue (u32) | definition, JSON |

@@ -19,10 +19,10 @@ from qmnode.model.queue import Counters, Queue
 from qmnode.model.queue_collection import system_queue_name
 from qmnode.model.stored_message import BROKEN, message_from_packet, packet_of
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import DamagedError, whole_value
+from qmnode.storage.large_messages import DamagedError, whole_value
 from qmnode.storage.layout import MESSAGE_KEY, QUEUE_KEY, Family
 from qmnode.storage.log_records import damaged_ends, damaged_record, rebuild_log
-from qmnode.storage.losses import damaged_logs, open_to_read, sentences
+from qmnode.storage.lost_writes import damaged_logs, open_to_read, sentences
 from qmnode.storage.records import Gap, readable
 from qmnode.storage.verification import Finding, not_in_use
 

@@ -25,8 +25,9 @@ from rocksdict import (
 from qmnode.model.administration import StorageCondition
 from qmnode.model.ports import Entry
 from qmnode.settings.node import StorageSettings
+from qmnode.storage.disk_reserve import space
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
-from qmnode.storage.large import LargeMessages
+from qmnode.storage.large_messages import LargeMessages
 from qmnode.storage.layout import (
     DELAYED,
     DELAYED_KEY,
@@ -42,7 +43,7 @@ from qmnode.storage.layout import (
     RETRY_KEY,
     Family,
 )
-from qmnode.storage.losses import (
+from qmnode.storage.lost_writes import (
     LOSSES,
     Loss,
     check_files,
@@ -60,7 +61,6 @@ from qmnode.storage.losses import (
 )
 from qmnode.storage.origin import COPY_MARKER, SEQUENCE_TIME_STAMP, take_origin
 from qmnode.storage.records import check_end, scan, unreadable
-from qmnode.storage.space import space
 from qmnode.storage.writer import SyncedMark, Writes, write_synced
 
 log = structlog.get_logger(__name__)

@@ -28,7 +28,7 @@ from qmnode.model.stored_message import (
     received_message,
 )
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
-from qmnode.storage.large import DamagedError, number_of, size_of, whole_value
+from qmnode.storage.large_messages import DamagedError, number_of, size_of, whole_value
 from qmnode.storage.layout import (
     EXPIRY_KEY,
     LARGE,
@@ -40,7 +40,16 @@ from qmnode.storage.layout import (
     Family,
 )
 from qmnode.storage.log_records import MAY_HAVE_HELD
-from qmnode.storage.losses import LOSSES, Before, damaged_logs, examine, find_loss, needed_log, open_to_read, recent
+from qmnode.storage.lost_writes import (
+    LOSSES,
+    Before,
+    damaged_logs,
+    examine,
+    find_loss,
+    needed_log,
+    open_to_read,
+    recent,
+)
 from qmnode.storage.records import Gap, readable, scan
 
 MAXIMUM_FINDINGS: Final = 1000

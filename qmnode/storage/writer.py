@@ -49,8 +49,8 @@ from qmnode.model.ports import Entry
 from qmnode.model.traffic import Histogram
 from qmnode.settings.node import StorageSettings
 from qmnode.storage.errors import WHAT_TO_DO, StoreError
-from qmnode.storage.express import ExpressMemory
-from qmnode.storage.large import SMALLEST, LargeMessages
+from qmnode.storage.express_messages import ExpressMemory
+from qmnode.storage.large_messages import SMALLEST, LargeMessages
 from qmnode.storage.layout import (
     DELAYED,
     DELAYED_KEY,

@@ -8,7 +8,7 @@ import pytest
 
 from qmnode import Access, Message
 from qmnode.administration.asker import Asker
-from qmnode.administration.names import DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS
+from qmnode.administration.queue_names import DEAD_LETTERS, TRANSACTIONAL_DEAD_LETTERS
 from tests.transport.conftest import PLAIN, TRANSACTIONAL, Pair, pair
 
 __all__ = ["pair"]

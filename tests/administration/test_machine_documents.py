@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qmnode
-from qmnode.administration import pace
+from qmnode.administration import turns as pacing
 from qmnode.administration.asker import Asker
 from qmnode.administration.document_faults import DocumentFault
 from qmnode.administration.machine_documents import read_document
@@ -202,7 +202,7 @@ async def test_a_large_document_leaves_turns_of_the_loop_to_others(
     qm: qmnode.QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn for each queue in each part of the work: it is read, its accounts are named, it is compared."""
-    monkeypatch.setattr(pace, "_SLICE", 0.0)
+    monkeypatch.setattr(pacing, "_SLICE", 0.0)
     many = [{"name": f"endpoint-{number}", "access": ACCESS} for number in range(50)]
     await apply(qm, *many)
     turns = 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qmnode.administration.names import format_name, queue_name
+from qmnode.administration.queue_names import format_name, queue_name
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.administration.pace import Pace, _look
+from qmnode.administration.turns import Pace, _look
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.probes import Probes
 from qmnode.management.server import ManagementServer
 from qmnode.model.api import QueueType
-from qmnode.model.waiting import WaitReason
+from qmnode.model.waiting_reasons import WaitReason
 from qmnode.security.principals import Principals, unix_user
 from qmnode.settings.node import ExportSettings, ManagementSettings, NodeSettings, Settings, TransportSettings
 from qmnode.settings.probes import ProbeSettings

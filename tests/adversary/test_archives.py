@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.embedded import KEPT, EmbeddedDirectory
 from mqenterprise.directory.errors import DirectoryError
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import KEPT, EmbeddedDirectory
 from qmnode.storage.backup import restore
 from qmnode.storage.errors import StoreError
 from tests.adversary.attacks import Area, attack

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqenterprise.console.people import LdapPeople, LdapSettings
-from mqenterprise.directory.wire import element, octets
+from mqenterprise.directory.ldap_messages import element, octets
 from qmnode.console.port import UnavailableError
 from tests.adversary.attacks import Area, attack
 from tests.adversary.test_hostile_directory import ROOT, ROOT_DSE, settings_of

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from mqenterprise.cli import app
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import ConstraintViolated, DirectoryError, DirectoryUnavailable
+from mqenterprise.directory.ldap_messages import ENUMERATED, INTERMEDIATE, SEQUENCE, element, integer, octets
 from mqenterprise.directory.logins import groups_of
 from mqenterprise.directory.notification import SYNC_STATE, Changed, Watcher
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
-from mqenterprise.directory.wire import ENUMERATED, INTERMEDIATE, SEQUENCE, element, integer, octets
 from tests.adversary.attacks import Area, attack
 from tests.lab.silence import LyingDirectory, Operation, done, entry
 from tests.lab.waiting import wait_until

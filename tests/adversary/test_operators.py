@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode.local.server import LocalServer
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import LocalSettings, ManagementSettings
 from qmnode.structures.guid import guid_to_text
 from tests.adversary import wire

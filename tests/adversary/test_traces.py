@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from qmnode import Access, Message, QueueType
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.structures.guid import guid_to_text
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack

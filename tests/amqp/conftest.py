@@ -13,7 +13,7 @@ from proton.reactor import ReceiverOption
 from proton.utils import BlockingConnection
 
 from qmnode import Access, Message, QueueManager
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.amqp.door import AmqpDoor
 from qmnode.directory.port import Directory, WorkgroupDirectory
 from qmnode.security.principals import Principals

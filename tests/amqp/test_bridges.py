@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from qmnode.amqp.bridges import Bridge, Bridges, decoded
 from qmnode.amqp.client import Arrival, ClientSender, DeliveryOutcome
-from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.error_conditions import RefusedError
 from qmnode.amqp.sections import AmqpMessage, parse, write
 from qmnode.bodies.choice import read_headers
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import ManagementSettings
 from tests.amqp.bridging import arrived, bridge_settings, bridged, connected, emptied
 from tests.amqp.conftest import SECRET, open_door

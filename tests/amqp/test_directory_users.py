@@ -16,8 +16,8 @@ from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings
 from mqenterprise.directory.settings import ServerKind
 from qmnode.amqp.principals import AMQP_HEADER
-from qmnode.attempts import Attempts
 from qmnode.errors import ConfigurationError
+from qmnode.password_attempts import Attempts
 from qmnode.settings.amqp import AmqpSettings
 from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, Sid, allow
 from tests.amqp.conftest import SECRET, Door, amqp_message, connected, in_thread, open_door
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from tests.lab.servers import DirectoryServer
 
 OPENLDAP = pytest.mark.parametrize("directory_server", [ServerKind.OPENLDAP], indirect=True, ids=["slapd"])

@@ -11,8 +11,8 @@ from proton.reactor import Container
 from proton.utils import SendException
 
 from qmnode import Access, Message
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import ManagementSettings
 from tests.amqp.bridging import arrived, bridge_settings, bridged, emptied
 from tests.amqp.conftest import amqp_message, connected, in_thread, open_door

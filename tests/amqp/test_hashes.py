@@ -9,7 +9,7 @@ import pytest
 from proton import Data
 
 from qmnode.amqp.codec import CodecError, Decoder, encode
-from qmnode.amqp.engine import decoded
+from qmnode.amqp.proton_engine import decoded
 from qmnode.bodies.nrbf_objects import _mapping
 
 _MODULUS = (1 << 61) - 1

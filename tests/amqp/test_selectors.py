@@ -12,7 +12,7 @@ from proton.reactor import AtMostOnce
 from proton.reactor import Selector as Selecting
 from proton.utils import LinkDetached
 
-from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.error_conditions import RefusedError
 from qmnode.amqp.sections import AmqpMessage
 from qmnode.amqp.selectors import Selector
 from tests.amqp.conftest import Browsing, amqp_message, connected, in_thread, take

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from qmnode.console.view import Seen
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import ManagementSettings
 from tests.amqp.bridging import QUICK
 from tests.amqp.conftest import SECRET, amqp_message, connected, in_thread, open_door, tokens_file

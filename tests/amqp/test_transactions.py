@@ -10,7 +10,7 @@ from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container
 
 from qmnode.amqp.codec import Described, Symbol, ULong
-from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.error_conditions import RefusedError
 from qmnode.amqp.sections import VALUE, AmqpMessage
 from qmnode.amqp.transactions import Declare, Discharge, Transactions, read_request, transaction_of
 from tests.amqp.conftest import amqp_message, in_thread, open_door

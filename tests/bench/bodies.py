@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import qmnode
-from qmnode.administration.messages import browse
-from qmnode.commands.messages import Show, print_messages
+from qmnode.administration.browsing import browse
+from qmnode.commands.receive import Show, print_messages
 from qmnode.model.message import Message
 from tests.bench import Comparison, bench
 from tests.lab.nodes import running_node

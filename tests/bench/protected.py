@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.directory.file import FileDirectory
-from qmnode.security.identity import make_internal_certificate
 from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.sender_identity import make_internal_certificate
 from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from qmnode.structures.guid import guid_from_text, guid_to_text, new_guid

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from functools import cache
 
-from qmnode.bodies.reader import counted_text as ct
-from qmnode.bodies.reader import multi_byte_integer as mb
+from qmnode.bodies.byte_reader import counted_text as ct
+from qmnode.bodies.byte_reader import multi_byte_integer as mb
 
 _WCF = b"\0\1\0\1\4\2\x01x\3\7"
 """A preamble, for binary XML."""

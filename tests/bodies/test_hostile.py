@@ -10,7 +10,7 @@ import pytest
 
 from qmnode.bodies.choice import FORMATS, decode, read_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
-from qmnode.bodies.plain import plain
+from qmnode.bodies.values_as_json import plain
 from tests.bodies.attacks import attacks
 from tests.lab.cases import cases
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import pytest
 
 from qmnode.bodies.choice import decode, encode, read_headers, write_headers
-from qmnode.bodies.plain import plain
+from qmnode.bodies.values_as_json import plain
 from tests.lab.cases import cases
 
 VECTORS = Path(__file__).parent / "vectors"

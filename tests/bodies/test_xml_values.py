@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from qmnode.bodies import xml_formatter, xml_plans, xml_quick
 from qmnode.bodies.limits import DEFAULT_LIMITS, Budget, BudgetError, Limits
-from qmnode.bodies.tree import XSI, content
 from qmnode.bodies.xml_text import element_of_tree, parse, parse_tree
+from qmnode.bodies.xml_tree import XSI, content
 from qmnode.commands.output import json_text
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.message import Message

@@ -7,7 +7,7 @@ from io import BytesIO
 
 from dpkt import ethernet, ip, tcp, udp
 
-from qmnode.capture.source import Captured, Item, Notice, SourceOptions, read_packets
+from qmnode.capture.read_files import Captured, Item, Notice, SourceOptions, read_packets
 
 CLIENT, SERVER = b"\x0a\x00\x00\x01", b"\x0a\x00\x00\x02"
 CLIENT_PORT, SERVER_PORT = 49759, 1801

@@ -15,9 +15,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from qmnode.capture.explain import Explainer
-from qmnode.capture.render import Body, plain, tree
-from qmnode.capture.source import Captured, read_packets
-from qmnode.commands.table import COMMANDS, app
+from qmnode.capture.packet_as_text import Body, plain, tree
+from qmnode.capture.read_files import Captured, read_packets
+from qmnode.commands.command_table import COMMANDS, app
 from qmnode.structures.packets import ConnectionParameters, ConnectionParametersHeader
 from qmnode.structures.user_message import DirectQueueFormatName, MessagePropertiesHeader, UserHeader, UserMessage
 from tests.capture.builders import pcap, tcp_segment
@@ -355,7 +355,7 @@ def test_a_file_without_packets_says_so() -> None:
 
 def test_help_imports_no_command() -> None:
     script = (
-        "import sys; from typer.testing import CliRunner; from qmnode.commands.table import app;"
+        "import sys; from typer.testing import CliRunner; from qmnode.commands.command_table import app;"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
         "print([name for name in sys.modules if name.startswith(('qmnode.commands.', 'qmnode.capture'))])"
     )

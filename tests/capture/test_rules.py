@@ -9,7 +9,7 @@ import pytest
 from qmnode.capture.conversations import Conversations
 from qmnode.capture.explain import Explained, Explainer
 from qmnode.capture.packetizer import Origin
-from qmnode.capture.source import Captured, Carrier, Route
+from qmnode.capture.read_files import Captured, Carrier, Route
 from qmnode.structures.conformance import NOTES, RULES, Finding, Kind, Seen
 from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass
 from qmnode.structures.guid import ZERO_GUID, Guid

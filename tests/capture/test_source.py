@@ -8,7 +8,7 @@ from io import BytesIO
 import pytest
 
 from qmnode.capture.errors import CaptureError
-from qmnode.capture.source import Captured, Carrier, Format, Item, SourceOptions, detect, read_packets
+from qmnode.capture.read_files import Captured, Carrier, Format, Item, SourceOptions, detect, read_packets
 from tests.capture.builders import (
     TIME,
     enhanced,

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from qmnode.capture.source import SourceOptions
+from qmnode.capture.read_files import SourceOptions
 from qmnode.capture.streams import StreamLimits
 from tests.capture.builders import ACK, FIN, RST, SYN, follow, packet, tcp_segment
 

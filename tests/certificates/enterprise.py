@@ -17,8 +17,8 @@ from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueApi
-from qmnode.security.identity import make_internal_certificate
 from qmnode.security.key_stores import FileKeyStore, KeyPair
+from qmnode.security.sender_identity import make_internal_certificate
 from qmnode.settings.node import ExportSettings, LocalSettings
 from qmnode.settings.security import SecuritySettings, SignerSettings
 from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, PrivacyLevel

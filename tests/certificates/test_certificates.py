@@ -32,7 +32,7 @@ from tests.security.messages import DAY, DESTINATION, NOW, SOURCE, certificate, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from tests.lab.servers import DirectoryServer
 
     Named = Callable[[str], str]

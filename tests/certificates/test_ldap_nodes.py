@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import qmnode
 from mqenterprise.cli import app
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
-from mqenterprise.directory.names import child
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import child
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, User
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import guid_to_text
@@ -33,7 +33,7 @@ from tests.lab.directory_objects import create, delete
 from tests.lab.groups import Groups
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 LIFETIME = 500

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import QueueManager
 from tests.collection import sanity
@@ -24,7 +24,7 @@ from tests.collection.conftest import COLLECTION, REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.collection.conftest import Modules
 
 BIN = Path(sys.executable).parent

@@ -19,7 +19,7 @@ from tests.lab.directory_objects import create, delete
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from tests.collection.conftest import Modules
 
     Names = Callable[[str], str]

@@ -25,8 +25,8 @@ from packaging.requirements import Requirement
 
 import qmnode
 from mqenterprise.directory.authority import write_anew
-from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.errors import DirectoryError
+from mqenterprise.directory.private_slapd import EmbeddedDirectory, EmbeddedSettings
 from tests.collection.conftest import COLLECTION, COLLECTIONS, REPOSITORY, ModuleFailed, Modules
 from tests.lab.nodes import NodeProcess, launch
 

@@ -14,7 +14,7 @@ import pytest
 
 import mqenterprise.cli
 import qmnode.cli
-import qmnode.commands.table
+import qmnode.commands.command_table
 from tests.docs.reference.commands import program as commands_of
 from tests.lab.nodes import PROJECT
 from tests.lab.terminal import at_a_terminal
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.lab.nodes import NodeProcess
 
 PROGRAMS: dict[str, Any] = {"qmnode": qmnode.cli, "mqenterprise": mqenterprise.cli}
-COMMANDS = {"qmnode": qmnode.commands.table.COMMANDS, "mqenterprise": mqenterprise.cli.COMMANDS}
+COMMANDS = {"qmnode": qmnode.commands.command_table.COMMANDS, "mqenterprise": mqenterprise.cli.COMMANDS}
 START = "import sys; from {0}.cli import main; sys.argv[0] = '{0}'; main()"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import qmnode
 import qmnode.settings.node
-from qmnode.commands.table import COMMANDS
+from qmnode.commands.command_table import COMMANDS
 from qmnode.local.remote import RemoteQueueManager
 from tests.commands.conftest import Command
 from tests.lab.nodes import NodeProcess

@@ -12,8 +12,8 @@ import pytest
 
 import mqenterprise.cli
 import qmnode.cli
-from qmnode.commands.complaint import ENTRIES, PAGE
-from qmnode.commands.quick import EXTRAS
+from qmnode.commands.error_line import ENTRIES, PAGE
+from qmnode.commands.fast_start import EXTRAS
 from qmnode.structures.error_codes import ErrorCode
 
 ROOT = Path(__file__).parents[2]

@@ -20,13 +20,13 @@ import yaml
 import mqenterprise.cli
 import qmnode.cli
 from mqenterprise.directory.admission import admit
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, Site
 from tests.lab.directory_objects import create
 from tests.lab.nodes import PROJECT, NodeProcess
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = pytest.mark.servers
 
@@ -288,8 +288,8 @@ def run(
     desk: Desk, node: NodeProcess, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], tuple[int, str, str]]:
     monkeypatch.delenv("MQENTERPRISE_DIRECTORY", raising=False)
-    monkeypatch.setattr("mqenterprise.directory.configuration.default_state", lambda: desk.here / "no-directory")
-    monkeypatch.setattr("mqenterprise.directory.configuration.default_state", lambda: desk.here / "no-directory")
+    monkeypatch.setattr("mqenterprise.directory.chosen_directory.default_state", lambda: desk.here / "no-directory")
+    monkeypatch.setattr("mqenterprise.directory.chosen_directory.default_state", lambda: desk.here / "no-directory")
     monkeypatch.setenv("XDG_STATE_HOME", str(desk.here / "state"))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qmnode.administration.names import queue_name
+from qmnode.administration.queue_names import queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.settings.node import read_settings
 from qmnode.structures.names import QueueNameError, parse_format_name

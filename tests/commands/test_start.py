@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 import qmnode
-from qmnode.commands.quick import quick
+from qmnode.commands.fast_start import quick
 from qmnode.errors import MessageQueuingError
 from qmnode.local.asking import ask
 from qmnode.management.documents import NodeDocument, QuotaDocument

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from qmnode.commands.output import print_facts
-from qmnode.commands.tables import print_row, print_table
+from qmnode.commands.table_writer import print_row, print_table
 from tests.commands.conftest import Command
 from tests.lab.nodes import COMMAND, NodeProcess
 

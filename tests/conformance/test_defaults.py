@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from qmnode.directory.port import WorkgroupDirectory
-from qmnode.security.identity import SenderDirectory
 from qmnode.security.protector import MessageProtector
 from qmnode.security.rsa_keys import AES_PROVIDER, BASE_PROVIDER, ENHANCED_PROVIDER, Policy, usable_algorithms
+from qmnode.security.sender_identity import SenderDirectory
 from qmnode.settings.protocol import TransferSettings
 from qmnode.settings.security import SecuritySettings, WeakAlgorithm
 from tests.protocol.machines import ALICE

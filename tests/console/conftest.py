@@ -22,7 +22,7 @@ import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.errors import ObjectAlreadyExists
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, RoutingLink, Site
 from qmnode.structures.guid import Guid
 from tests.directory.test_commands import written_settings
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from mqenterprise.directory.settings import DirectorySettings
 
 TOKENS = {role: f"{role}-token" for role in ("read", "bodies", "operate", "administer")}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode import Message
 from qmnode.directory.port import QueueManager, RoutingLink, Site
 from qmnode.structures.guid import guid_to_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 MACHINES = {
     "AMS-1": "Amsterdam", "AMS-2": "Amsterdam", "BRE-1": "Bremen", "BRE-2": "Bremen", "CPH-1": "Copenhagen",

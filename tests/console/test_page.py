@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import expect
 
 import qmnode
-from mqenterprise.commands.opening import directory_settings
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.commands.directory_option import directory_settings
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.keys.publication import Publication
 from qmnode import Message
 from qmnode.structures.guid import guid_to_text

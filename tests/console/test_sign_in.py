@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.console.conftest import ConsoleLab
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import expect
 
 from mqenterprise.console.enterprise import FRESH
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode import Access, Message
 from qmnode.directory.port import QueueManager, Site
 from qmnode.structures.guid import guid_to_text
@@ -31,7 +31,7 @@ from tests.management.conftest import write_certificate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.nodes import NodeProcess
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]

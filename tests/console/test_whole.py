@@ -13,7 +13,7 @@ import pytest
 import qmnode
 from mqenterprise.console.enterprise import Crossings, DirectoryEnterprise, look_up
 from mqenterprise.directory.errors import DirectoryUnavailable
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.operations.settings import OperationsSettings
 from mqenterprise.routes.enterprise import of_directory
 from qmnode.directory.port import Queue
@@ -24,7 +24,7 @@ from tests.lab.waiting import holds, wait_until
 if TYPE_CHECKING:
     import httpx
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.console.conftest import ConsoleLab
 
 pytestmark = [pytest.mark.servers]

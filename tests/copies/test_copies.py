@@ -23,9 +23,9 @@ from qmnode.copies.pieces import Sealed, read_name
 from qmnode.copies.restoring import MISSING, restore_copy
 from qmnode.copies.target import LARGEST, Folder
 from qmnode.errors import ConfigurationError
-from qmnode.management.context import Context
 from qmnode.management.documents import NodeDocument
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.security.key_stores import PassphraseSealing
 from qmnode.settings.node import ManagementSettings, Settings
 from qmnode.storage.errors import StoreError

@@ -9,7 +9,7 @@ from typing import Final
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.model.api import QueueApi, Seek, TransactionApi
-from qmnode.storage.large import SMALLEST
+from qmnode.storage.large_messages import SMALLEST
 from qmnode.structures.error_codes import ErrorCode
 from tests.crash.ledger import Ledger, Sent, State, Unit
 

@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.directory.admission import admit
-from mqenterprise.directory.configuration import load_settings
-from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
+from mqenterprise.directory.chosen_directory import load_settings
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, BindRefused, DirectoryError
-from mqenterprise.directory.names import parent_of
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import parent_of
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory, EmbeddedSettings
 from qmnode.directory.port import Queue, QueueManager, Site
 from tests.lab.addresses import free_alias
 from tests.lab.directory_objects import create, delete

@@ -27,11 +27,11 @@ from mqenterprise.directory.errors import (
     ObjectNotFound,
     OutcomeUnknown,
 )
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.operations.settings import secret_of
 from qmnode.amqp.bridges import _secret_in
-from qmnode.commands.target import Login
+from qmnode.commands.node_options import Login
 from qmnode.directory.port import DirectoryOperationResult, Queue, QueueManager, Site, User
 from tests.lab.directory_objects import create
 from tests.lab.silence import LyingDirectory, Relay, SilentServer, entry
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.samba import DomainController
     from tests.lab.servers import DirectoryServer
 

@@ -19,8 +19,8 @@ import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.port import LdapPort, PortSettings
-from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
 from mqenterprise.survey.machines import Asking
 from mqenterprise.survey.run import Survey, survey
@@ -38,7 +38,7 @@ from tests.transport.conftest import loopback_address, settings_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.samba import DomainController
 
     Named = Callable[[str], str]

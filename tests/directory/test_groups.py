@@ -9,9 +9,9 @@ import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.errors import DirectoryUnavailable, ObjectNotFound
-from mqenterprise.directory.names import child
+from mqenterprise.directory.ldap_names import child
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.port import LdapPort, PortSettings
-from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from qmnode.directory.port import GroupExpansion
 from qmnode.structures.security_descriptor import Sid
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.samba import DomainController
 
     Named = Callable[[str], str]

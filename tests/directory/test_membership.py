@@ -25,7 +25,7 @@ from qmnode.directory.port import (
     open_directory,
 )
 from qmnode.errors import ConfigurationError
-from qmnode.model.published import PublishedQueues
+from qmnode.model.public_queues import PublishedQueues
 from qmnode.service import Service
 from qmnode.settings.node import NodeSettings, Settings
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     Named = Callable[[str], str]
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.directory.errors import AccessRefused
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.schema import load_schema
-from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site
 from tests.lab.directory_objects import create
 from tests.lab.samba import PASSWORD

@@ -9,7 +9,7 @@ import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
-from mqenterprise.directory.security import QUEUE_RIGHTS, to_message_queuing
+from mqenterprise.directory.security_descriptors import QUEUE_RIGHTS, to_message_queuing
 from qmnode.directory.port import Queue
 from qmnode.directory.port import QueueManager as DirectoryQueueManager
 from qmnode.errors import MessageQueuingError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from tests.lab.servers import DirectoryServer
 
 pytestmark = pytest.mark.servers

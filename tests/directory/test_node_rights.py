@@ -11,7 +11,7 @@ import pytest
 
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConstraintViolated
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.slapd_configuration import (
     COMPUTER_ATTRIBUTES,
     CONFIGURATION_ATTRIBUTES,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = [
     pytest.mark.servers,

@@ -25,7 +25,7 @@ from tests.lab.directory_objects import change, create, delete
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     Named = Callable[[str], str]
 

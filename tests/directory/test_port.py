@@ -17,10 +17,10 @@ import pytest
 from mqenterprise.directory.cache import DirectoryCache, from_text
 from mqenterprise.directory.entries import Change, Entry
 from mqenterprise.directory.entries import ChangeKind as EntryChange
-from mqenterprise.directory.names import child
+from mqenterprise.directory.ldap_names import child
 from mqenterprise.directory.notification import Changed, ChangeKind
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.port import LdapPort, PortSettings, open_port
-from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.directory.port import (
     Directory,
     DirectoryOperationError,

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqenterprise.directory.errors import ConstraintViolated
-from mqenterprise.directory.names import join_queue_name, queue_name_hash, split_queue_name
+from mqenterprise.directory.ldap_names import join_queue_name, queue_name_hash, split_queue_name
 from qmnode.errors import MessageQueuingError
 from qmnode.model.queue_collection import check_properties
 

@@ -10,11 +10,11 @@ import pytest
 
 from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Scope
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.schema import load_schema, openldap_ldif
-from mqenterprise.directory.service import EnterpriseDirectory
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.samba import DomainController
 
 REPOSITORY = Path(__file__).parents[2]

@@ -10,14 +10,14 @@ import pytest
 from mqenterprise.directory.authority import issue, load_authority
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, DirectoryError
-from mqenterprise.directory.security import (
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.security_descriptors import (
     QUEUE_MANAGER_RIGHTS,
     QUEUE_RIGHTS,
     RightsTable,
     to_active_directory,
     to_message_queuing,
 )
-from mqenterprise.directory.service import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod
 from mqenterprise.directory.slapd_configuration import NODE_UNIT
 from qmnode.directory.port import Queue, QueueManager, Site
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.samba import DomainController
     from tests.lab.servers import DirectoryServer
 

@@ -13,7 +13,7 @@ from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import Queue, QueueManager
 from qmnode.security.errors import MessageRefusedError
-from qmnode.security.identity import SenderClaim, SenderDirectory, parse_certificate
+from qmnode.security.sender_identity import SenderClaim, SenderDirectory, parse_certificate
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import SenderIdentifierType
 from tests.directory.test_port import count_requests
@@ -25,7 +25,7 @@ from tests.security.messages import NOW, certificate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from qmnode.structures.guid import Guid
 
     Named = Callable[[str], str]

@@ -19,7 +19,7 @@ from pyasn1.codec.ber.encoder import encode
 
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConstraintViolated
-from mqenterprise.directory.wire import (
+from mqenterprise.directory.ldap_messages import (
     LARGEST_MESSAGE,
     OCTETS,
     SEQUENCE,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqenterprise.directory.errors import DirectoryUnavailable
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.discovery.service_records import ServerFinder, ServiceRecord, in_order
 from tests.lab.name_server import NameServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.samba import DomainController
 
 DOMAIN = "_ldap._tcp.dc._msdcs.ent.test"

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager, equals
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.capture.source import Format
-from qmnode.commands.messages import Show
+from qmnode.capture.read_files import Format
+from qmnode.commands.receive import Show
 from qmnode.commands.send import Hash
 from qmnode.objects.table import QUEUE
 from tests.docs.man_pages import FOLDER, pages

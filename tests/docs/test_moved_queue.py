@@ -20,7 +20,7 @@ import pytest
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode import Access, QueueManager
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.directory.file import FileDirectory
 from qmnode.management.queue_documents import RefusedMessagesDocument
 from qmnode.model.traffic import Standing
@@ -38,7 +38,7 @@ from tests.security.certificates import tls_of
 from tests.transport.conftest import settings_of
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     Named = Callable[[str], str]
 

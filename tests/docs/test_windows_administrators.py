@@ -19,7 +19,7 @@ import yaml
 
 import mqenterprise.cli
 import qmnode.cli
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import QueueManager, Site, User
 from tests.lab.directory_objects import create
 from tests.lab.nodes import launch
@@ -28,7 +28,7 @@ from tests.lab.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs/windows-administrators.md").read_text("utf-8")

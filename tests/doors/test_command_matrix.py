@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 
-from qmnode.commands.table import COMMANDS
+from qmnode.commands.command_table import COMMANDS
 from qmnode.security.principals import unix_user
 from qmnode.structures.security_descriptor import AUTHENTICATED_USERS, BUILTIN_ADMINISTRATORS, EVERYONE, LOCAL
 from qmnode.structures.security_descriptor import QueueAccess as Right

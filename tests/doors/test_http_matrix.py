@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 
 from qmnode import Access, Message, QueueManager
 from qmnode.management.app import build_app
-from qmnode.management.context import Context
+from qmnode.management.request_context import Context
 from qmnode.management.server import ManagementServer
 from qmnode.security.principals import Principals, unix_user
 from qmnode.service import configure_log

@@ -29,7 +29,7 @@ from qmnode.local.frames import GREETING, FrameKind
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer
 from qmnode.model.api import QueueManagerApi
-from qmnode.model.published import PublishedQueues
+from qmnode.model.public_queues import PublishedQueues
 from qmnode.security.principals import unix_group, unix_user
 from qmnode.settings.node import LocalSettings, Settings
 from qmnode.structures.error_codes import ErrorCode

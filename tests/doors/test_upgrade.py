@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from qmnode import Access, MessageQueuingError, QueueManager
 from qmnode.administration.access_control import Change, change_access, close_access, show_access
 from qmnode.administration.operation_rights import GuardedQueueManager
-from qmnode.commands.table import app
+from qmnode.commands.command_table import app
 from qmnode.security.principals import ANONYMOUS_PRINCIPAL, Principal
 from qmnode.structures.error_codes import ErrorCode
 from tests.storage.test_old_stores import ORDERS, STORE

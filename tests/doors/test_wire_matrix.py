@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from qmnode import Access, QueueManager
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.directory.file import FileDirectory
 from qmnode.security.protector import Protected, ProtectionRequest, Signer
 from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm, SenderIdentifierType

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqenterprise.directory.entries import Change, ChangeKind, Scope
 from mqenterprise.directory.errors import AccessRefused, DirectoryError
-from mqenterprise.directory.names import child
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import child
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import BindMethod, DirectorySettings, ServerKind
 from qmnode.model.api import DirectoryLogin
 from qmnode.structures.guid import guid_to_text

@@ -26,12 +26,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.topology.apply import Applied, apply_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.ldap_target import LdapTarget
-from qmnode.security.identity import make_internal_certificate
+from qmnode.security.sender_identity import make_internal_certificate
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.security_descriptor import EVERYONE, Acl, QueueAccess, SecurityDescriptor, allow
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from qmnode.model.api import QueueInformation
 
 PORT: Final = 1801

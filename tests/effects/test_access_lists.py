@@ -13,8 +13,8 @@ import yaml
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import AccessRefused, DirectoryError
 from mqenterprise.directory.gateway import CREATED_MARK, SECURITY, FencedWriter
-from mqenterprise.directory.names import child, parent_of
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import child, parent_of
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology.apply import ApplyError, apply_declared, plan_declared
 from mqenterprise.topology.check import load

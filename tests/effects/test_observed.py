@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import qmnode
 from mqenterprise.cli import app
-from mqenterprise.directory.names import child
+from mqenterprise.directory.ldap_names import child
 from mqenterprise.topology import drawing
 from mqenterprise.topology.plan import FixedError
 from qmnode.objects.rows import Door, Kind, Property
@@ -34,7 +34,7 @@ from tests.lab.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
     Seen = Callable[[Lab, Phase], Coroutine[None, None, None]]
 

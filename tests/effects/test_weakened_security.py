@@ -17,8 +17,8 @@ import yaml
 import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.names import child
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import child
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.directory.slapd_configuration import ADMINISTRATORS
 from mqenterprise.topology.apply import apply_declared

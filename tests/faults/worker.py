@@ -16,7 +16,7 @@ from typing import Any
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
 from qmnode.settings.node import Settings, StorageSettings
-from qmnode.storage.large import SMALLEST
+from qmnode.storage.large_messages import SMALLEST
 from qmnode.structures.error_codes import ErrorCode
 
 NAME = r".\private$\orders"

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from mqenterprise.directory.cache import DirectoryCache
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.port import LdapPort, PortSettings
-from mqenterprise.directory.service import EnterpriseDirectory
 from qmnode.delivery.topology import ResolutionError, Topology
 from qmnode.directory import port as directory_port
 from qmnode.directory.file import FileDirectory

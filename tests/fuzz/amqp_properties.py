@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from qmnode.amqp.codec import CodecError, Decoder, Described, Symbol, UInt, ULong, encode
-from qmnode.amqp.conditions import RefusedError
+from qmnode.amqp.error_conditions import RefusedError
 from qmnode.amqp.mapping import MappingContext, from_amqp, to_amqp
 from qmnode.amqp.principals import (
     AMQP_HEADER,

@@ -10,9 +10,9 @@ from qmnode.bodies import xml_formatter, xml_quick
 from qmnode.bodies.activex import VECTOR, Vt
 from qmnode.bodies.choice import FORMATS, HEADER_FORMATS, decode, encode, read_headers, write_headers
 from qmnode.bodies.limits import DEFAULT_LIMITS, BodyError, Budget, Limits
-from qmnode.bodies.plain import plain
-from qmnode.bodies.tree import content
+from qmnode.bodies.values_as_json import plain
 from qmnode.bodies.xml_text import parse, text_of
+from qmnode.bodies.xml_tree import content
 from tests.bodies.test_vectors import recorded
 
 if TYPE_CHECKING:

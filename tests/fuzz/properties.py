@@ -16,12 +16,12 @@ from types import MappingProxyType
 
 import qmnode.structures
 from qmnode.capture.containers import Frame
-from qmnode.capture.document import document
 from qmnode.capture.errors import CaptureError
 from qmnode.capture.explain import Explainer
 from qmnode.capture.frames import Endpoint, Segment
-from qmnode.capture.render import Body, summary, tree
-from qmnode.capture.source import Captured, Format, SourceOptions, read_packets
+from qmnode.capture.packet_as_json import document
+from qmnode.capture.packet_as_text import Body, summary, tree
+from qmnode.capture.read_files import Captured, Format, SourceOptions, read_packets
 from qmnode.capture.streams import Data, Gap, StreamFollower, StreamLimits
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import guid_from_text, guid_to_text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qmnode.dcerpc import byte_order
 from qmnode.dcerpc.acceptor import Acceptor, Called
 from qmnode.dcerpc.authentication import AcceptorAuthentication
-from qmnode.dcerpc.contexts import Associations
+from qmnode.dcerpc.context_handles import Associations
 from qmnode.dcerpc.endpoint_mapper import ENDPOINT_MAPPER, Tower, floors_of
 from qmnode.dcerpc.errors import NdrError, RpcError
 from qmnode.dcerpc.initiator import Initiator

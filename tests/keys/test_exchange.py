@@ -45,7 +45,7 @@ from tests.keys.lab import NEEDED_FOR, SECURITY, SETTINGS, WAITING, Clock, Memor
 from tests.security.messages import on_the_wire
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from tests.lab.servers import DirectoryServer
 
 pytestmark = pytest.mark.servers

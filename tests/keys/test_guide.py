@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from mqenterprise.certificates.registry import CertificateRegistry, fingerprint_of
 from mqenterprise.cli import app
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.keys.settings import KeySettings, load_key_settings
 from qmnode.directory.port import QueueManager, User
 from qmnode.settings.node import NodeSettings
 from tests.lab.directory_objects import create, delete
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = pytest.mark.servers
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text("utf-8")

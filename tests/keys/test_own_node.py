@@ -19,7 +19,7 @@ import pytest
 import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.errors import DirectoryUnavailable
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.own_node import OwnKeys
 from mqenterprise.keys.publication import Node, Publication, Shown
@@ -46,7 +46,7 @@ from tests.lab.directory_objects import delete
 from tests.lab.servers import start_slapd
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 ROTATE, ROLLBACK, RETIRE = RotationAction.ROTATE, RotationAction.ROLLBACK, RotationAction.RETIRE
 CURRENT, PREVIOUS, NEXT = KeyState.CURRENT, KeyState.PREVIOUS, KeyState.NEXT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.keys.fleet import Clock, Fleet
 from mqenterprise.keys.life_cycle import Waiting
 from mqenterprise.keys.publication import Node, Publication

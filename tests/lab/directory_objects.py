@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqenterprise.directory.gateway import MARK
+from mqenterprise.directory.ldap_names import escape_filter, normalized, parent_of
 from mqenterprise.directory.mapping import Refers
-from mqenterprise.directory.names import escape_filter, normalized, parent_of
 from qmnode.directory.port import Enterprise, QueueManager, RoutingLink, Site, User
 from qmnode.objects.rows import Changes
 
 if TYPE_CHECKING:
     from mqenterprise.directory.mapping import Attribute, Values
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.directory.repositories import Repository
-    from mqenterprise.directory.service import EnterpriseDirectory
 
 Object = TypeVar("Object", Site, RoutingLink, User)
 

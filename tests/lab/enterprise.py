@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
 
-from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.keys.publication import Publication
 from tests.lab import compiled
 from tests.lab.addresses import free_alias, free_port

@@ -26,7 +26,7 @@ _SUBREAPER: Final = 36
 
 _IMPORTED: Final = (
     "uvicorn", "uvloop", "qmnode.administration.operations", "qmnode.commands.node", "qmnode.commands.registry",
-    "qmnode.commands.table", "qmnode.delivery.network", "qmnode.management.app", "qmnode.management.server",
+    "qmnode.commands.command_table", "qmnode.delivery.network", "qmnode.management.app", "qmnode.management.server",
     "qmnode.service",
 )  # fmt: skip
 

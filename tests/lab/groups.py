@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mqenterprise.directory.entries import Change, ChangeKind
+from mqenterprise.directory.ldap_names import child
 from mqenterprise.directory.logins import groups_of
-from mqenterprise.directory.names import child
 from mqenterprise.directory.settings import ServerKind
 from qmnode.directory.port import User
 from qmnode.structures.security_descriptor import Sid
@@ -16,7 +16,7 @@ from tests.lab.directory_objects import create
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     Named = Callable[[str], str]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqenterprise.directory.embedded import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.errors import ObjectNotFound
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory, EmbeddedSettings
 from mqenterprise.directory.settings import DirectorySettings, ServerKind
 from tests.lab.addresses import free_alias
 from tests.lab.samba import DomainController

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Self
 
 from mqenterprise.directory.connection import PAGED_RESULTS
-from mqenterprise.directory.wire import (
+from mqenterprise.directory.ldap_messages import (
     BIND,
     DONE,
     ENTRY,

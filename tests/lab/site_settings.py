@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mqenterprise.directory.names import escape_filter, name_of
+from mqenterprise.directory.ldap_names import escape_filter, name_of
 
 if TYPE_CHECKING:
     from mqenterprise.directory.entries import Entry
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from qmnode.directory.port import QueueManager
 
 

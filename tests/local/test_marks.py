@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qmnode.local.methods import MarkGroup, Marks
+from qmnode.local.program_calls import MarkGroup, Marks
 from qmnode.storage.layout import Family
 from qmnode.storage.store import Store
 
@@ -114,7 +114,7 @@ def test_the_newest_call_of_a_slot_counts_after_a_restart_also_when_numbers_begi
 
 
 def test_unused_records_make_room(store: Store, marks: Marks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.local.methods.MOST_OF_PROGRAM", 5_000)
+    monkeypatch.setattr("qmnode.local.program_calls.MOST_OF_PROGRAM", 5_000)
     for slot in range(1, 5):
         received(marks, (slot, slot, bytes(550)))
     assert not received(marks, (9, 9, bytes(550))).value, "there is no room"

@@ -10,7 +10,7 @@ import pytest
 
 import qmnode
 from qmnode import Access, Message, MessageQueuingError
-from qmnode.local.methods import Methods
+from qmnode.local.program_calls import Methods
 from qmnode.local.server import LocalConnection
 from qmnode.structures.error_codes import ErrorCode
 from tests.lab.waiting import eventually

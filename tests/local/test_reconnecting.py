@@ -12,7 +12,7 @@ import pytest
 import qmnode
 from qmnode import Access, Message, MessageQueuingError
 from qmnode.local import server as server_module
-from qmnode.local.methods import Marks
+from qmnode.local.program_calls import Marks
 from qmnode.local.server import LocalConnection, LocalServer
 from qmnode.settings.node import LocalSettings
 from qmnode.storage.layout import Family
@@ -344,7 +344,7 @@ async def test_marks_take_no_more_than_their_bytes(
     service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages in marks are outside of the quota of their queue."""
-    monkeypatch.setattr("qmnode.local.methods.MOST_OF_PROGRAM", 5_000)
+    monkeypatch.setattr("qmnode.local.program_calls.MOST_OF_PROGRAM", 5_000)
     sender, receiver = await both(program)
     await sender.send_many([Message(bytes(2_000)) for _ in range(6)])
     slots = iter(range(1, 7))
@@ -360,7 +360,7 @@ async def test_marks_take_no_more_than_their_bytes(
 async def test_programs_of_another_account_leave_room_for_messages(
     service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.local.methods.MOST_OF_ALL", 40_000)
+    monkeypatch.setattr("qmnode.local.program_calls.MOST_OF_ALL", 40_000)
     marks, greedy = service.server.marks, [bytes([number]) * 16 for number in range(9)]
     assert marks is not None
     for one in greedy:
@@ -414,7 +414,7 @@ async def test_parts_of_a_call_go_with_the_next_call_of_its_slot(
 async def test_a_program_whose_calls_take_too_much_is_told(
     service: Service, program: RemoteQueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmnode.local.methods.MOST_OF_PROGRAM", 30)
+    monkeypatch.setattr("qmnode.local.program_calls.MOST_OF_PROGRAM", 30)
     sender, _ = await both(program)
     slot = 1
     monkeypatch.setattr(program.line, "take_slot", lambda: slot)

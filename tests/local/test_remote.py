@@ -13,7 +13,7 @@ import pytest
 
 import qmnode
 from qmnode import Access, Message, MessageQueuingError, Share
-from qmnode.local.changes import LocalChange
+from qmnode.local.audited_calls import LocalChange
 from qmnode.local.frames import FrameKind
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.local.server import LocalServer

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from qmnode.log_limit import LogLimit
-from qmnode.management import doorway
+from qmnode.management import authentication
 from qmnode.management.audit import UNKNOWN_LINES, AuditLog
 from qmnode.management.tokens import Role, Tokens
 from qmnode.settings.node import ConfigurationError
@@ -205,7 +205,7 @@ async def test_who_is_refused_cannot_hold_the_connection_with_a_body(managed: Ma
 
 
 async def test_a_body_that_does_not_come_ends_the_request(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorway, "BODY_TIME", 0.1)
+    monkeypatch.setattr(authentication, "BODY_TIME", 0.1)
     reader, writer = await asyncio.open_unix_connection(managed.settings.socket)
     writer.write(UNFINISHED)
     answer = await asyncio.wait_for(reader.read(), 20)

@@ -16,7 +16,7 @@ from qmnode.administration.key_rotation import KeyRotations, Run
 from qmnode.console.own_node import WithConsole
 from qmnode.directory.port import WorkgroupDirectory
 from qmnode.management.app import build_app
-from qmnode.management.doorway import Doorway
+from qmnode.management.authentication import Doorway
 from qmnode.security.key_stores import (
     KeyChange,
     KeyPurpose,

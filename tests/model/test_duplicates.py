@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.model.duplicates import identity_of
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.settings.node import QuotaSettings, Settings

@@ -12,7 +12,7 @@ from qmnode.directory.port import (
     QueueManager,
     WorkgroupDirectory,
 )
-from qmnode.model.published import PublishedQueues
+from qmnode.model.public_queues import PublishedQueues
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import guid_to_text, new_guid

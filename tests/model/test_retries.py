@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from qmnode import Access, Message, MessageQueuingError, QueueManager
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.model.open_queue import OpenQueueDescriptor
 from qmnode.model.reading import ReadOutcome
 from qmnode.structures.enumerations import MessageClass

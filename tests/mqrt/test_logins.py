@@ -14,7 +14,7 @@ import pytest
 from mqenterprise.certificates.files import make_internal
 from mqenterprise.certificates.registry import CertificateRegistry
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.names import child
+from mqenterprise.directory.ldap_names import child
 from tests.effects.binds import ANNE, BOB
 from tests.effects.test_weakened_security import MACHINE, OPENLDAP, QUEUE, Bench, bench
 from tests.mqrt.conftest import OWN, Library, at

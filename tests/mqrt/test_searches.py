@@ -13,7 +13,7 @@ import qmnode
 from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.directory.file import FileDirectory
 from qmnode.directory.port import Queue, WorkgroupDirectory
-from qmnode.model.published import PublishedQueues
+from qmnode.model.public_queues import PublishedQueues
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.security_descriptor import Acl, QueueAccess, SecurityDescriptor, allow

@@ -18,7 +18,7 @@ import yaml
 import mqenterprise.cli
 import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode import Access, Message
 from qmnode.directory.port import QueueManager
 from qmnode.structures.guid import guid_to_text
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 HURRIED = {"retry_interval": 0.1, "retry_maximum": 0.3, "resend_timeouts": (1, 2, 1800, 21600), "routing_refresh": 0.5}
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import qmnode
 from mqenterprise.cli import app
-from mqenterprise.commands.opening import directory_settings
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.commands.directory_option import directory_settings
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.operations.machine_documents import bring_queues
 from mqenterprise.operations.nodes import chosen_nodes
 from mqenterprise.operations.settings import load_settings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
     from tests.lab.nodes import NodeProcess
 
 pytestmark = [

@@ -23,7 +23,7 @@ from tests.operations.switched import Enterprise, Sender, bodies, outcome
 from tests.remote_read.conftest import OPEN
 
 if TYPE_CHECKING:
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = [
     pytest.mark.soak,

@@ -16,7 +16,7 @@ from tests.lab.directory_objects import create
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
 
 def no_directory() -> NoReturn:

@@ -17,7 +17,7 @@ from tests.operations.switched import Enterprise
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = [
     pytest.mark.servers,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from mqenterprise.pipeline.sources.checkpoints import MESSAGES, MessageReader
-from qmnode.bodies.plain import plain
+from qmnode.bodies.values_as_json import plain
 from qmnode.errors import ConfigurationError
 from qmnode.model.api import Access
 from qmnode.model.message import Acknowledgment, Message

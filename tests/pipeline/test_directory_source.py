@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from mqenterprise.certificates.files import make_internal
 from mqenterprise.certificates.registry import CertificateRegistry
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.pipeline.sources.directory_source import TABLES, DirectorySource
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, Site, User
 from qmnode.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.pipeline.directory import SCHEMAS, ask, tables_of
 from mqenterprise.pipeline.sources.directory_source import TABLES
 from qmnode.directory.port import Site
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS: dict[str, list[dict[str, Any]]] = {

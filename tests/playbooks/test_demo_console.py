@@ -21,8 +21,8 @@ import yaml
 from playwright.sync_api import expect
 
 import qmnode
-from mqenterprise.directory.embedded import EmbeddedDirectory
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory
 from mqenterprise.keys.publication import Publication
 from qmnode.management.documents import identifier_text
 from qmnode.structures.guid import guid_from_text

@@ -23,8 +23,8 @@ import pytest
 import yaml
 
 from mqenterprise.certificates.hosts import Authority, issue_for_host
-from mqenterprise.directory.configuration import load_settings
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.chosen_directory import load_settings
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import Site
 from tests.lab import compiled
 from tests.lab.directory_objects import create

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app as enterprise_application
 from qmnode import QueueManager
-from qmnode.commands.table import app as node_application
-from qmnode.management.context import Context
+from qmnode.commands.command_table import app as node_application
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import ManagementSettings
 from tests.lab.enterprise import PLAYBOOKS
 

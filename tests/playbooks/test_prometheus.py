@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from qmnode import Access, Message
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.management.server import ManagementServer
 from qmnode.settings.node import ManagementSettings
 from tests.lab.waiting import eventually

@@ -11,7 +11,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from tests.lab.waiting import wait_until
 from tests.playbooks.conftest import rolled_out
 

@@ -448,7 +448,7 @@ async def test_any_port_is_the_same_one_for_every_address() -> None:
 
 
 async def test_settings_and_limits_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qmnode.remote_read.server_queues.CURSORS", 1)
+    monkeypatch.setattr("qmnode.remote_read.server_reads.CURSORS", 1)
     async with serving(tmp_path, open_queues=2) as remote, await remote.connect() as node:
         first = await node.open_queue(HERE)
         await node.open_queue(HERE)

@@ -34,7 +34,7 @@ from tests.routing.test_routing import guid, square
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from qmnode.routing import RoutingLink
     from qmnode.structures.guid import Guid
 

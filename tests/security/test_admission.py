@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
-from qmnode.security.identity import Sender, SenderDirectory
 from qmnode.security.protector import Admitted, Deferred, MessageProtector, Refused, Signer, Verdict
+from qmnode.security.sender_identity import Sender, SenderDirectory
 from qmnode.security.service import Admission, Arrival, QueueRules
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, QueuePrivacyLevel, SenderIdentifierType

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security.identity import parse_certificate
 from qmnode.security.rsa_keys import accepting_policy
+from qmnode.security.sender_identity import parse_certificate
 from qmnode.settings.security import SecuritySettings
 from tests.security.keys import private_key
 from tests.security.messages import DAY, NOW, certificate
@@ -45,7 +45,7 @@ def test_a_key_that_would_make_verifying_slow_is_refused(monkeypatch: pytest.Mon
     slow = rsa.RSAPublicNumbers((1 << 2000) + 1, modulus).public_key()
     with pytest.raises(ValueError, match="more than 32 bits"):
         parse_certificate(certificate_of(slow))
-    monkeypatch.setattr("qmnode.security.identity.MAXIMUM_MODULUS_LENGTH", 1024)
+    monkeypatch.setattr("qmnode.security.sender_identity.MAXIMUM_MODULUS_LENGTH", 1024)
     assert "more than 1024" in (parse_certificate(certificate(2048)).fault(NOW, 0.0, POLICY) or "")
 
 

@@ -14,9 +14,9 @@ from qmnode.directory.port import (
     User,
 )
 from qmnode.security.errors import MessageDeferredError, MessageRefusedError
-from qmnode.security.identity import SenderClaim, SenderDirectory, anonymous, parse_certificate
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
 from qmnode.security.published_keys import public_key_list
+from qmnode.security.sender_identity import SenderClaim, SenderDirectory, anonymous, parse_certificate
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import MessageClass, SenderIdentifierType
 from qmnode.structures.guid import Guid

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from qmnode.security.errors import WeakAlgorithmError
-from qmnode.security.identity import make_internal_certificate, parse_certificate
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState
 from qmnode.security.protector import Opened, Protected, ProtectionRequest, Refused
 from qmnode.security.published_keys import (
@@ -17,6 +16,7 @@ from qmnode.security.published_keys import (
     usable_providers,
 )
 from qmnode.security.rsa_keys import AES_PROVIDER, BASE_PROVIDER, ENHANCED_PROVIDER
+from qmnode.security.sender_identity import make_internal_certificate, parse_certificate
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import PrivacyLevel
 from tests.security.keys import EVERYTHING_ALLOWED, private_key

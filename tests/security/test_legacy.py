@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from qmnode.security import legacy
+from qmnode.security import legacy_algorithms
 from qmnode.security.errors import LegacyUnavailableError
 from qmnode.structures.enumerations import HashAlgorithm
 
@@ -22,7 +22,7 @@ from qmnode.structures.enumerations import HashAlgorithm
     ],
 )
 def test_digests_are_those_of_the_rfcs(algorithm: HashAlgorithm, text: bytes, expected: str) -> None:
-    assert legacy.digest(algorithm, text).hex() == expected
+    assert legacy_algorithms.digest(algorithm, text).hex() == expected
 
 
 @pytest.mark.parametrize(
@@ -37,26 +37,26 @@ def test_digests_are_those_of_the_rfcs(algorithm: HashAlgorithm, text: bytes, ex
     ],
 )
 def test_rc2_is_that_of_the_rfc(key: str, effective_bits: int, plain: str, cipher: str) -> None:
-    encrypted = legacy.rc2_encrypt(bytes.fromhex(key), bytes.fromhex(plain), effective_bits)
+    encrypted = legacy_algorithms.rc2_encrypt(bytes.fromhex(key), bytes.fromhex(plain), effective_bits)
     assert encrypted.hex() == cipher
-    assert legacy.rc2_decrypt(bytes.fromhex(key), encrypted, effective_bits).hex() == plain
+    assert legacy_algorithms.rc2_decrypt(bytes.fromhex(key), encrypted, effective_bits).hex() == plain
 
 
 @pytest.mark.parametrize("modulus_length", [384, 512, 768])
 def test_a_short_key_has_the_length_asked_for(modulus_length: int) -> None:
-    assert legacy.generate_short_key(modulus_length).key_size == modulus_length
+    assert legacy_algorithms.generate_short_key(modulus_length).key_size == modulus_length
 
 
 @pytest.mark.parametrize("modulus_length", [256, 513, 1024, 2048])
 def test_other_lengths_are_refused(modulus_length: int) -> None:
     with pytest.raises(ValueError, match="384 to 1,016"):
-        legacy.generate_short_key(modulus_length)
+        legacy_algorithms.generate_short_key(modulus_length)
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Crypto.Cipher.ARC2", None)
     with pytest.raises(LegacyUnavailableError, match=r"RC2 with 40 effective bits needs.*qmnode\[legacy\]"):
-        legacy.rc2_encrypt(bytes(5), bytes(8), 40)
+        legacy_algorithms.rc2_encrypt(bytes(5), bytes(8), 40)
 
 
 def test_importing_the_security_room_does_not_load_pycryptodome() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qmnode
-from qmnode.commands.running import check_host
+from qmnode.commands.foreground import check_host
 from qmnode.lease import LOST, boot_identifier, boot_time
 from qmnode.node import QueueManager
 from qmnode.settings.node import ConfigurationError, StorageSettings, read_settings

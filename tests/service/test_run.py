@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 import qmnode
-from qmnode.commands import running
+from qmnode.commands import foreground
 from qmnode.local.remote import RemoteQueueManager
 from qmnode.settings.node import ConfigurationError, NodeSettings, read_settings
 from tests.lab.nodes import COMMAND, NodeProcess, answers, running_node
@@ -63,7 +63,7 @@ async def test_sigterm_ends_waiting_reads_too(daemon: NodeProcess) -> None:
 
 
 async def test_who_holds_up_a_stop_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_SLOW_STOP", 0.1)
+    monkeypatch.setattr(foreground, "_SLOW_STOP", 0.1)
     never = asyncio.Event()
 
     async def waits_for_ever() -> None:
@@ -71,7 +71,7 @@ async def test_who_holds_up_a_stop_is_in_the_log(monkeypatch: pytest.MonkeyPatch
 
     held = asyncio.create_task(waits_for_ever(), name="a task that does not end")
     with structlog.testing.capture_logs() as lines:
-        running._tell_what_holds_up_the_stop()
+        foreground._tell_what_holds_up_the_stop()
         await asyncio.sleep(0.3)
     faulthandler.cancel_dump_traceback_later()
     held.cancel()

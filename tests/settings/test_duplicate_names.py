@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqenterprise.console.people import load_sign_in
-from mqenterprise.directory.configuration import load_settings as load_directory_settings
+from mqenterprise.directory.chosen_directory import load_settings as load_directory_settings
 from mqenterprise.directory.errors import DirectoryError
 from mqenterprise.keys.settings import KeyRotationError, load_key_settings
 from mqenterprise.operations.errors import OperationsError

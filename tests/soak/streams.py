@@ -9,7 +9,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 import qmnode
-from qmnode.storage.large import SMALLEST
+from qmnode.storage.large_messages import SMALLEST
 from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.guid import Guid
 

@@ -19,8 +19,8 @@ import pytest
 import qmnode
 from mqenterprise.directory.admission import SETTINGS_FILE, admit
 from mqenterprise.directory.entries import Change, ChangeKind
-from mqenterprise.directory.names import child
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.ldap_names import child
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from qmnode.directory.port import Queue, QueueManager
 from qmnode.structures.guid import guid_from_bytes, guid_to_text
 from tests.forwarding.enterprise import HURRIED
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
     Named = Callable[[str], str]
 

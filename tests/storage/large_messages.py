@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from qmnode.model.stored_message import PREFIX, PREFIX_SIZE
-from qmnode.storage.large import FOLDER, SMALLEST
+from qmnode.storage.large_messages import FOLDER, SMALLEST
 from qmnode.storage.store import Store
 
 QUEUE = 64

@@ -2,7 +2,7 @@
 
 import random
 
-from qmnode.storage.express import ExpressMemory
+from qmnode.storage.express_messages import ExpressMemory
 
 
 def test_it_is_a_sorted_dictionary_of_limited_size():

@@ -11,10 +11,10 @@ import pytest
 
 from qmnode import Access, Message, QueueManager, Settings
 from qmnode.settings.node import StorageSettings
-from qmnode.storage import large
+from qmnode.storage import large_messages
 from qmnode.storage.backup import back_up, restore
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import FOLDER, SMALLEST, LargeMessages
+from qmnode.storage.large_messages import FOLDER, SMALLEST, LargeMessages
 from qmnode.storage.layout import FORMAT_VERSION, LARGE_MESSAGES, MESSAGE_KEY, QUEUE_KEY, Family
 from qmnode.storage.store import Store
 from qmnode.storage.verification import verify
@@ -35,7 +35,7 @@ from tests.storage.large_messages import (
 @pytest.fixture(autouse=True)
 def _from_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is stored is read from its file, not from memory (``test_recent``)."""
-    monkeypatch.setattr(large, "_RECENT_BYTES", 0)
+    monkeypatch.setattr(large_messages, "_RECENT_BYTES", 0)
 
 
 @pytest.mark.parametrize("size", [SMALLEST - 1, SMALLEST, SMALLEST + 1, 4 << 20])
@@ -140,7 +140,7 @@ def test_messages_are_removed_one_by_one_and_with_all_others_in_one_pass(path: P
 
 
 def test_few_files_are_kept_for_others(path: Path, store: Store) -> None:
-    most = large._SPARE_FILES
+    most = large_messages._SPARE_FILES
     put(store, *range(most + 20))
     store.delete_messages(QUEUE, 0, 1 << 40)
     store.flush()
@@ -325,7 +325,10 @@ async def test_any_order_of_changes_reads_and_starts(path: Path, seed: int, sync
                 assert stored(store) == there
             case "reopen" if dice.random() < 0.3:
                 store.close()
-                assert len(files(path)) <= sum(len(one) >= SMALLEST for one in there.values()) + large._SPARE_FILES
+                assert (
+                    len(files(path))
+                    <= sum(len(one) >= SMALLEST for one in there.values()) + large_messages._SPARE_FILES
+                )
                 store = Store.open(path, settings)
                 assert stored(store) == there and store.losses == []
     await store.durable()

@@ -10,9 +10,9 @@ import pytest
 
 from qmnode.allocator import filled
 from qmnode.settings.node import StorageSettings
-from qmnode.storage import large
+from qmnode.storage import large_messages
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import FOLDER
+from qmnode.storage.large_messages import FOLDER
 from qmnode.storage.store import Store
 from tests.storage.large_messages import (
     QUEUE,
@@ -201,8 +201,8 @@ async def test_few_files_are_open_at_a_time(
         for number in range(50):
             store.delete_message(QUEUE, number, value(number))
         await store.durable()
-        assert open_files(path) <= large._OPEN_FILES
-    assert 0 < most <= 3 * large._OPEN_FILES + 2  # begun, to be written, and kept
+        assert open_files(path) <= large_messages._OPEN_FILES
+    assert 0 < most <= 3 * large_messages._OPEN_FILES + 2  # begun, to be written, and kept
     assert open_files(path) == 0
 
 
@@ -244,7 +244,7 @@ async def test_the_loop_syncs_no_file_that_a_thread_can(path: Path, monkeypatch:
     with Store.open(path, StorageSettings(sync="thread")) as store:
         put(store, 0)
         monkeypatch.setattr(os, "fdatasync", counted)
-        for number in range(1, 2 * large._OPEN_FILES + 1):
+        for number in range(1, 2 * large_messages._OPEN_FILES + 1):
             store.put_message(QUEUE, number, value(number))
         await store.durable()
         assert in_loop == 0

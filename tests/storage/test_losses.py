@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from qmnode import Access, Message, QueueManager
 from qmnode.settings.node import Settings, StorageSettings
 from qmnode.storage.errors import StoreError
-from qmnode.storage.losses import Loss, read_synced, recent
+from qmnode.storage.lost_writes import Loss, read_synced, recent
 from qmnode.storage.origin import IDENTIFIER_JUMP
 from qmnode.storage.store import Store
 from qmnode.storage.verification import verify

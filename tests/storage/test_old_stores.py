@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from qmnode import Access, Message, QueueManager
 from qmnode.administration.asker import Asker
+from qmnode.administration.browsing import browse
 from qmnode.administration.dead_letters import dead_letters
-from qmnode.administration.messages import browse
-from qmnode.commands.table import app
+from qmnode.commands.command_table import app
 from qmnode.directory.file import FileDirectory
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument

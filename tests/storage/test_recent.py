@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from qmnode.model.stored_message import PREFIX_SIZE
-from qmnode.storage import large
+from qmnode.storage import large_messages
 from qmnode.storage.errors import StoreError
-from qmnode.storage.large import FOLDER, SMALLEST
+from qmnode.storage.large_messages import FOLDER, SMALLEST
 from qmnode.storage.layout import LARGE, MESSAGE_KEY, Family
 from qmnode.storage.store import Store
 from tests.storage.large_messages import QUEUE, delete, put, stored, value
@@ -19,7 +19,7 @@ ROOM = 4
 
 @pytest.fixture(autouse=True)
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "_RECENT_BYTES", ROOM * SMALLEST)
+    monkeypatch.setattr(large_messages, "_RECENT_BYTES", ROOM * SMALLEST)
 
 
 def damage(path: Path) -> None:
@@ -64,8 +64,8 @@ def test_one_that_goes_makes_room_for_those_that_come(path: Path, store: Store) 
 
 def test_those_that_stay_long_give_way(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, 0, 1, 2)
-    later = large.time.monotonic() + 2
-    monkeypatch.setattr(large.time, "monotonic", lambda: later)
+    later = large_messages.time.monotonic() + 2
+    monkeypatch.setattr(large_messages.time, "monotonic", lambda: later)
     put(store, 3, 4, 5, 6, 7)
     assert in_memory(path, store, *range(8)) == [3, 4, 5, 6]
 
@@ -102,7 +102,7 @@ def test_a_message_whose_file_was_given_to_another_one_is_not_read_as_that(path:
 
 def test_nothing_stays_in_memory_after_a_failed_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, 0)
-    monkeypatch.setattr(large.os, "fdatasync", _fails)
+    monkeypatch.setattr(large_messages.os, "fdatasync", _fails)
     with pytest.raises(StoreError, match="a write to the message store failed"):
         put(store, 1)
     assert not store._large._recent

@@ -29,8 +29,8 @@ from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from mqenterprise.commands.survey import app
-from mqenterprise.directory.embedded import EmbeddedDirectory
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
+from mqenterprise.directory.private_slapd import EmbeddedDirectory
 from mqenterprise.topology.apply import apply_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget

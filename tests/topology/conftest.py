@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.topology.apply import apply_declared, plan_declared
 from mqenterprise.topology.check import load
 from mqenterprise.topology.ldap_target import LdapTarget

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import strategies as st
 
-from mqenterprise.topology.access import BY_KIND
+from mqenterprise.topology.access_lists import BY_KIND
 from mqenterprise.topology.names import fold
 from qmnode.objects.rows import FLAG, GUID, MULTICAST, QUOTA, Door, Kind
 from qmnode.objects.table import ENTERPRISE, MACHINE, QUEUE, ROUTING_LINK, SITE

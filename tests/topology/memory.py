@@ -6,8 +6,8 @@ import threading
 from dataclasses import replace
 
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.normal_form import Kind, Resource, Table, resource
 from mqenterprise.topology.plan import Action, ConflictingChange, Snapshot, TargetError, TargetUnavailable
-from mqenterprise.topology.resources import Kind, Resource, Table, resource
 
 ENTERPRISE = {
     "weakened_security": False,

@@ -21,6 +21,7 @@ from mqenterprise.topology.apply import (
 )
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
+from mqenterprise.topology.normal_form import Kind, Reference, resource
 from mqenterprise.topology.plan import (
     Action,
     FixedError,
@@ -31,7 +32,6 @@ from mqenterprise.topology.plan import (
     make_plan,
     to_json,
 )
-from mqenterprise.topology.resources import Kind, Reference, resource
 from tests.topology.memory import MemoryTarget
 
 SAMPLE = Path(__file__).parents[2] / "inventory" / "contoso.yaml"

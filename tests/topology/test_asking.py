@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from mqenterprise.cli import app
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from tests.lab.nodes import PROJECT
 from tests.lab.terminal import at_a_terminal
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from mqenterprise.directory.embedded import EmbeddedDirectory
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
 pytestmark = pytest.mark.servers
 COMMAND = [sys.executable, "-c", "import sys; from mqenterprise.cli import main; sys.argv[0] = 'mqenterprise'; main()"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mqenterprise.topology.apply import ApplyError, acquire, apply, remaining, written
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
+from mqenterprise.topology.normal_form import Table
 from mqenterprise.topology.plan import Action, FixedError, Note, from_json, make_plan, plan_lines
-from mqenterprise.topology.resources import Table
 from tests.topology.enterprises import enterprises
 from tests.topology.memory import MemoryTarget
 

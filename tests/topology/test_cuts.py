@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology.apply import ApplyError, apply_declared, plan_declared
 from mqenterprise.topology.check import load

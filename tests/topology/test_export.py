@@ -16,8 +16,8 @@ from mqenterprise.topology.apply import acquire, apply
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.export import export
+from mqenterprise.topology.normal_form import Kind, resource
 from mqenterprise.topology.plan import make_plan
-from mqenterprise.topology.resources import Kind, resource
 from tests.topology.enterprises import enterprises
 from tests.topology.memory import MemoryTarget
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mqenterprise.directory.gateway import MARK, SECURITY, mark
+from mqenterprise.directory.ldap_names import child, parent_of
 from mqenterprise.directory.mapping import QUEUE, QUEUE_MANAGER
-from mqenterprise.directory.names import child, parent_of
+from mqenterprise.topology.normal_form import Table, resource
 from mqenterprise.topology.plan import Snapshot
-from mqenterprise.topology.resources import Table, resource
-from mqenterprise.topology.single import NotPossible, carry_out, plan_absent
+from mqenterprise.topology.some_objects import NotPossible, carry_out, plan_absent
 from qmnode.directory.port import Queue, QueueManager, RoutingLink, User
 from qmnode.objects.rows import Changes, Kind
 from tests.lab.directory_objects import change, create, delete

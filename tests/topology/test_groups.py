@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from mqenterprise.directory.admission import admit
-from mqenterprise.directory.names import name_of
+from mqenterprise.directory.ldap_names import name_of
 from qmnode import Access, MessageQueuingError
 from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.structures.error_codes import ErrorCode

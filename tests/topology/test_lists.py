@@ -10,9 +10,9 @@ import yaml
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
 from mqenterprise.topology.export import export
+from mqenterprise.topology.normal_form import Table
 from mqenterprise.topology.plan import make_plan
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.resources import Table
 
 COMMON = {
     "enterprise": {"name": "E"},

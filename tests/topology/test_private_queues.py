@@ -13,8 +13,8 @@ from mqenterprise.cli import app
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declaration import machine_document
 from mqenterprise.topology.declared_table import declared_table
+from mqenterprise.topology.normal_form import Kind
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.resources import Kind
 from qmnode.administration.machine_documents import read_document
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mqenterprise.commands.chosen_nodes import DEFAULT_ACCESS
 from mqenterprise.commands.explain import _ask, _silence
-from mqenterprise.commands.over_nodes import DEFAULT_ACCESS
 from mqenterprise.topology.check import load
 from mqenterprise.topology.declared_table import declared_table
+from mqenterprise.topology.normal_form import Kind, Table
 from mqenterprise.topology.provenance import From, NodeAnswer, UnknownValue, asked, located, standings
-from mqenterprise.topology.resources import Kind, Table
 from qmnode.cli import main
 from qmnode.objects.rows import Door
 from qmnode.objects.table import ROWS

@@ -28,14 +28,14 @@ from mqenterprise.cli import app
 from mqenterprise.directory.entries import Change, ChangeKind
 from mqenterprise.directory.errors import ConditionFailed, ObjectNotFound
 from mqenterprise.directory.gateway import MARK, mark
-from mqenterprise.directory.names import child, parent_of
+from mqenterprise.directory.ldap_names import child, parent_of
 from mqenterprise.directory.settings import ServerKind
 from mqenterprise.topology.apply import ApplyError, LeaseTaken, acquire, apply, apply_plan
 from mqenterprise.topology.check import load
 from mqenterprise.topology.export import export
+from mqenterprise.topology.normal_form import Kind, resource
 from mqenterprise.topology.plan import Action, Note
 from mqenterprise.topology.problems import DeclarationError
-from mqenterprise.topology.resources import Kind, resource
 from qmnode.directory.port import equals
 from qmnode.structures.guid import guid_to_text
 from qmnode.structures.public_keys import MqUserSignCerts

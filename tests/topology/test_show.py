@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from mqenterprise.cli import app
 from mqenterprise.topology.drawing import Graph, LinkEdge, SiteNode, graph_of, layout, link_rows, site_rows, svg
+from mqenterprise.topology.normal_form import Kind, Reference, Table, resource
 from mqenterprise.topology.plan import Action, Plan, Step, plan_lines, shown, summary
-from mqenterprise.topology.resources import Kind, Reference, Table, resource
 
 
 def table_of(*rows) -> Table:

@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from qmnode import Access, Message, QueueManager
-from qmnode.administration.messages import browse
+from qmnode.administration.browsing import browse
 from qmnode.capture.explain import Explainer
 from qmnode.capture.packetizer import Origin
-from qmnode.capture.source import Captured, Carrier
+from qmnode.capture.read_files import Captured, Carrier
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm, MessageDocument
 from qmnode.model.stored_message import received_message, value_of_packet

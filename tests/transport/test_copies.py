@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from qmnode import Access, Message, QueueManager
 from qmnode.delivery.neighbours import CopyWatch, Speakers
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import ManagementSettings
 from qmnode.storage.backup import restore
 from qmnode.structures.guid import Guid, guid_to_text, new_guid

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from qmnode import Access, Message
-from qmnode.management.context import Context
 from qmnode.management.metrics import exposition
+from qmnode.management.request_context import Context
 from qmnode.settings.node import ManagementSettings
 from qmnode.settings.security import TlsSettings
 from tests.lab.waiting import eventually

@@ -25,7 +25,7 @@ from qmnode.local.server import LocalServer
 from qmnode.management.operation_routes import TraceDocument
 from qmnode.management.server import ManagementServer
 from qmnode.model.queue import OutgoingQueue
-from qmnode.model.waiting import Waiting, WaitReason
+from qmnode.model.waiting_reasons import Waiting, WaitReason
 from qmnode.settings.node import LocalSettings, ManagementSettings
 from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.error_codes import ErrorCode

@@ -22,7 +22,7 @@ from mqenterprise.pipeline.sources.message_columns import MESSAGE_SCHEMA, Messag
 from qmnode.errors import ConfigurationError
 from qmnode.model.positions import LANE_SHIFT, LANES
 from qmnode.model.queue import Counters, Queue
-from qmnode.storage.large import read_value
+from qmnode.storage.large_messages import read_value
 from qmnode.storage.layout import MESSAGE_KEY, NEWEST_FORMAT, QUEUE_KEY, Family
 from qmnode.structures.guid import guid_to_text
 

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from mqenterprise.directory.configuration import load_settings, settings_from
-from mqenterprise.directory.service import EnterpriseDirectory
+from mqenterprise.directory.chosen_directory import load_settings, settings_from
+from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.pipeline.sources.events import check_schema
 from qmnode.errors import ConfigurationError

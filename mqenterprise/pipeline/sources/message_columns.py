@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from qmnode.bodies.choice import Decoded, Headers, decode, read_headers
-from qmnode.bodies.plain import plain
+from qmnode.bodies.values_as_json import plain
 from qmnode.export.decoding import sender_of
 from qmnode.model.positions import SEQUENCE_MASK
 from qmnode.model.stored_message import (

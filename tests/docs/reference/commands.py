@@ -67,7 +67,7 @@ class Command:
 def program(name: str) -> Command:
     """The tree of one program."""
     from mqenterprise.cli import app as enterprise
-    from qmnode.commands.table import app as node
+    from qmnode.commands.command_table import app as node
 
     return _command(name, typer.main.get_command({"qmnode": node, "mqenterprise": enterprise}[name]))
 

@@ -40,8 +40,8 @@ def _labels(family: Metric) -> str:
 
 async def _families() -> list[Metric]:
     import qmnode
-    from qmnode.management.context import Context
     from qmnode.management.metrics import _Snapshot
+    from qmnode.management.request_context import Context
     from qmnode.settings.node import ManagementSettings
 
     with tempfile.TemporaryDirectory() as place:

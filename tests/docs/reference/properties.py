@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from mqenterprise.topology.access import BY_KIND
+from mqenterprise.topology.access_lists import BY_KIND
 from mqenterprise.topology.declaration import ONLY_PRIVATE
 from qmnode.objects.rows import ACCESS, FLAG, GUID, MULTICAST, NO_QUOTA, QUOTA, Changes, Door, Kind, Property, Rows
 from qmnode.objects.table import DISTRIBUTION_LIST, MACHINE, QUEUE, QUEUE_ALIAS, ROUTING_LINK, ROWS, SITE

@@ -17,10 +17,10 @@ from ansible_collections.mqenterprise.fleet.plugins.modules import host_certific
 try:  # before Ansible forks: each host's process has them already
     import structlog
 
-    from mqenterprise.commands.opening import directory_settings
+    from mqenterprise.commands.directory_option import directory_settings
     from mqenterprise.directory.admission import SETTINGS_FILE, admit, hash_clear_passwords
     from mqenterprise.directory.errors import DirectoryOperationError
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     EXPECTED = (*host_certificate.EXPECTED, DirectoryOperationError, OSError)
     MISSING = host_certificate.MISSING

@@ -99,16 +99,16 @@ from ansible.utils.unsafe_proxy import wrap_var
 from yaml import YAMLError
 
 try:
-    from mqenterprise.directory.configuration import load_settings, settings_from
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.chosen_directory import load_settings, settings_from
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.topology.check import load
     from mqenterprise.topology.declaration import machine_document
     from mqenterprise.topology.ldap_target import LdapTarget
     from mqenterprise.topology.names import fold
+    from mqenterprise.topology.normal_form import Kind
     from mqenterprise.topology.plan import TargetError
     from mqenterprise.topology.problems import DeclarationError
-    from mqenterprise.topology.resources import Kind
-    from mqenterprise.topology.single import items
+    from mqenterprise.topology.some_objects import items
     from qmnode.directory.port import DirectoryOperationError
     from qmnode.settings.yaml_text import refuse_duplicate_names
     from qmnode.structures.guid import guid_to_text

@@ -15,8 +15,8 @@ try:
     import structlog
 
     from mqenterprise.certificates.registry import CertificateError
-    from mqenterprise.directory.configuration import load_settings, settings_from
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.chosen_directory import load_settings, settings_from
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.keys.settings import KeyRotationError
     from mqenterprise.operations.errors import NodeError, OperationsError
     from mqenterprise.survey.estate import SurveyError
@@ -24,7 +24,7 @@ try:
     from mqenterprise.topology.ldap_target import LdapTarget
     from mqenterprise.topology.plan import FixedError, TargetError
     from mqenterprise.topology.problems import DeclarationError
-    from mqenterprise.topology.single import NotPossible
+    from mqenterprise.topology.some_objects import NotPossible
     from qmnode.directory.port import DirectoryOperationError
     from qmnode.security.errors import KeyStoreError
     from qmnode.security.private_files import forbid_core_dumps

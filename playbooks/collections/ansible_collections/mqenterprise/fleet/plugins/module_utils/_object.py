@@ -12,9 +12,9 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import 
 try:
     from mqenterprise.directory.repositories import declared_lists
     from mqenterprise.topology.names import fold
+    from mqenterprise.topology.normal_form import Kind, names_in, resource
     from mqenterprise.topology.problems import did_you_mean
-    from mqenterprise.topology.resources import Kind, names_in, resource
-    from mqenterprise.topology.single import NotPossible, carry_out, items, plan_absent, plan_present
+    from mqenterprise.topology.some_objects import NotPossible, carry_out, items, plan_absent, plan_present
     from qmnode.structures.guid import guid_to_text
 except ImportError:
     pass  # told by EnterpriseModule.run

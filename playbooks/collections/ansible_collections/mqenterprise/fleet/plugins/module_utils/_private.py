@@ -14,7 +14,7 @@ try:
     from mqenterprise.operations.nodes import chosen_nodes
     from mqenterprise.operations.settings import load_settings
     from mqenterprise.topology.names import fold
-    from mqenterprise.topology.single import Change
+    from mqenterprise.topology.some_objects import Change
 except ImportError:
     pass  # told by EnterpriseModule.run
 

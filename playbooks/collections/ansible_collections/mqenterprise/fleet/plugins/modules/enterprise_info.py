@@ -114,7 +114,7 @@ from ansible_collections.mqenterprise.fleet.plugins.module_utils._plan import lo
 try:
     from mqenterprise.topology.apply import plan_declared
     from mqenterprise.topology.export import export
-    from mqenterprise.topology.resources import Kind
+    from mqenterprise.topology.normal_form import Kind
 except ImportError:
     pass  # told by EnterpriseModule.run
 

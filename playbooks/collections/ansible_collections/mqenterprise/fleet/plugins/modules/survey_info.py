@@ -90,7 +90,7 @@ from pathlib import Path
 from ansible_collections.mqenterprise.fleet.plugins.module_utils._module import EnterpriseModule
 
 try:
-    from mqenterprise.directory.configuration import load_settings
+    from mqenterprise.directory.chosen_directory import load_settings
     from mqenterprise.survey.machines import Asking
     from mqenterprise.survey.run import Survey, options_of, survey
 except ImportError:

@@ -172,7 +172,7 @@ try:
         read_private,
     )
     from mqenterprise.certificates.registry import DAY, CertificateError, CertificateRegistry, fingerprint_of, row_of
-    from qmnode.security.identity import parse_certificate
+    from qmnode.security.sender_identity import parse_certificate
 except ImportError:
     pass  # told by EnterpriseModule.run
 

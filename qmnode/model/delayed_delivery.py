@@ -26,8 +26,8 @@ import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, QueueType
+from qmnode.model.leaving_queue import check_named, dead_letter_queue, kept
 from qmnode.model.message import check_values
-from qmnode.model.outcomes import check_named, dead_letter_queue, kept
 from qmnode.model.ports import Entry, TimerHandle
 from qmnode.model.positions import lookup_identifier_of
 from qmnode.model.queue import Queue
@@ -58,8 +58,8 @@ from qmnode.structures.enumerations import MessageClass, QueuePrivacyLevel
 from qmnode.structures.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
     from qmnode.model.message import Message
+    from qmnode.model.shared_state import Context
     from qmnode.structures.names import FormatName
 
 log = structlog.get_logger(__name__)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from qmnode.commands.complaint import complain
+from qmnode.commands.error_line import complain
 from qmnode.structures.text import printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
     from mqenterprise.directory.settings import DirectorySettings
 
 FAILED, SOMETHING_TO_DO = 1, 2
@@ -43,13 +43,13 @@ def failing_clearly() -> Iterator[None]:
 
 def directory_settings(file: Path | None) -> DirectorySettings:
     """The settings of the directory that the command line names. DirectoryError if it is the private one, stopped."""
-    from mqenterprise.directory.configuration import ENVIRONMENT, default_state, load_settings
+    from mqenterprise.directory.chosen_directory import ENVIRONMENT, default_state, load_settings
 
     settings = load_settings(file)
     if file is not None or os.environ.get(ENVIRONMENT):
         return settings
-    from mqenterprise.directory.embedded import EmbeddedDirectory
     from mqenterprise.directory.errors import DirectoryError
+    from mqenterprise.directory.private_slapd import EmbeddedDirectory
 
     if EmbeddedDirectory(default_state()).pid() is None:
         raise DirectoryError(
@@ -68,7 +68,7 @@ def log_to_stderr() -> None:
 @contextmanager
 def opened(file: Path | None) -> Iterator[EnterpriseDirectory]:
     """The directory that the command line names, open. Its errors end the command with their sentence."""
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     log_to_stderr()
     with failing_clearly(), EnterpriseDirectory(directory_settings(file)) as directory:
@@ -94,7 +94,7 @@ def show(
 
     For ``whole``, ``drop`` and ``wide`` see ``print_table``.
     """
-    from qmnode.commands.tables import print_table
+    from qmnode.commands.table_writer import print_table
 
     if as_json:
         print_document(list(rows))
@@ -112,7 +112,7 @@ _PATIENCE: Final = 2.0
 
 def complete_computer(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of queue managers' computers that begin so."""
-    from mqenterprise.directory.service import EnterpriseDirectory
+    from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     try:
         file = ctx.params.get("directory_file")

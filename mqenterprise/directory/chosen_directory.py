@@ -32,7 +32,7 @@ def load_settings(file: Path | None = None) -> DirectorySettings:
     if file is None and os.environ.get(ENVIRONMENT):
         file = Path(os.environ[ENVIRONMENT])
     if file is None:
-        from mqenterprise.directory.embedded import EmbeddedDirectory  # loads what makes certificates
+        from mqenterprise.directory.private_slapd import EmbeddedDirectory  # loads what makes certificates
 
         embedded = EmbeddedDirectory(default_state())
         try:

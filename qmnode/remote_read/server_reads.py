@@ -33,7 +33,7 @@ from qmnode.structures.names import (
 )
 
 if TYPE_CHECKING:
-    from qmnode.dcerpc.contexts import Association
+    from qmnode.dcerpc.context_handles import Association
     from qmnode.dcerpc.server import Caller
     from qmnode.model.api import Access, Seek, Share
     from qmnode.model.message import Message

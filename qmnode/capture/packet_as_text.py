@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from qmnode.bodies.choice import Decoded, Headers
-from qmnode.bodies.plain import shown
+from qmnode.bodies.values_as_json import shown
 from qmnode.capture.bodies import decoded_message
 from qmnode.capture.meanings import nanoseconds, queue_name
 from qmnode.structures.conformance import Finding, Kind

@@ -26,7 +26,7 @@ from qmnode.administration.asker import Asker
 from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.errors import MessageQueuingError
 from qmnode.local import values
-from qmnode.local.changes import CHANGES, Auditor, LocalChange, properties_of, target_of
+from qmnode.local.audited_calls import CHANGES, Auditor, LocalChange, properties_of, target_of
 from qmnode.local.frames import (
     HEAD_SIZE,
     LOGIN,

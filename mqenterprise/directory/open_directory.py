@@ -15,8 +15,8 @@ from mqenterprise.directory.connection import LdapConnection
 from mqenterprise.directory.entries import Change, Entry, Scope
 from mqenterprise.directory.errors import DirectoryUnavailable, HalfWritten, ObjectAlreadyExists, ObjectNotFound
 from mqenterprise.directory.gateway import ChangeNotices, Gateway
+from mqenterprise.directory.ldap_names import child, name_of, normalized, split_dn
 from mqenterprise.directory.mapping import ENTERPRISE, default_of
-from mqenterprise.directory.names import child, name_of, normalized, split_dn
 from mqenterprise.directory.repositories import (
     EnterpriseRepository,
     QueueAliasRepository,

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qmnode.administration.messages import browse, open_to_read, unit_for
-from qmnode.administration.names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
+from qmnode.administration.browsing import browse, open_to_read, unit_for
+from qmnode.administration.queue_names import MACHINE_JOURNAL, format_name, is_format_name, queue_name
 from qmnode.bodies.choice import read_headers, undecoded
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
-from qmnode.bodies.plain import shown
+from qmnode.bodies.values_as_json import shown
 from qmnode.commands.completion import complete_queue
-from qmnode.commands.groups import Commands
+from qmnode.commands.node_options import NODE, JsonOption, Node, QueueName, WideOption, run_async
+from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import print_body, print_json, say, size_text
 from qmnode.commands.remote import NodeOption, PasswordFileOption, RemoteTarget, UserOption
-from qmnode.commands.tables import print_table
-from qmnode.commands.target import NODE, JsonOption, Node, QueueName, WideOption, run_async
+from qmnode.commands.table_writer import print_table
 from qmnode.errors import MessageQueuingError
 from qmnode.management.documents import lookup_from_text, lookup_text
 from qmnode.management.message_documents import BodyForm, MessageDocument, body_text

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, cast
 from fastapi import Depends, HTTPException, Query, Request
 
 from qmnode.administration.key_rotation import KeyRotations
-from qmnode.administration.names import format_name, queue_name
 from qmnode.administration.operation_rights import GuardedQueueManager
 from qmnode.administration.operations import Operations
+from qmnode.administration.queue_names import format_name, queue_name
 from qmnode.bodies.limits import DEFAULT_LIMITS, Limits
 from qmnode.errors import MessageQueuingError
 from qmnode.management.message_documents import BodyForm

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from qmnode.amqp.conditions import NOT_ALLOWED, NOT_IMPLEMENTED, RefusedError
+from qmnode.amqp.error_conditions import NOT_ALLOWED, NOT_IMPLEMENTED, RefusedError
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi
 from qmnode.model.message import Acknowledgment, Message

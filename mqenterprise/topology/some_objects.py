@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from mqenterprise.topology import access, declaration
+from mqenterprise.topology import access_lists, declaration
 from mqenterprise.topology.apply import apply_plan
 from mqenterprise.topology.check import contradictions
 from mqenterprise.topology.declared_table import values_of
 from mqenterprise.topology.export import declared_sections
 from mqenterprise.topology.ldap_target import LdapTarget
 from mqenterprise.topology.names import fold
+from mqenterprise.topology.normal_form import QUOTAS, Kind, Reference, Resource, Table, Value, names_in, resource
 from mqenterprise.topology.plan import Action, Note, Plan, Remark, Snapshot, Step, make_plan, needs
 from mqenterprise.topology.problems import choices, explain, in_words
-from mqenterprise.topology.resources import QUOTAS, Kind, Reference, Resource, Table, Value, names_in, resource
 
 Item = dict[str, Any]
 """An object in the form of a declaration."""
@@ -357,7 +357,7 @@ def _access(model: declaration.Site | declaration.Queue, kind: Kind, snapshot: S
             wrong.append(f"{_MISSING} user or group {trustee!r}; create it first")
         return known or trustee
 
-    return access.normal(model.access or (), name, kind)
+    return access_lists.normal(model.access or (), name, kind)
 
 
 def _written(table: Table, kind: Kind, name: tuple[str, ...]) -> tuple[str, ...]:

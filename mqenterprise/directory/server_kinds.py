@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mqenterprise.directory.errors import ConstraintViolated, SchemaMissing
-from mqenterprise.directory.names import canonical, child, escape_filter, parent_of
+from mqenterprise.directory.ldap_messages import SEQUENCE, Control, element, integer
+from mqenterprise.directory.ldap_names import canonical, child, escape_filter, parent_of
 from mqenterprise.directory.passwords import hashed
 from mqenterprise.directory.schema import load_schema
 from mqenterprise.directory.settings import ServerKind
-from mqenterprise.directory.wire import SEQUENCE, Control, element, integer
 from qmnode.structures.guid import Guid, guid_to_text, new_guid
 from qmnode.structures.names import utf16_length
 

@@ -13,8 +13,8 @@ import structlog
 
 from qmnode.node import QueueManager
 from qmnode.settings.node import StorageSettings
+from qmnode.storage.disk_reserve import keep_reserve, probe, release_reserve, space
 from qmnode.storage.errors import StoreError
-from qmnode.storage.space import keep_reserve, probe, release_reserve, space
 from qmnode.storage.store import Store
 
 log = structlog.get_logger(__name__)

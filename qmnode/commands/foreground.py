@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from qmnode.commands.complaint import complain
+from qmnode.commands.error_line import complain
 from qmnode.errors import ConfigurationError, MessageQueuingError
 
 _OPEN_FILES: Final = 256

@@ -1,6 +1,6 @@
 """Encrypts outgoing messages once, at their source, for the destination queue manager.
 
-They were signed when they were sent (:mod:`qmnode.delivery.protection`).
+They were signed when they were sent (:mod:`qmnode.delivery.signing_and_encryption`).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from qmnode.administration.names import queue_name
+from qmnode.administration.queue_names import queue_name
 from qmnode.delivery.topology import DirectoryResolver
 from qmnode.directory.port import Directory, DirectoryOperationError, WorkgroupDirectory
 from qmnode.errors import ConfigurationError, MessageQueuingError
@@ -31,7 +31,6 @@ from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedM
 from qmnode.protocol.reception import Destination, DestinationKind
 from qmnode.security.caches import AgedCache
 from qmnode.security.errors import KeyStoreError
-from qmnode.security.identity import Sender
 from qmnode.security.key_stores import KeyStore
 from qmnode.security.protector import (
     Deferred,
@@ -43,6 +42,7 @@ from qmnode.security.protector import (
     level_for,
 )
 from qmnode.security.published_keys import publish_first_keys
+from qmnode.security.sender_identity import Sender
 from qmnode.security.service import KeyStoreStatus, asks_who_sends
 from qmnode.security.signers import Signers
 from qmnode.settings.security import SecuritySettings, UnsignedSenders

@@ -5,8 +5,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from qmnode.bodies.encodings import codec_of
 from qmnode.bodies.limits import BodyError, BudgetError, Limits
+from qmnode.bodies.text_encodings import codec_of
 
 _CONTENT_TYPES: Final = ("rbs2-content-type", "NServiceBus.ContentType")
 _CONTENT_ENCODINGS: Final = ("rbs2-content-encoding", "rbs2-encoding")

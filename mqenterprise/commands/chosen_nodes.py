@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from mqenterprise.commands.opening import FAILED, DirectoryFile, complete_computer, opened
+from mqenterprise.commands.directory_option import FAILED, DirectoryFile, complete_computer, opened
 from mqenterprise.operations.errors import NodeError, OperationsError
 from mqenterprise.operations.nodes import chosen_nodes, connected
 from mqenterprise.operations.settings import ENVIRONMENT, OperationsSettings, load_settings
 from qmnode.administration.where import parse_where
-from qmnode.commands.complaint import complain
+from qmnode.commands.error_line import complain
 from qmnode.errors import MessageQueuingError
 
 if TYPE_CHECKING:

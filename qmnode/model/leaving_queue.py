@@ -43,8 +43,8 @@ from qmnode.structures.names import SEPARATOR, FormatName, MultipleElementFormat
 from qmnode.structures.user_message import MOST_ADMINISTRATION_QUEUES
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
     from qmnode.model.queue import Queue
+    from qmnode.model.shared_state import Context
 
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from qmnode.commands.complaint import complain
+from qmnode.commands.error_line import complain
 from qmnode.errors import ConfigurationError, MessageQueuingError
 from qmnode.structures.error_codes import ErrorCode
 
@@ -75,7 +75,7 @@ def _is_wait(text: str) -> bool:
 
 
 def _run(options: dict[str, str]) -> int:
-    from qmnode.commands.running import run_node
+    from qmnode.commands.foreground import run_node
 
     return run_node(_path(options.get("--config")))
 

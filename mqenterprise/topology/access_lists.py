@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from mqenterprise.directory.security import ENTERPRISE_RIGHTS, SITE_RIGHTS
-from mqenterprise.topology.resources import Kind
+from mqenterprise.directory.security_descriptors import ENTERPRISE_RIGHTS, SITE_RIGHTS
+from mqenterprise.topology.normal_form import Kind
 from qmnode.structures.security_descriptor import QUEUE_RIGHTS, names_of_rights
 from qmnode.structures.security_descriptor import EnterpriseAccess as E
 from qmnode.structures.security_descriptor import SiteAccess as S

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from qmnode.model.ports import AccessPolicy, Arrived, Clock, Entry, MessageStore, Signing, TransitEnd
 from qmnode.model.positions import LANE_SHIFT, Expiry, Ordinal, ReadAhead
 from qmnode.model.quotas import NoticeBudget, Quotas
-from qmnode.model.traced import Traced
+from qmnode.model.traced_messages import Traced
 from qmnode.model.traffic import Traffic
 from qmnode.settings.node import Settings
 from qmnode.shares import OWN, Accountant, Party
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from qmnode.model.administration import IncomingSequenceInformation, TransferInformation
     from qmnode.model.api import Access
     from qmnode.model.duplicates import Duplicates
-    from qmnode.model.outcomes import Outcomes
+    from qmnode.model.leaving_queue import Outcomes
     from qmnode.model.queue import OutgoingQueue, Queue
     from qmnode.model.queue_collection import Names, QueueCollection
     from qmnode.model.retries import Retries
     from qmnode.model.transaction import Transaction
-    from qmnode.model.waiting import Waiting
+    from qmnode.model.waiting_reasons import Waiting
     from qmnode.structures.names import FormatName
 
 _NODE: Final = "queue_manager"

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from qmnode.administration.names import format_name, queue_name
-from qmnode.administration.pace import Pace
+from qmnode.administration.queue_names import format_name, queue_name
+from qmnode.administration.turns import Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access, InTransaction, QueueApi, QueueManagerApi, QueueType, Seek
 from qmnode.model.message import Message

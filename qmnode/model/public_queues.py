@@ -38,7 +38,7 @@ from qmnode.structures.names import (
 )
 
 if TYPE_CHECKING:
-    from qmnode.model.context import Context
+    from qmnode.model.shared_state import Context
 
 _PUBLISHED: Final = tuple(row.in_directory for row in ROWS.at(Door.DIRECTORY))
 _FOLLOWED: Final = tuple(row.in_directory for row in ROWS.at(Door.DIRECTORY) if row.changes is Changes.ALWAYS)

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmnode.management.audit import SAFE_METHODS
-from qmnode.management.context import OPEN_PATHS
 from qmnode.management.problems import http_problem
+from qmnode.management.request_context import OPEN_PATHS
 from qmnode.management.tokens import Caller, Consoles, Role, Tokens
 
 log = structlog.get_logger(__name__)
