@@ -26,7 +26,7 @@ import qmnode
 from qmnode.commands.command_table import app as node_commands
 from tests.lab.addresses import free_alias
 
-_OWN: Final = ("qmnode.model.administration", "qmnode.model.queue_manager")
+_OWN: Final = ("qmnode.model.queue_manager",)
 PLACE: Final = Path(__file__).parent / "surface.json"
 _PREFIX: Final = struct.Struct("<BBBBIIQ")
 
