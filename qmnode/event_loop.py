@@ -34,20 +34,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 _OWN_TRANSPORT: Final = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
-_NEVER_PAUSES: Final = (
-    "writelines" in vars(_OWN_TRANSPORT) and "_maybe_pause_protocol" not in _OWN_TRANSPORT.writelines.__code__.co_names
-)
+_IS_SOUND: Final = "writelines" not in vars(_OWN_TRANSPORT) or {"_maybe_pause_protocol", "_conn_lost"} <= {
+    *_OWN_TRANSPORT.writelines.__code__.co_names
+}
 
 
 def write_together(transport: asyncio.WriteTransport, parts: Sequence[bytes | bytearray | memoryview]) -> None:
     """Write ``parts``, none empty, in one call, so that the limit of the transport's buffer holds on each Python.
 
-    ``writelines`` of asyncio's own sockets never pauses its protocol in Python 3.12 and in 3.13.0 (CPython 127655).
+    ``writelines`` of asyncio's own sockets never pauses its protocol in Python 3.12 and 3.13.0 (CPython 127655). To
+    3.13.5 it writes to a lost connection, too, whose file descriptor then belongs to another, which is read no more
+    (CPython 136234).
     """
-    if _NEVER_PAUSES and type(transport) is _OWN_TRANSPORT:
-        transport.write(b"".join(parts))
-    else:
+    if _IS_SOUND or type(transport) is not _OWN_TRANSPORT:
         transport.writelines(parts)
+    else:
+        transport.write(b"".join(parts))
 
 
 def loop_name() -> str:

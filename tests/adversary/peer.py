@@ -54,7 +54,7 @@ class Peer:
 
     def send(self, *packets: bytes) -> None:
         """Bytes, whatever they are."""
-        self._writer.writelines(packets)
+        self._writer.write(b"".join(packets))
 
     async def say(self, *messages: bytes) -> None:
         """Messages that the session counts, some at a time; returns when the other side acknowledged all of them, so

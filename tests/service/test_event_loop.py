@@ -1,6 +1,8 @@
 """The event loop of a node: which one it is, and that messages go their way on both."""
 
 import asyncio
+import contextlib
+import socket
 import sys
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 import qmnode
 from qmnode.errors import ConfigurationError
-from qmnode.event_loop import LOOP_VARIABLE, loop_factory, loop_name
+from qmnode.event_loop import LOOP_VARIABLE, loop_factory, loop_name, write_together
 from tests.lab.nodes import running_node
 
 NAME = r".\private$\orders"
@@ -60,3 +62,35 @@ async def test_a_killed_node_has_on_either_loop_what_it_accepted(tmp_path: Path,
             bodies = [(await queue.receive(0)).body for _ in range(10)]
             assert (await manager.status()).event_loop == wanted
     assert bodies == [str(number).encode() for number in range(10)]
+
+
+class Reader(asyncio.Protocol):
+    """Keeps what came first."""
+
+    def __init__(self) -> None:
+        self.first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self.first.set_result(data)
+
+
+async def test_what_is_written_to_a_lost_connection_takes_no_other_from_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    lost, full = socket.socketpair()
+    transport, _ = await loop.create_connection(Reader, sock=lost)
+    number = lost.fileno()
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            lost.send(bytes(65536))
+    transport.abort()
+    write_together(transport, [b"too ", b"late"])
+    while lost.fileno() == number:
+        await asyncio.sleep(0)
+    full.close()
+    pair = sorted(socket.socketpair(), key=lambda one: one.fileno() != number)
+    assert pair[0].fileno() == number
+    reader, protocol = await loop.create_connection(Reader, sock=pair[0])
+    with pair[1] as other:
+        other.send(b"read")
+        assert await asyncio.wait_for(protocol.first, 10) == b"read"
+    reader.close()

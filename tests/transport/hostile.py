@@ -33,7 +33,7 @@ class HostilePeer:
         session.connected(now)
         async with asyncio.timeout(60):
             while session.room() == 0:
-                self._writer.writelines(map(bytes, session.data_to_send()))
+                self._writer.write(b"".join(map(bytes, session.data_to_send())))
                 data = await self._reader.read(65536)
                 assert data, "the node closed the connection while the session was established"
                 session.receive_data(data, now)
