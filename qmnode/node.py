@@ -20,7 +20,7 @@ from qmnode.structures.names import fold
 
 if TYPE_CHECKING:
     from qmnode.administration.operations import Operations
-    from qmnode.copies.copier import Copier
+    from qmnode.copies.shipper import Copier
     from qmnode.delivery.network import Network
     from qmnode.delivery.signing_and_encryption import MessageSigning
     from qmnode.export.exporter import Exporter
@@ -125,7 +125,7 @@ class Opening:
     def begin(self) -> QueueManager:
         """First half: the store and its queues, which is enough to say how the node is."""
         if self._settings.storage.remote_copy.to:
-            from qmnode.copies.copier import check_copy
+            from qmnode.copies.shipper import check_copy
 
             check_copy(self._path, self._settings.storage.remote_copy)
         store = Store.open(self._path, self._settings.storage)

@@ -17,7 +17,7 @@ from qmnode.settings.remote_read import RemoteReadSettings
 from qmnode.storage.store import Store
 
 if TYPE_CHECKING:
-    from qmnode.copies.copier import Copier
+    from qmnode.copies.shipper import Copier
     from qmnode.dcerpc.protection import SecurityContext
     from qmnode.export.exporter import Exporter
     from qmnode.export.recorder import EventRecorder
@@ -52,7 +52,7 @@ def join_others(
         exporter = Exporter(manager, store, events, settings.export)
         exporter.start()
     if store.settings.remote_copy.to:
-        from qmnode.copies.copier import Copier
+        from qmnode.copies.shipper import Copier
 
         copier = Copier(manager, store, path)
         manager.copy_state = copier.state

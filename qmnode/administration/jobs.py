@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from qmnode.administration.job_records import ENDED, Job, JobRecords, JobState
 from qmnode.administration.job_steps import COPIES, JobPausedError, Steps
 from qmnode.administration.search import SearchPosition, chosen_queues
 from qmnode.administration.transfers import Targets
-from qmnode.administration.turns import Pace
+from qmnode.administration.turns import JobTurns, Pace
 from qmnode.errors import MessageQueuingError
 from qmnode.model.api import Access
 from qmnode.model.queue import Queue
@@ -31,54 +30,6 @@ from qmnode.security.principals import Principal
 from qmnode.storage.store import Store
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.security_descriptor import Sid
-
-
-class Turns:
-    """Places for workers. A free place goes to the owner who has waited longest since the last turn."""
-
-    def __init__(self, places: int) -> None:
-        self._free = places
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-
-    @property
-    def anyone_waits(self) -> bool:
-        """Whether somebody waits for a place."""
-        return bool(self._waiting)
-
-    @asynccontextmanager
-    async def turn(self, owner: str) -> AsyncIterator[None]:
-        """Wait for a place, and give it on at the end of the block."""
-        if self._free:
-            self._free -= 1
-        else:
-            await self._wait(owner)
-        try:
-            yield
-        finally:
-            self._give_on()
-
-    async def _wait(self, owner: str) -> None:
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, deque()).append(place)
-        try:
-            await place
-        except BaseException:
-            if not place.cancelled():  # it was given just before the waiter was cancelled
-                self._give_on()
-            raise
-
-    def _give_on(self) -> None:
-        while self._waiting:
-            owner = next(iter(self._waiting))
-            waiters = self._waiting.pop(owner)
-            place = waiters.popleft()
-            if waiters:
-                self._waiting[owner] = waiters
-            if not place.cancelled():
-                place.set_result(None)
-                return
-        self._free += 1
-
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +55,7 @@ class Jobs:
         self._records = JobRecords(store)
         self._jobs: dict[int, Job] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._turns = Turns(_AT_ONCE)
+        self._turns = JobTurns(_AT_ONCE)
         self.when_ended: Callable[[Job], None] | None = None
 
     @property

@@ -24,7 +24,7 @@ from qmnode.structures.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmnode.security.service import KeyStoreStatus
+    from qmnode.security.message_security import KeyStoreStatus
 
 log = structlog.get_logger(__name__)
 

@@ -1,9 +1,10 @@
-"""Paces administrative work, so that the node's event loop stays free for applications."""
+"""Turns of administrative work: applications go before it, and the owners of its jobs take turns."""
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from time import perf_counter, thread_time
 from typing import Final
 
@@ -103,3 +104,50 @@ async def _look(seconds: float) -> bool:
     _loop.own = max(_OWN_LEAST, min(_loop.own * _FORGET, others, _OWN_MOST))
     _loop.busy, _loop.run = others > 2 * _loop.own + _BUSY * (perf_counter() - began), 0.0
     return _loop.busy
+
+
+class JobTurns:
+    """Places for workers. A free place goes to the owner who has waited longest since the last turn."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def anyone_waits(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
+
+    @asynccontextmanager
+    async def turn(self, owner: str) -> AsyncIterator[None]:
+        """Wait for a place, and give it on at the end of the block."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(owner)
+        try:
+            yield
+        finally:
+            self._give_on()
+
+    async def _wait(self, owner: str) -> None:
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(place)
+        try:
+            await place
+        except BaseException:
+            if not place.cancelled():  # it was given just before the waiter was cancelled
+                self._give_on()
+            raise
+
+    def _give_on(self) -> None:
+        while self._waiting:
+            owner = next(iter(self._waiting))
+            waiters = self._waiting.pop(owner)
+            place = waiters.popleft()
+            if waiters:
+                self._waiting[owner] = waiters
+            if not place.cancelled():
+                place.set_result(None)
+                return
+        self._free += 1

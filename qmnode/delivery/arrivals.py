@@ -37,10 +37,10 @@ from qmnode.protocol.received import DIRECT, LONGEST_NAME, DestinationName, Rece
 from qmnode.protocol.reception import Admission, Destination, DestinationKind, Reception, Taken, Verdict
 from qmnode.protocol.session import Session
 from qmnode.protocol.states import Role
+from qmnode.security.arrival_checks import Arrival, QueueRules
 from qmnode.security.errors import MessageDeferredError
 from qmnode.security.protector import Admitted, Deferred, Refused
 from qmnode.security.protector import Verdict as SecurityVerdict
-from qmnode.security.service import Arrival, QueueRules
 from qmnode.settings.protocol import TransferSettings
 from qmnode.shares import Accountant
 from qmnode.shares import Kind as PartyKind
@@ -432,7 +432,7 @@ class Arrivals:
         """The security verdict for each message. An unexpected failure refuses that message only, not its
         neighbours.
         """
-        judge = self._network.security.judge
+        judge = self._network.security.admission.judge
         try:
             return await judge(arrivals, now)
         except Exception as failed:
@@ -475,7 +475,7 @@ class Arrivals:
         if rules not in self._objections:
             if len(self._objections) >= _NAMES_KEPT:
                 self._objections.clear()
-            refusal = self._network.security.refusal_of_plain(QueueRules(*rules))
+            refusal = self._network.security.admission.refusal_of_plain(QueueRules(*rules))
             self._objections[rules] = None if refusal is None else Verdict(refused=refusal.message_class)
         return self._objections[rules]
 
@@ -501,7 +501,7 @@ class Arrivals:
         if headers.has_protection or destination.kind is not DestinationKind.LOCAL or not isinstance(queue, Queue):
             return None
         believed = self._network.unsigned_senders.sender_of(connection, headers, queue)
-        refusal = self._network.security.refusal_of_plain(_rules(queue), believed)
+        refusal = self._network.security.admission.refusal_of_plain(_rules(queue), believed)
         return None if refusal is None else Verdict(refused=refusal.message_class)
 
     def admit(

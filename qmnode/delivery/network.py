@@ -44,7 +44,7 @@ from qmnode.protocol.reception import passing
 from qmnode.protocol.session import Session, largest_window
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_stores import KeyStore, KeyStoreOptions, open_key_store
-from qmnode.security.service import SecurityService
+from qmnode.security.message_security import SecurityService
 from qmnode.settings.node import Settings
 from qmnode.shares import HELD_BYTES, UNKNOWN, Kind
 from qmnode.storage.origin import copied

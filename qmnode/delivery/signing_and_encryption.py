@@ -29,9 +29,11 @@ from qmnode.model.stored_message import (
 from qmnode.model.traffic import Standing
 from qmnode.protocol.received import DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.reception import Destination, DestinationKind
+from qmnode.security.arrival_checks import asks_who_sends
 from qmnode.security.caches import AgedCache
 from qmnode.security.errors import KeyStoreError
 from qmnode.security.key_stores import KeyStore
+from qmnode.security.message_security import KeyStoreStatus
 from qmnode.security.protector import (
     Deferred,
     OutgoingSecurity,
@@ -43,7 +45,6 @@ from qmnode.security.protector import (
 )
 from qmnode.security.published_keys import publish_first_keys
 from qmnode.security.sender_identity import Sender
-from qmnode.security.service import KeyStoreStatus, asks_who_sends
 from qmnode.security.signers import Signers
 from qmnode.settings.security import SecuritySettings, UnsignedSenders
 from qmnode.structures.enumerations import AuthenticationLevel, HashAlgorithm, MessageClass
@@ -272,7 +273,7 @@ _TROUBLE: Final = "key store"
 
 
 class KeyReading:
-    """Keeps the key pairs of :class:`~qmnode.security.service.SecurityService` in step with the store."""
+    """Keeps the key pairs of :class:`~qmnode.security.message_security.SecurityService` in step with the store."""
 
     def __init__(self, network: "Network", directory: Directory | None) -> None:
         self._network = network

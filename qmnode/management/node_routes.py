@@ -27,7 +27,7 @@ from qmnode.management.metrics import exposition
 from qmnode.management.problems import about, http_problem
 from qmnode.management.request_context import Context, Node, note
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyState
-from qmnode.security.service import KeyStoreStatus
+from qmnode.security.message_security import KeyStoreStatus
 from qmnode.version import program_version
 
 

@@ -22,8 +22,8 @@ from qmnode.model.administration import ConnectionList
 from qmnode.model.api import Access, QueueApi, QueueType
 from qmnode.model.queue import Queue
 from qmnode.model.queue_manager import QueueManager
+from qmnode.security.message_security import KeyStoreStatus
 from qmnode.security.principals import Principal, Principals
-from qmnode.security.service import KeyStoreStatus
 from qmnode.settings.node import ManagementSettings
 from qmnode.structures.error_codes import ErrorCode
 

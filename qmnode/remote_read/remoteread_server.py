@@ -29,7 +29,6 @@ from qmnode.remote_read.server_reads import (
     Reads,
     RemoteQueue,
     RemoteQueues,
-    RemoteReadEntry,
     RemoteReadState,
     by_lookup_id,
     by_position,
@@ -139,10 +138,7 @@ class RemoteReadInterface:
         return context, handle
 
     def _close(self, context: QueueContext) -> None:
-        if context.timer is not None:
-            context.timer.cancel()
-            context.timer = None
-        context.pending.clear()
+        context.forget_pending()
         self._queues.close(context.queue)
 
     async def close_queue(self, caller: Caller, request: remoteread.ContextRequest) -> ContextResponse:
@@ -216,7 +212,7 @@ class RemoteReadInterface:
             return StartReceiveResponse(status=ErrorCode.MQ_ERROR_INVALID_PARAMETER)
         read = await self._reads.read(caller, queue, request.request_id, work, locks=locks(request.action))
         if read.entry is not None:
-            self._expect_end(context, read.entry)
+            context.expect_end(read.entry, self._patience)
         return _answer(queue, read, request.max_body_size)
 
     def receive_at_once(self, caller: Caller, call: Called) -> Answer | None:
@@ -242,7 +238,7 @@ class RemoteReadInterface:
         read, write = begun
         if read.entry is None:
             return Answer(_answer(queue, read, largest_body).encode(representation), None, _not_read)
-        self._expect_end(context, read.entry)
+        context.expect_end(read.entry, self._patience)
         packet = message_packet(read.value, _subqueue_of(queue))
         if len(packet) > largest_body:
             return Answer(_answer(queue, read, largest_body).encode(representation), write, _not_read)
@@ -263,27 +259,6 @@ class RemoteReadInterface:
             return StartReceiveResponse(status=ErrorCode.MQ_ERROR_TRANSACTION_USAGE)
         # The section creates a transaction that nobody commits. Here it is as unknown as to R_MoveMessage.
         return StartReceiveResponse(status=ErrorCode.MQ_ERROR_TRANSACTION_SEQUENCE)
-
-    def _expect_end(self, context: QueueContext, entry: RemoteReadEntry) -> None:
-        """Start the Pending Request Cleanup Timer (3.1.2.2), unless it runs for an older entry."""
-        loop = asyncio.get_running_loop()
-        entry.deadline = loop.time() + self._patience
-        context.pending[entry.request_id] = entry
-        if context.timer is None:
-            context.timer = loop.call_at(entry.deadline, self._expire, context)
-
-    def _expire(self, context: QueueContext) -> None:
-        """Pending Request Cleanup Timer Event, 3.1.5.1: messages return to their places."""
-        loop = asyncio.get_running_loop()
-        context.timer = None
-        for entry in list(context.pending.values()):
-            if entry.deadline > loop.time():
-                context.timer = loop.call_at(entry.deadline, self._expire, context)
-                return
-            del context.pending[entry.request_id]
-            entry.give_back()
-            log.info("a message returns to its queue: its remote reader did not end the read in time",
-                     queue=context.queue.descriptor.queue.pathname)  # fmt: skip
 
     async def end_receive(self, caller: Caller, request: remoteread.EndReceiveRequest) -> Status:
         """Answer R_EndReceive when the client has read other answers."""

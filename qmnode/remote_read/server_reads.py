@@ -1,5 +1,5 @@
 """Queues open to remote readers: the data models of MS-MQQP 3.1.1, MS-MQRR 3.1.1 and qmcomm (MS-MQMP 3.1.1.7), how
-they are opened, and reads: waiting, cancelling, locking and ending, the same for every interface.
+they are opened, and reads: waiting, cancelling, locking, ending, and the time in which a client must confirm them.
 
 A queue is opened through qmcomm, which issues a number for it; the caller that then opens that number through qm2qm
 owns the queue. The numbers are random, so that no client finds another's by counting.
@@ -13,6 +13,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
 
 from qmnode.errors import MessageQueuingError
 from qmnode.model.open_queue import OpenQueueDescriptor
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from qmnode.model.queue_manager import QueueManager
     from qmnode.model.reading import Cursor
     from qmnode.security.principals import Principal, Principals
+
+log = structlog.get_logger(__name__)
 
 
 class RemoteReadState(Enum):
@@ -97,6 +101,36 @@ class QueueContext:
     """Pending Request Cleanup Timer (3.1.2.2): one for all entries, which all have the same time."""
     move_context: int = field(default_factory=lambda: secrets.randbits(64) | 1)
     """Its pMoveContext (3.1.4.11), a random number."""
+
+    def expect_end(self, entry: RemoteReadEntry, patience: float) -> None:
+        """Give a client so many seconds to confirm a message that was sent: start the Pending Request Cleanup Timer
+        (3.1.2.2), unless it runs for an older entry.
+        """
+        loop = asyncio.get_running_loop()
+        entry.deadline = loop.time() + patience
+        self.pending[entry.request_id] = entry
+        if self.timer is None:
+            self.timer = loop.call_at(entry.deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Pending Request Cleanup Timer Event, 3.1.5.1: messages return to their places."""
+        loop = asyncio.get_running_loop()
+        self.timer = None
+        for entry in list(self.pending.values()):
+            if entry.deadline > loop.time():
+                self.timer = loop.call_at(entry.deadline, self._expire)
+                return
+            del self.pending[entry.request_id]
+            entry.give_back()
+            log.info("a message returns to its queue: its remote reader did not end the read in time",
+                     queue=self.queue.descriptor.queue.pathname)  # fmt: skip
+
+    def forget_pending(self) -> None:
+        """Expect no end of any read: the queue is closed, which returns their messages."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.pending.clear()
 
 
 @dataclass(eq=False, slots=True)

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from qmnode.administration.jobs import Turns
+from qmnode.administration.turns import JobTurns
 
 
-async def taken(turns: Turns, owner: str, order: list[str], name: str, go_on: asyncio.Event) -> None:
+async def taken(turns: JobTurns, owner: str, order: list[str], name: str, go_on: asyncio.Event) -> None:
     async with turns.turn(owner):
         order.append(name)
         await go_on.wait()
@@ -19,7 +19,7 @@ async def passes(condition: Callable[[], bool]) -> None:
 
 
 async def test_owners_take_turns_and_each_keeps_its_own_order() -> None:
-    turns, order, go_on = Turns(1), list[str](), asyncio.Event()
+    turns, order, go_on = JobTurns(1), list[str](), asyncio.Event()
     tasks = [asyncio.create_task(taken(turns, name[0], order, name, go_on)) for name in ("a1", "a2", "a3", "b1", "c1")]
     await passes(lambda: order == ["a1"] and turns.anyone_waits)
     go_on.set()
@@ -29,7 +29,7 @@ async def test_owners_take_turns_and_each_keeps_its_own_order() -> None:
 
 
 async def test_a_waiter_that_was_cancelled_takes_no_place() -> None:
-    turns, order, go_on = Turns(1), list[str](), asyncio.Event()
+    turns, order, go_on = JobTurns(1), list[str](), asyncio.Event()
     go_on.set()
     async with turns.turn("a"):
         waiters = [asyncio.create_task(taken(turns, "a", order, name, go_on)) for name in ("waits", "given", "next")]

@@ -67,13 +67,13 @@ async def test_a_copy_that_loses_its_author_takes_no_place(enterprise: Enterpris
 async def test_an_encrypted_copy_takes_no_acknowledgment(enterprise: Enterprise, own: str, transactional: bool) -> None:
     queue = await enterprise.queue_on_b(transactional=transactional)
     security = enterprise.b.network.security
-    judge, packets = security.judge, []
+    judge, packets = security.admission.judge, []
 
     async def later(arrivals: Sequence[Any], now: float) -> Any:
         packets.extend(one.packet for one in arrivals)
         return [Deferred("not now") for _ in arrivals]
 
-    security.judge = later  # type: ignore[method-assign]
+    security.admission.judge = later  # type: ignore[method-assign]
     message = Message(
         BODY, privacy_level=PrivacyLevel.ADVANCED, recoverable=True, acknowledgements_requested=5,
         administration_queue_format_name=rf"DIRECT=TCP:{enterprise.addresses['A']}\private$\admin",
@@ -82,7 +82,7 @@ async def test_an_encrypted_copy_takes_no_acknowledgment(enterprise: Enterprise,
         await out.send(message, transaction="single" if transactional else None)
     await eventually(lambda: bool(packets))
     await enterprise.a.set_online(False)
-    security.judge = judge  # type: ignore[method-assign]
+    security.admission.judge = judge  # type: ignore[method-assign]
     async with session(own, enterprise.addresses["B"], enterprise.identifiers["A"]) as peer:
         peer.send(packets[0])
         assert await peer.is_closed()

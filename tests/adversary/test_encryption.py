@@ -77,15 +77,15 @@ async def seen(tmp_path: Path, own: str) -> AsyncIterator[Seen]:
     async with two_nodes(tmp_path, key_reload_interval=HOUR, public_key_lifetime=3_600_000) as enterprise:
         queue = await enterprise.queue_on_b()
         security = enterprise.b.network.security
-        judge, packets = security.judge, []
+        judge, packets = security.admission.judge, []
 
         async def passes(arrivals: Sequence[Any], now: float) -> Any:
             packets.extend(one.packet for one in arrivals)
             return await judge(arrivals, now)
 
-        security.judge = passes  # type: ignore[method-assign]
+        security.admission.judge = passes  # type: ignore[method-assign]
         await send_secret(enterprise, queue)
-        security.judge = judge  # type: ignore[method-assign]
+        security.admission.judge = judge  # type: ignore[method-assign]
         yield Seen(enterprise, UserMessage.parse(packets[0]), queue, own)
 
 

@@ -20,9 +20,10 @@ from mqenterprise.cli import app
 from mqenterprise.directory.cache import DirectoryCache
 from mqenterprise.directory.port import LdapPort, PortSettings
 from qmnode.directory.port import User
+from qmnode.security.arrival_checks import Arrival, QueueRules
 from qmnode.security.key_stores import FileKeyStore
+from qmnode.security.message_security import SecurityService
 from qmnode.security.protector import Admitted, Protected, ProtectionRequest, Refused, Signer
-from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, SenderIdentifierType
 from tests.lab.directory_objects import create
@@ -118,7 +119,7 @@ class TestNodes:
         request = ProtectionRequest(message(sent_time=now).write(), AuthenticationLevel.SIG20, signer)
         (sent,) = await a.protect([request], now)
         assert isinstance(sent, Protected), sent
-        (verdict,) = await b.judge([Arrival(on_the_wire(sent.packet).write(), QueueRules())], now)
+        (verdict,) = await b.admission.judge([Arrival(on_the_wire(sent.packet).write(), QueueRules())], now)
         return verdict
 
     async def test_a_revoked_certificate_is_refused_after_the_caches_lifetime(
@@ -170,7 +171,7 @@ class TestNodes:
         request = ProtectionRequest(message().write(), AuthenticationLevel.SIG20, signer)
         (sent,) = await a.protect([request], (begins + ends) / 2)
         assert isinstance(sent, Protected), sent
-        (verdict,) = await b.judge([Arrival(on_the_wire(sent.packet).write(), QueueRules())], NOW)
+        (verdict,) = await b.admission.judge([Arrival(on_the_wire(sent.packet).write(), QueueRules())], NOW)
         assert isinstance(verdict, Refused)
         registry.revoke(user.name, fingerprint_of(next(registry.list(user.name))))
 

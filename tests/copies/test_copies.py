@@ -18,7 +18,7 @@ import pytest
 from moto import mock_aws
 
 from qmnode import Access, Message, QueueManager
-from qmnode.copies import copier
+from qmnode.copies import shipper
 from qmnode.copies.pieces import Sealed, read_name
 from qmnode.copies.restoring import MISSING, restore_copy
 from qmnode.copies.target import LARGEST, Folder
@@ -217,7 +217,7 @@ async def test_a_place_that_hangs_neither_fills_the_disk_nor_holds_up_the_end(
         put(self, name, *parts)
 
     monkeypatch.setattr(Folder, "put", put_later)
-    monkeypatch.setattr(copier, "_LAST_WORD", 0.1)
+    monkeypatch.setattr(shipper, "_LAST_WORD", 0.1)
     small = settings(tmp_path, backlog=1 << 20)
     storage = small.storage.model_copy(update={"log_limit": 1 << 20, "write_buffer": 256 << 10})
     answers.set()

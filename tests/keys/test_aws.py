@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from mqenterprise.keys.aws import AwsKeyStore, open_aws_key_store
 from mqenterprise.keys.rotation import Rotation
 from qmnode import Access, Message
+from qmnode.security.arrival_checks import Arrival, QueueRules
 from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
 from qmnode.security.key_stores import (
     ENTRY_POINT_GROUP,
@@ -26,8 +27,8 @@ from qmnode.security.key_stores import (
     KeyStoreOptions,
     open_key_store,
 )
+from qmnode.security.message_security import SecurityService
 from qmnode.security.protector import Admitted, Deferred
-from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import PrivacyLevel
 from qmnode.structures.guid import Guid, guid_to_text
@@ -253,11 +254,11 @@ async def test_a_node_starts_while_its_store_is_away_and_drops_nothing(
     status = await node.load_keys()
     assert status.fault is not None
     assert "cannot be reached" in status.fault
-    (verdict,) = await node.judge([Arrival(private.write(), QueueRules())], NOW)
+    (verdict,) = await node.admission.judge([Arrival(private.write(), QueueRules())], NOW)
     assert isinstance(verdict, Deferred)
     relay.mend()
     assert (await node.load_keys()).fault is None
-    (verdict,) = await node.judge([Arrival(private.write(), QueueRules())], NOW)
+    (verdict,) = await node.admission.judge([Arrival(private.write(), QueueRules())], NOW)
     assert isinstance(verdict, Admitted)
     relay.cut()
     with pytest.raises(KeyStoreUnavailableError):

@@ -25,10 +25,11 @@ from qmnode.directory.port import (
     WorkgroupDirectory,
     equals,
 )
+from qmnode.security.arrival_checks import Arrival, QueueRules
 from qmnode.security.key_stores import KeyPurpose, KeyState
+from qmnode.security.message_security import SecurityService
 from qmnode.security.protector import Admitted, Deferred, Protected, ProtectionRequest, Refused
 from qmnode.security.published_keys import PublishedKeys
-from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.structures.enumerations import EncryptionAlgorithm, MessageClass, PrivacyLevel
 from qmnode.structures.guid import Guid
 from qmnode.structures.user_message import (
@@ -169,7 +170,9 @@ class Enterprise:
         arrived = [one for one in self.under_way if one[0] <= self.clock()]
         self.under_way = [one for one in self.under_way if one[0] > self.clock()]
         for _, destination, body, arriving in arrived:
-            (verdict,) = await destination.service.judge([Arrival(arriving.write(), QueueRules())], self.clock())
+            (verdict,) = await destination.service.admission.judge(
+                [Arrival(arriving.write(), QueueRules())], self.clock()
+            )
             match verdict:
                 case Admitted():
                     assert bytes(verdict.packet.message_properties_header.message_body) == body
@@ -233,7 +236,7 @@ class TestWrongKeys:
 
     async def refused(self, enterprise: Enterprise, arriving: UserMessage) -> Refused:
         here = enterprise.peers[1].service
-        (verdict,) = await here.judge([Arrival(arriving.write(), QueueRules())], enterprise.clock())
+        (verdict,) = await here.admission.judge([Arrival(arriving.write(), QueueRules())], enterprise.clock())
         assert isinstance(verdict, Refused), verdict
         assert verdict.message_class is MessageClass.MQMSG_CLASS_NACK_BAD_ENCRYPTION
         return verdict

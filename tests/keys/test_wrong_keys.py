@@ -71,14 +71,14 @@ async def test_a_message_to_another_nodes_key_is_refused(enterprise: Enterprise)
 
 def altered(change: Callable[[UserMessage], UserMessage], enterprise: Enterprise) -> None:
     """Somebody between A and B changes what is encrypted."""
-    send = enterprise.b.network.security.judge
+    send = enterprise.b.network.security.admission.judge
 
     async def judge(arrivals, now):  # type: ignore[no-untyped-def]
         return await send(
             [replace(each, packet=change(UserMessage.parse(each.packet)).write()) for each in arrivals], now
         )
 
-    enterprise.b.network.security.judge = judge  # type: ignore[method-assign]
+    enterprise.b.network.security.admission.judge = judge  # type: ignore[method-assign]
 
 
 def with_body(packet: UserMessage, place: int) -> UserMessage:

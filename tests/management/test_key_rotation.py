@@ -28,7 +28,7 @@ from qmnode.security.key_stores import (
     RotationStage,
     StepKind,
 )
-from qmnode.security.service import KeyStoreStatus
+from qmnode.security.message_security import KeyStoreStatus
 from qmnode.service import Service
 from qmnode.settings.node import ConfigurationError, NodeSettings
 from tests.lab.waiting import eventually, until

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from qmnode import Access, Message
 from qmnode.model.administration import ConnectionInformation
 from qmnode.security.key_stores import KeyPair, KeyPurpose, KeyRing, KeyState
+from qmnode.security.message_security import KeyStoreStatus
 from qmnode.security.rsa_keys import Policy, PrivateKey
-from qmnode.security.service import KeyStoreStatus
 from qmnode.structures.guid import guid_to_text
 from tests.management.conftest import NAME, Managed, write_certificate
 

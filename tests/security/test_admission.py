@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult
+from qmnode.security.arrival_checks import Admission, Arrival, QueueRules
 from qmnode.security.protector import Admitted, Deferred, MessageProtector, Refused, Signer, Verdict
 from qmnode.security.sender_identity import Sender, SenderDirectory
-from qmnode.security.service import Admission, Arrival, QueueRules
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import AuthenticationLevel, MessageClass, QueuePrivacyLevel, SenderIdentifierType
 from qmnode.structures.enumerations import PrivacyLevel as MessagePrivacy

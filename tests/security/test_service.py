@@ -10,10 +10,11 @@ import pytest
 
 from qmnode.directory.port import DirectoryOperationError, DirectoryOperationResult, QueueManager
 from qmnode.errors import MessageQueuingError
+from qmnode.security.arrival_checks import Arrival, QueueRules
 from qmnode.security.key_stores import FileKeyStore, KeyPurpose, KeyState
+from qmnode.security.message_security import SecurityService
 from qmnode.security.protector import Admitted, Deferred, Protected, ProtectionRequest, Refused, Unprotectable
 from qmnode.security.published_keys import public_key_list
-from qmnode.security.service import Arrival, QueueRules, SecurityService
 from qmnode.settings.security import SecuritySettings
 from qmnode.structures.enumerations import AuthenticationLevel, PrivacyLevel
 from tests.security.directories import FakeDirectory
@@ -70,7 +71,7 @@ async def test_two_nodes_exchange_signed_and_encrypted_messages(store: FileKeySt
     assert (await here.load_keys()).fingerprints == (encryption_pair().fingerprint,)
     batch = [private(b"1"), ProtectionRequest(message(b"2").write()), private(b"3")]
     sent = [each.packet for each in await away.protect(batch, NOW) if isinstance(each, Protected)]
-    verdicts = await here.judge([Arrival(on_the_wire(packet).write(), QueueRules()) for packet in sent], NOW)
+    verdicts = await here.admission.judge([Arrival(on_the_wire(packet).write(), QueueRules()) for packet in sent], NOW)
     admitted = [verdict for verdict in verdicts if isinstance(verdict, Admitted)]
     assert [bytes(each.packet.message_properties_header.message_body) for each in admitted] == [b"1", b"2", b"3"]
     assert [each.sender.user.write() == USER for each in admitted] == [True, False, True]
@@ -104,18 +105,18 @@ async def test_a_node_starts_without_its_key_store_and_goes_on_when_it_is_back(s
     status = await here.load_keys()
     assert status.fault is not None
     assert "chmod 600" in status.fault
-    (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)
+    (verdict,) = await here.admission.judge([Arrival(sent.written, QueueRules())], NOW)
     assert isinstance(verdict, Deferred)
     path.chmod(0o600)
     assert (await here.load_keys()).fault is None
-    (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)
+    (verdict,) = await here.admission.judge([Arrival(sent.written, QueueRules())], NOW)
     assert isinstance(verdict, Admitted)
     path.chmod(0o644)
     assert (await here.load_keys()).fingerprints == (encryption_pair().fingerprint,)
     away.protector._outgoing.cache.forget(lambda _place, _key: True)
     (sent,) = await away.protect([private()], NOW)
     assert isinstance(sent, Protected)
-    (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], NOW)
+    (verdict,) = await here.admission.judge([Arrival(sent.written, QueueRules())], NOW)
     assert isinstance(verdict, Admitted)
 
 
@@ -151,7 +152,7 @@ async def test_after_a_rotation_both_sides_go_on(store: FileKeyStore) -> None:
         await here.load_keys()
         (sent,) = await away.protect([private()], now)
         assert isinstance(sent, Protected)
-        (verdict,) = await here.judge([Arrival(sent.written, QueueRules())], now)
+        (verdict,) = await here.admission.judge([Arrival(sent.written, QueueRules())], now)
         assert isinstance(verdict, expected)
     (stale,) = await away.protect(
         [ProtectionRequest(message(privacy_level=PrivacyLevel.ADVANCED).write())], NOW + 601.0
@@ -159,6 +160,6 @@ async def test_after_a_rotation_both_sides_go_on(store: FileKeyStore) -> None:
     assert isinstance(stale, Protected)
     store.replace_now((old,), expected_version=2)
     await here.load_keys()
-    (verdict,) = await here.judge([Arrival(stale.written, QueueRules())], NOW + 601.0)
+    (verdict,) = await here.admission.judge([Arrival(stale.written, QueueRules())], NOW + 601.0)
     assert isinstance(verdict, Refused)
     assert old.fingerprint in verdict.sentence

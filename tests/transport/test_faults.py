@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from qmnode.protocol.message_id_history import MessageIdHistory
 from qmnode.protocol.received import ReceivedMessage
-from qmnode.security.service import Arrival
+from qmnode.security.arrival_checks import Arrival
 from qmnode.structures.guid import Guid, new_guid
 from qmnode.structures.user_message import DirectQueueFormatName, SecurityFlags, SecurityHeader
 from tests.lab.waiting import eventually
@@ -27,14 +27,14 @@ class UnknownFault(RuntimeError):
 
 def break_security(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:
     security = pair.bob.network.security
-    judge = security.judge
+    judge = security.admission.judge
 
     async def fails(arrivals: Sequence[Arrival], now: float) -> Any:
         if any(POISON in arrival.packet for arrival in arrivals):
             raise UnknownFault
         return await judge(arrivals, now)
 
-    monkeypatch.setattr(security, "judge", fails)
+    monkeypatch.setattr(security.admission, "judge", fails)
 
 
 def break_reception(monkeypatch: pytest.MonkeyPatch, pair: Pair) -> None:

@@ -150,13 +150,13 @@ async def test_large_messages_that_wait_for_the_directory_are_few(
     async with QueueManager.open(tmp_path, settings_of("BOB", address)) as node:
         await node.network.start()
         await node.create_queue(PLAIN)
-        judge = node.network.security.judge
+        judge = node.network.security.admission.judge
 
         async def slowly(arrivals: Any, now: float) -> Any:
             await answered.wait()
             return await judge(arrivals, now)
 
-        monkeypatch.setattr(node.network.security, "judge", slowly)
+        monkeypatch.setattr(node.network.security.admission, "judge", slowly)
         async with HostilePeer("127.9.7.3", address) as peer:
             await peer.establish(new_guid())
             for number in range(1, 13):
