@@ -360,7 +360,7 @@ def test_help_imports_no_command() -> None:
         "print([name for name in sys.modules if name.startswith(('qmnode.commands.', 'qmnode.capture'))])"
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    shared = {f"qmnode.commands.{name}" for name in ("complaint", "quick", "registry", "table")}
+    shared = {f"qmnode.commands.{name}" for name in ("command_table", "error_line", "fast_start", "registry")}
     assert set(ast.literal_eval(answer.stdout)) == shared
 
 
