@@ -21,11 +21,12 @@ from mqenterprise.operations.jobs import job_name, log_entries, parse_job_name
 from mqenterprise.operations.node_client import NodeClient
 from mqenterprise.operations.nodes import each
 from mqenterprise.operations.settings import OperationsSettings
-from qmnode.commands.job import PAST
+from qmnode.commands.job import print_jobs
+from qmnode.commands.job import summary as job_summary
 from qmnode.commands.node_options import WideOption
 from qmnode.commands.option_groups import Commands
-from qmnode.commands.output import counted, print_facts, print_json, say
-from qmnode.commands.table_writer import print_row, print_table
+from qmnode.commands.output import print_facts, print_json, say
+from qmnode.commands.table_writer import print_row
 from qmnode.management.operation_routes import JobDocument, LogEntry
 
 app = Commands(
@@ -38,13 +39,7 @@ Names = Annotated[list[str], typer.Argument(metavar="MACHINE/JOB...", help="Jobs
 
 def summary(machine: str, job: JobDocument) -> str:
     """The state of a job in one line."""
-    done = f"would be {PAST[job.kind]}" if job.dry_run else PAST.get(job.kind, job.kind)
-    parts = [f"job {job_name(machine, job.job)} is {job.state}: {counted(job.done, 'message')} {done}"]
-    if job.failed:
-        parts.append(f"{job.failed:,} not")
-    if job.state == "running" and job.rate and job.seconds_left is not None:
-        parts.append(f"{job.rate:,.0f} a second, {job.seconds_left:,.0f} s left")
-    return ", ".join([*parts, job.reason] if job.reason else parts)
+    return job_summary(job.model_dump(), job_name(machine, job.job))
 
 
 def print_entry(machine: str, entry: LogEntry, *, error: bool = False) -> None:
@@ -87,28 +82,7 @@ def list_jobs(
         for name, job in rows:
             print_json(with_machine(name, job.model_dump(mode="json")))
     else:
-        print_table(
-            ("job", "what", "queues", "to", "state", "done", "not", "of", "begun", "by"),
-            [
-                (
-                    job_name(name, job.job),
-                    f"{job.kind} (dry run)" if job.dry_run else job.kind,
-                    ", ".join(job.queues),
-                    job.target or None,
-                    job.state,
-                    job.done,
-                    job.failed,
-                    job.total,
-                    f"{job.created:%Y-%m-%d %H:%M:%S}" if job.created else None,
-                    job.asker,
-                )
-                for name, job in rows
-            ],
-            right=("done", "not", "of"),
-            whole=("job", "queues", "to", "begun"),
-            drop=("by", "begun", "to", "of", "not"),
-            wide=wide,
-        )
+        print_jobs([(job_name(name, job.job), job.model_dump()) for name, job in rows], wide=wide)
     if report_errors(errors, asked):
         raise typer.Exit(FAILED)
 

@@ -1,7 +1,6 @@
 """``mqenterprise message find|show|failures``: messages of many nodes, where they are."""
 
 import base64
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -29,24 +28,33 @@ from mqenterprise.operations.search import Search, merged
 from mqenterprise.operations.settings import OperationsSettings
 from qmnode.administration.failures import BY
 from qmnode.commands.message import (
+    BODIES,
     FAILURE_QUEUES,
     NO_EDIT,
+    AgainOption,
     DryRunOption,
     Edit,
+    FailureQueues,
+    GroupedBy,
+    ImportedFile,
+    ImportOutcomes,
+    ImportTarget,
     Lookups,
+    OutputOption,
     TargetOption,
     TransactionalOption,
     WaitOption,
     WhereOption,
     batches,
     opened_source,
+    print_failures,
     written,
 )
 from qmnode.commands.node_options import WideOption, YesOption, confirm
 from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_body, print_facts, print_json, progress, say, size_text, write_json
 from qmnode.commands.receive import lookup
-from qmnode.commands.table_writer import print_row, print_table
+from qmnode.commands.table_writer import print_row
 from qmnode.management.documents import lookup_text
 from qmnode.management.message_documents import MessageDocument
 from qmnode.management.operation_routes import FailureGroups, JobDocument
@@ -62,17 +70,6 @@ QueuesAtNodes = Annotated[
 QueueAtNode = Annotated[str, typer.Argument(metavar="QUEUE", help="Path name or format name.")]
 LookupAtNode = Annotated[str, typer.Argument(metavar="LOOKUP", help="Lookup identifier.")]
 OneMachine = Annotated[str, typer.Option("--machine", "-m", metavar="COMPUTER", help="Machine that has the message.")]
-_BODIES = (
-    "base64",
-    "text",
-    "decoded",
-    "headers",
-    "format",
-    "headers_format",
-    "extension",
-    "packet",
-    "sender_certificate",
-)
 
 
 @app.command(epilog="Example: mqenterprise message find 'orders*' --where value.Order.Customer=4711 --all")
@@ -160,7 +157,7 @@ def show_message(
     if as_json:
         print_json(with_machine(machine, message.model_dump(mode="json")))
         return
-    facts = {name: value for name, value in message.model_dump().items() if name not in _BODIES}
+    facts = {name: value for name, value in message.model_dump().items() if name not in BODIES}
     print_facts(with_machine(machine, facts))
     print()
     print_message_body(message)
@@ -168,17 +165,8 @@ def show_message(
 
 @app.command(epilog="Example: mqenterprise message failures --all --by exception")
 def failures(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUEUE...",
-            help="Queues to look in. Default: dead letters, poison subqueues, and queues named error.",
-        ),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option("--by", help="Property to group by: reason, queue, sender or exception; may be given again."),
-    ] = None,
+    queues: FailureQueues = None,
+    by: GroupedBy = None,
     where: WhereOption = None,
     nodes: Nodes = NO_NODES,
     access: Access = DEFAULT_ACCESS,
@@ -211,27 +199,10 @@ def failures(
         for group in groups:
             print_json(group.document(keys))
     else:
-        print_table(
-            ("count", *keys, "first", "last", "last hour", "hour before", "at"),
-            [
-                (
-                    group.count,
-                    *group.key,
-                    f"{group.first:%Y-%m-%d %H:%M}" if group.first else None,
-                    f"{group.last:%Y-%m-%d %H:%M}" if group.last else None,
-                    group.last_hour,
-                    group.hour_before,
-                    ", ".join(sorted(group.machines)),
-                )
-                for group in groups
-            ],
-            right=("count", "last hour", "hour before"),
-            whole=("first", "last"),
-            drop=("hour before", "last hour", "first", "last", "at"),
-            wide=wide,
+        times = [{"first": group.first, "last": group.last} for group in groups]
+        print_failures(
+            keys, [group.document(keys) | one for group, one in zip(groups, times, strict=True)], "at", wide=wide
         )
-        for group in groups[:10]:
-            say(f"{group.count:,}: " + " ".join(f"--where '{text}'" for text in group.where))
     for name, answer in answers:
         for queue in answer.refused:
             say(f"{name}: {queue} was left out: it may not be read")
@@ -417,7 +388,7 @@ async def _print_outcomes(client: NodeClient, job: JobDocument) -> None:
 def export(
     queues: QueuesAtNodes,
     where: WhereOption = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
+    output: OutputOption = Path("-"),
     nodes: Nodes = NO_NODES,
     access: Access = DEFAULT_ACCESS,
 ) -> None:
@@ -450,51 +421,34 @@ def export(
 
 @app.command("import", epilog="Example: mqenterprise message import orders.ndjson --machine ams-shop --to orders-test")
 def import_messages(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="An exported file; - is standard input.")],
+    source: ImportedFile,
     machine: OneMachine,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="QUEUE", help="Queue to send to. Default: for each message the queue that it was in."
-        ),
-    ] = "",
+    target: ImportTarget = "",
     transactional: TransactionalOption = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also import messages that were imported into the same queue before.")
-    ] = False,
+    again: AgainOption = False,
     dry_run: DryRunOption = False,
     access: Access = DEFAULT_ACCESS,
     as_json: AsJson = False,
 ) -> None:
     """Send exported messages from one machine, each once: what was imported into the same queue before is refused. Exit
     code 1: some lines were refused or known, or the node did not answer; then begin it again."""
-    outcomes: Counter[str] = Counter()
-
-    def tell(number: int, result: dict[str, Any]) -> None:
-        outcomes[result["result"]] += 1
-        if as_json:
-            print_json({"line": number} | result)
-        elif result["result"] in ("refused", "known"):
-            say(f"line {number}: {result['detail']}")
+    outcomes = ImportOutcomes(as_json)
 
     async def work(client: NodeClient, lines: TextIO) -> None:
-        for batch in batches(lines, target, tell):
+        for batch in batches(lines, target, outcomes.add):
             items = [item | {"packet": base64.b64encode(item["packet"]).decode()} for _, item in batch]
             answer = await client.import_messages(
                 {"messages": items, "transactional": transactional, "again": again, "dry_run": dry_run}
             )
             for (number, _), result in zip(batch, answer.results, strict=False):
-                tell(number, result.model_dump(exclude_none=True))
+                outcomes.add(number, result.model_dump(exclude_none=True))
 
     with opened_source(source) as lines:
         try:
             access.at_one(machine, lambda client: work(client, lines))
         finally:
-            say(
-                ", ".join(f"{count:,} {result}" for result, count in sorted(outcomes.items())) or "nothing was imported"
-            )
-    if outcomes["refused"] or outcomes["known"]:
-        raise typer.Exit(FAILED)
+            say(str(outcomes) or "nothing was imported")
+    outcomes.check()
 
 
 @app.command(

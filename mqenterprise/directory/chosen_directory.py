@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import ValidationError
 
 from mqenterprise.directory.errors import INSTEAD, DirectoryError
 from mqenterprise.directory.settings import DirectorySettings, OtherServers
-from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
+from qmnode.settings.yaml_text import settings_in
 from qmnode.structures.text import nearest
 
 ENVIRONMENT: Final = "MQENTERPRISE_DIRECTORY"
@@ -45,19 +44,14 @@ def load_settings(file: Path | None = None) -> DirectorySettings:
         except PermissionError as error:
             raise DirectoryError(f"the private directory in {default_state()} is not yours to read: {error}") from error
     try:
-        content = read_yaml(file.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise DirectoryError(f"{file} should be a mapping of settings: servers, user, password_file, ca_file ...")
-        if content.get("directory") == "none":
-            raise DirectoryError(f"{file} declares an enterprise without a directory; {INSTEAD}")
-        return _relative_to(file.parent, settings_from(content, str(file)))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DirectoryError(f"{file} cannot be read: {reason}") from error
-    except DuplicateNameError as error:
-        raise DirectoryError(f"{file}: {error}") from None
-    except yaml.YAMLError as error:
-        raise DirectoryError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        content = settings_in(file)
+    except ValueError as error:
+        raise DirectoryError(str(error)) from None
+    if not isinstance(content, dict):
+        raise DirectoryError(f"{file} should be a mapping of settings: servers, user, password_file, ca_file ...")
+    if content.get("directory") == "none":
+        raise DirectoryError(f"{file} declares an enterprise without a directory; {INSTEAD}")
+    return _relative_to(file.parent, settings_from(content, str(file)))
 
 
 def settings_from(values: Mapping[str, Any], where: str = "directory") -> DirectorySettings:

@@ -64,6 +64,7 @@ from qmnode.directory.port import (
 )
 from qmnode.password_attempts import Attempts
 from qmnode.security.key_stores import KeyRotation, KeyRotationOptions
+from qmnode.settings.mistakes import faults_of
 from qmnode.structures.guid import Guid
 
 Answer = TypeVar("Answer")
@@ -664,6 +665,5 @@ def open_port(options: DirectoryOptions) -> LdapPort:
             values["directory"] = load_settings(Path(file))
         settings = PortSettings.model_validate(values)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, part['loc'])) or 'settings'}: {part['msg']}" for part in error.errors())
-        raise DirectoryError(f"the node's directory settings are wrong: {wrong}") from error
+        raise DirectoryError(f"the node's directory settings are wrong: {faults_of(error)}") from error
     return LdapPort(settings, DirectoryCache(options.cache_path), given=options.settings)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mqenterprise.operations.errors import OperationsError
 from mqenterprise.operations.settings import read_settings
+from qmnode.settings.mistakes import faults_of
 from qmnode.settings.security import SecuritySettings
 
 
@@ -82,5 +83,4 @@ def key_settings_from(values: object, where: str) -> KeySettings:
     try:
         return KeySettings.model_validate(values)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise KeyRotationError(f"{where}: {wrong}") from None
+        raise KeyRotationError(f"{where}: {faults_of(error)}") from None

@@ -6,11 +6,11 @@ import ssl
 from pathlib import Path
 from typing import Final, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from mqenterprise.operations.errors import OperationsError
-from qmnode.settings.yaml_text import DuplicateNameError, read_yaml
+from qmnode.settings.mistakes import faults_of
+from qmnode.settings.yaml_text import settings_in
 
 ENVIRONMENT: Final = "MQENTERPRISE_NODES"
 _OTHERS: Final = 0o077
@@ -111,17 +111,11 @@ def load_settings(file: Path | None) -> OperationsSettings:
 def read_settings(file: Path, model: type[Model]) -> Model:
     """Read a YAML file of settings. Raises :class:`OperationsError` with all that is wrong in it."""
     try:
-        return model.model_validate(read_yaml(file.read_text("utf-8")) or {})
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OperationsError(f"{file} cannot be read: {reason}") from None
-    except DuplicateNameError as error:
-        raise OperationsError(f"{file}: {error}") from None
-    except yaml.YAMLError as error:
-        raise OperationsError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
+        return model.model_validate(settings_in(file) or {})
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise OperationsError(f"{file}: {wrong}") from None
+        raise OperationsError(f"{file}: {faults_of(error)}") from None
+    except ValueError as error:
+        raise OperationsError(str(error)) from None
 
 
 def secret_of(file: Path, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,13 +32,14 @@ PAST = {
 }
 
 
-def summary(job: dict[str, Any]) -> str:
-    """The state of a job in one line."""
-    done = f"would be {PAST[job['kind']]}" if job["dry_run"] else PAST[job["kind"]]
-    parts = [f"job {job['job']} is {job['state']}: {counted(job['done'], 'message')} {done}"]
+def summary(job: Mapping[str, Any], name: str = "") -> str:
+    """The state of a job in one line; ``name`` is the one that it has beside jobs of other nodes."""
+    past = PAST.get(job["kind"], job["kind"])
+    done = f"would be {past}" if job["dry_run"] else past
+    parts = [f"job {name or job['job']} is {job['state']}: {counted(job['done'], 'message')} {done}"]
     if job["failed"]:
         parts.append(f"{job['failed']:,} not")
-    if job["state"] == "running" and job["rate"]:
+    if job["state"] == "running" and job["rate"] and job["seconds_left"] is not None:
         parts.append(f"{job['rate']:,.0f} a second, {job['seconds_left']:,.0f} s left")
     if job["reason"]:
         parts.append(job["reason"])
@@ -69,11 +71,17 @@ def list_jobs(node: Node = NODE, as_json: JsonOption = False, wide: WideOption =
         for job in jobs:
             print_json(job)
         return
+    rows = [(job["job"], job | {"created": time_or_none(job["created"])}) for job in jobs]
+    print_jobs(rows, right=("job",), wide=wide)
+
+
+def print_jobs(jobs: Sequence[tuple[int | str, Mapping[str, Any]]], *, right: tuple[str, ...] = (), wide: bool) -> None:
+    """Print jobs as a table, each with its number, which belongs to the ``right``, or its name."""
     print_table(
         ("job", "what", "queues", "to", "state", "done", "not", "of", "begun", "by"),
         [
             (
-                job["job"],
+                name,
                 f"{job['kind']} (dry run)" if job["dry_run"] else job["kind"],
                 ", ".join(job["queues"]),
                 job["target"] or None,
@@ -81,13 +89,13 @@ def list_jobs(node: Node = NODE, as_json: JsonOption = False, wide: WideOption =
                 job["done"],
                 job["failed"],
                 job["total"],
-                f"{time_or_none(job['created']):%Y-%m-%d %H:%M:%S}",
+                job["created"] and f"{job['created']:%Y-%m-%d %H:%M:%S}",
                 job["asker"],
             )
-            for job in jobs
+            for name, job in jobs
         ],
-        right=("job", "done", "not", "of"),
-        whole=("queues", "to", "begun"),
+        right=(*right, "done", "not", "of"),
+        whole=("job", "queues", "to", "begun"),
         drop=("by", "begun", "to", "of", "not"),
         wide=wide,
     )

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,7 @@ from qmnode.commands.job import print_entry, summary
 from qmnode.commands.node_options import NODE, JsonOption, Node, QueueName, WideOption, YesOption, confirm
 from qmnode.commands.option_groups import Commands
 from qmnode.commands.output import counted, print_facts, print_json, progress, say, size_text, write_json
-from qmnode.commands.receive import (
-    Show,
-    ShowOption,
-    at_output,
-    lookup,
-    print_messages,
-)
+from qmnode.commands.receive import Show, ShowOption, at_output, lookup, print_messages
 from qmnode.commands.send import headers_of
 from qmnode.commands.table_writer import print_table
 from qmnode.errors import MessageQueuingError
@@ -198,24 +192,18 @@ def show_message(
     if as_json:
         print_json(document)
         return
-    bodies = (
-        "base64",
-        "text",
-        "decoded",
-        "headers",
-        "format",
-        "headers_format",
-        "extension",
-        "packet",
-        "sender_certificate",
-    )
-    print_facts({key: value for key, value in document.items() if key not in bodies})
+    print_facts({key: value for key, value in document.items() if key not in BODIES})
     print()
     print_messages([message], at_output(Show.DECODED), as_json=False, limits=limits)
     if message.unreadable:
         say(f"{lookup_text(message.lookup_identifier)}: --json has all its bytes")
 
 
+BODIES: Final = (
+    *("base64", "text", "decoded", "headers", "format", "headers_format"),
+    *("extension", "packet", "sender_certificate"),
+)
+"""The properties of a message that are no facts of one line."""
 _POLL = 0.1
 
 Name = Annotated[
@@ -390,13 +378,32 @@ _PLACE: Final = {
 """Of an exported message: what its packet does not say."""
 FAILURE_QUEUES: Final = ("system$;dead*", "*;poison", "error*", "*.error")
 """Where failures are looked for if no queue is named."""
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")]
+ImportedFile = Annotated[Path, typer.Argument(metavar="FILE", help="An exported file; - is standard input.")]
+ImportTarget = Annotated[
+    str,
+    typer.Option("--to", metavar="QUEUE", help="Queue to send to. Default: for each message the queue that it was in."),
+]
+AgainOption = Annotated[
+    bool, typer.Option("--again", help="Also import messages that were imported into the same queue before.")
+]
+FailureQueues = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="QUEUE...", help="Queues to look in. Default: dead letters, poison subqueues, and queues named error."
+    ),
+]
+GroupedBy = Annotated[
+    list[str] | None,
+    typer.Option("--by", help="Property to group by: reason, queue, sender or exception; may be given again."),
+]
 
 
 @app.command(epilog="Example: qmnode message export orders --where older=1d --output orders.ndjson")
 def export(
     queues: Queues,
     where: WhereOption = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File; - is standard output.")] = Path("-"),
+    output: OutputOption = Path("-"),
     node: Node = NODE,
 ) -> None:
     """Write messages as JSON lines: all properties, the decoded body, and the whole packet. They stay."""
@@ -438,45 +445,54 @@ def written(path: Path) -> Iterator[TextIO]:
 
 @app.command("import", epilog="Example: qmnode message import orders.ndjson --to orders-test --dry-run")
 def import_messages(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="An exported file; - is standard input.")],
-    target: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="QUEUE", help="Queue to send to. Default: for each message the queue that it was in."
-        ),
-    ] = "",
+    source: ImportedFile,
+    target: ImportTarget = "",
     transactional: TransactionalOption = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also import messages that were imported into the same queue before.")
-    ] = False,
+    again: AgainOption = False,
     dry_run: DryRunOption = False,
     node: Node = NODE,
     as_json: JsonOption = False,
 ) -> None:
     """Send exported messages, each once: what was imported into the same queue before is refused. Exit code 1: some
     lines were refused or known."""
-    outcomes: Counter[str] = Counter()
+    outcomes = ImportOutcomes(as_json)
 
     async def work(manager: RemoteQueueManager, lines: TextIO) -> None:
-        for batch in batches(lines, target, tell):
+        for batch in batches(lines, target, outcomes.add):
             results = await manager.operations.import_messages(
                 [item for _, item in batch], transactional=transactional, again=again, dry_run=dry_run
             )
             for (number, _), result in zip(batch, results, strict=True):
-                tell(number, result)
+                outcomes.add(number, result)
 
-    def tell(number: int, result: dict[str, Any]) -> None:
-        outcomes[result["result"]] += 1
-        if as_json:
+    with opened_source(source) as lines:
+        node.run(lambda manager: work(manager, lines))
+    say(str(outcomes) or "there is nothing to import")
+    outcomes.check()
+
+
+class ImportOutcomes:
+    """Outcomes of the lines of an exported file: shown as they come, and counted."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._counts: Counter[str] = Counter()
+
+    def add(self, number: int, result: dict[str, Any]) -> None:
+        """Count the outcome of a line, and show it if it is not imported or if all are asked for."""
+        self._counts[result["result"]] += 1
+        if self._as_json:
             print_json({"line": number} | result)
         elif result["result"] in ("refused", "known"):
             say(f"line {number}: {result['detail']}")
 
-    with opened_source(source) as lines:
-        node.run(lambda manager: work(manager, lines))
-    say(", ".join(f"{count:,} {result}" for result, count in sorted(outcomes.items())) or "there is nothing to import")
-    if outcomes["refused"] or outcomes["known"]:
-        raise typer.Exit(1)
+    def __str__(self) -> str:
+        return ", ".join(f"{count:,} {result}" for result, count in sorted(self._counts.items()))
+
+    def check(self) -> None:
+        """Exit with code 1 if a line was refused or known."""
+        if self._counts["refused"] or self._counts["known"]:
+            raise typer.Exit(1)
 
 
 @contextmanager
@@ -631,17 +647,8 @@ def edit_message(
 
 @app.command(epilog="Example: qmnode message failures error 'system$;dead*' --by exception")
 def failures(
-    queues: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUEUE...",
-            help="Queues to look in. Default: dead letters, poison subqueues, and queues named error.",
-        ),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option("--by", help="Property to group by: reason, queue, sender or exception; may be given again."),
-    ] = None,
+    queues: FailureQueues = None,
+    by: GroupedBy = None,
     where: WhereOption = None,
     node: Node = NODE,
     as_json: JsonOption = False,
@@ -657,26 +664,34 @@ def failures(
         for group in result["groups"]:
             print_json(group)
         return
+    times = [{name: time_or_none(group[name]) for name in ("first", "last")} for group in result["groups"]]
+    print_failures(keys, [group | one for group, one in zip(result["groups"], times, strict=True)], "in", wide=wide)
+    if result["left_out"]:
+        say(f"{counted(result['left_out'], 'message')} of further groups left out: search fewer queues")
+
+
+def print_failures(keys: Sequence[str], groups: Sequence[Mapping[str, Any]], where: str, *, wide: bool) -> None:
+    """Print groups of failures, with the options that choose the messages of the first ones. ``where`` is the name of
+    the last column: ``in`` for their queues, ``at`` for their machines.
+    """
+    places = {"in": "queues", "at": "machines"}[where]
     print_table(
-        ("count", *keys, "first", "last", "last hour", "hour before", "in"),
+        ("count", *keys, "first", "last", "last hour", "hour before", where),
         [
             (
                 group["count"],
                 *(group[key] for key in keys),
-                f"{time_or_none(group['first']):%Y-%m-%d %H:%M}",
-                f"{time_or_none(group['last']):%Y-%m-%d %H:%M}",
+                *(group[name] and f"{group[name]:%Y-%m-%d %H:%M}" for name in ("first", "last")),
                 group["last_hour"],
                 group["hour_before"],
-                ", ".join(group["queues"]),
+                ", ".join(group[places]),
             )
-            for group in result["groups"]
+            for group in groups
         ],
         right=("count", "last hour", "hour before"),
         whole=("first", "last"),
-        drop=("hour before", "last hour", "first", "last", "in"),
+        drop=("hour before", "last hour", "first", "last", where),
         wide=wide,
     )
-    for group in result["groups"][:10]:
+    for group in groups[:10]:
         say(f"{group['count']:,}: " + " ".join(f"--where '{text}'" for text in group["where"]))
-    if result["left_out"]:
-        say(f"{counted(result['left_out'], 'message')} of further groups left out: search fewer queues")

@@ -20,6 +20,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from qmnode.settings.mistakes import faults_of
 from qmnode.settings.node import ConfigurationError
 from qmnode.settings.writers import why_others_write
 from qmnode.settings.yaml_text import read_yaml
@@ -114,8 +115,7 @@ class Tokens:
             raise ConfigurationError(f"{self.path}: {error}") from error
         except ValidationError as error:
             # Never with its input: a mistake may well be a token where its digest belongs.
-            mistakes = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
-            raise ConfigurationError(f"{self.path}: {mistakes}") from None
+            raise ConfigurationError(f"{self.path}: {faults_of(error, 5)}") from None
         callers = {token.sha256.lower(): Caller(token.name, token.role, "tcp", token.principal) for token in tokens}
         if len(callers) != len(tokens) or len({token.name for token in tokens}) != len(tokens):
             raise ConfigurationError(f"{self.path}: two tokens have the same name or digest")
@@ -165,8 +165,7 @@ class Consoles:
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigurationError(f"{self.path}: {' '.join(str(error).split())}") from error
         except ValidationError as error:
-            mistakes = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
-            raise ConfigurationError(f"{self.path}: {mistakes}") from None
+            raise ConfigurationError(f"{self.path}: {faults_of(error, 5)}") from None
         if len({one.name for one in consoles}) != len(consoles):
             raise ConfigurationError(f"{self.path}: two consoles have the same name")
         self._consoles = {

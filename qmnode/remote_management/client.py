@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from qmnode.dcerpc.errors import RpcError, RpcFault
+from qmnode.dcerpc.errors import RpcError
 from qmnode.dcerpc.initiator import BindRefusedError
 from qmnode.dcerpc.interface import Method
 from qmnode.dcerpc.ndr import NDR, U32, Array, Parameters, member
@@ -25,7 +25,7 @@ from qmnode.remote_management.qmmgmt import (
 )
 from qmnode.remote_management.variants import FlatVariant
 from qmnode.remote_read.client_interfaces import RemoteReadOptions, connected, find_port
-from qmnode.remote_read.client_sessions import CALL_TIMEOUT, check_status, rpc_error, unavailable
+from qmnode.remote_read.client_sessions import CALL_TIMEOUT, check_status, rpc_error
 from qmnode.remote_read.queue_format import to_queue_format
 from qmnode.structures.enumerations import VariantType as V
 from qmnode.structures.error_codes import ErrorCode
@@ -72,10 +72,8 @@ class ManagementClient:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_UNSUPPORTED_OPERATION, f"{host}: {error}") from error
         except AuthenticationError as error:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host}: {error}") from error
-        except RpcFault as error:
-            raise rpc_error(host, error) from error
         except (RpcError, OSError, TimeoutError) as error:
-            raise unavailable(host, error) from error
+            raise rpc_error(host, error) from error
 
     async def machine(self, *properties: ManagementMachineProperty) -> list[Any]:
         """Return the values of properties of the machine (2.2.3.1), in their order; None for one without a value."""

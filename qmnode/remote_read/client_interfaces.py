@@ -32,7 +32,6 @@ from qmnode.remote_read.client_sessions import (
     check_status,
     moves_unknown,
     rpc_error,
-    unavailable,
 )
 from qmnode.remote_read.qm2qm import QM2QM, PortType
 from qmnode.remote_read.qmcomm import QMCOMM
@@ -105,10 +104,8 @@ class RemoteNode(ReadPeer):
             return cls(host, options, client, client, REMOTE_READ)
         except AuthenticationError as error:
             raise MessageQueuingError(ErrorCode.MQ_ERROR_ACCESS_DENIED, f"{host}: {error}") from error
-        except RpcFault as error:
-            raise rpc_error(host, error) from error
         except (RpcError, OSError, TimeoutError) as error:
-            raise unavailable(host, error) from error
+            raise rpc_error(host, error) from error
 
     @classmethod
     async def _connect_old(cls, host: str, options: RemoteReadOptions) -> Self:

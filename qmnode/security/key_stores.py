@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qmnode.security.errors import KeyStoreConflictError, KeyStoreError, KeyStoreUnavailableError
 from qmnode.security.private_files import as_owner_of, read_private
 from qmnode.security.rsa_keys import PrivateKey
+from qmnode.settings.mistakes import faults_of
 
 if TYPE_CHECKING:
     from qmnode.settings.node import KeyRotationSettings
@@ -268,7 +269,7 @@ def decode_contents(encoded: bytes, where: str) -> KeyStoreContents:
         document = _Document.model_validate_json(encoded)
         return KeyStoreContents(document.version, tuple(record.to_pair() for record in document.keys))
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:3])
+        faults = faults_of(error, 3)
     except (ValueError, UnsupportedAlgorithm) as error:
         faults = str(error)
     raise KeyStoreError(f"{where} cannot be read: {faults}") from None

@@ -87,6 +87,14 @@ def explained(path: Path | None, model: type[BaseModel], error: ValidationError 
     )
 
 
+def faults_of(error: ValidationError, most: int | None = None) -> str:
+    """The mistakes that pydantic found, at most so many, in one line: the place of each and what is wrong. Never what
+    was written there, which may be a secret.
+    """
+    faults = [(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()[:most]]
+    return "; ".join(f"{place}: {sentence}" if place else sentence for place, sentence in faults)
+
+
 def _composed(path: Path | None) -> Any:
     return None if path is None else yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
 

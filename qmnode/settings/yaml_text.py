@@ -1,5 +1,6 @@
 """Reads the YAML of operators. A name that is there twice is refused: YAML's libraries silently take the last."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -30,6 +31,18 @@ class DuplicateNameError(RefusedError):
             f"{name.start_mark.line + 1}: keep one of them"
         )
         super().__init__(sentence, name.start_mark)
+
+
+def settings_in(file: Path) -> Any:
+    """The settings in a YAML file as plain data. Raises ValueError with the file and what is wrong with it."""
+    try:
+        return read_yaml(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except DuplicateNameError as error:
+        raise ValueError(f"{file}: {error}") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def read_yaml(text: str) -> Any:
