@@ -15,7 +15,6 @@ from qmnode.model.queue import ConnectionAttempt, OutgoingQueue
 from qmnode.model.waiting_reasons import Cause, WaitReason
 from qmnode.protocol.commands import CloseReason
 from qmnode.protocol.connection import (
-    CloseConnection,
     HistoryEntry,
     NextHop,
     OpenConnection,
@@ -443,8 +442,6 @@ class QueueConnection:
                     self._start(self._ping(hop))
                 case OpenConnection(hop, pinged):
                     self._start(self._open(hop, pinged))
-                case CloseConnection():
-                    self._give_up()
         if self._network.running:
             timer = self._way.next_timer()
             self._alarm.set(None if timer is None else timer[1])

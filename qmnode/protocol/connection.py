@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from qmnode.protocol.commands import CloseReason
-from qmnode.protocol.states import CONNECTION, ConnectionAction, ConnectionInput, ConnectionState, Timer, Timers
+from qmnode.protocol.states import CHOSEN, CONNECTION, ConnectionAction, ConnectionInput, ConnectionState, Timer, Timers
 from qmnode.settings.protocol import TransferSettings
 from qmnode.structures.enumerations import ConnectionStatus, OutgoingQueueState
 from qmnode.structures.error_codes import hresult_of_failure
@@ -68,12 +68,7 @@ class OpenConnection:
     pinged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CloseConnection:
-    """Close the session, or give up the attempt (3.1.7.13)."""
-
-
-ConnectionCommand = ResolveDestination | SendPing | OpenConnection | CloseConnection
+ConnectionCommand = ResolveDestination | SendPing | OpenConnection
 
 _STATUS_OF: Final = {
     CloseReason.REFUSED: ConnectionStatus.CONNECTION_REFUSED,
@@ -224,6 +219,10 @@ class OutgoingConnection:
         if transition is None:
             return
         action, self.state = transition
+        self._do(action, now)
+        assert self.state is transition[1] or self.state in CHOSEN.get(action, ())
+
+    def _do(self, action: ConnectionAction, now: float) -> None:
         match action:
             case ConnectionAction.RESOLVE:
                 self._resolve()

@@ -590,7 +590,7 @@ class Session:
                         break
                     continue
                 if self.state is not _OPEN:
-                    self._take(Input.USER_MESSAGE, now)  # not allowed by the table; no look-up per message
+                    self._take(Input.USER_MESSAGE, now)  # raises: the table has it in _OPEN only
                 message = read(packet)
                 batch.append(message)
                 header = message.session_header
@@ -765,9 +765,6 @@ class Session:
     def _take_session_ack(self, packet: SessionAck, now: float) -> None:
         self._take_session_header(packet.session_header, now)
 
-    def _take_user_message(self, packet: object, now: float) -> None:
-        """Never called: ``receive_data`` takes messages itself, without a look-up for each."""
-
     def _take_session_header(self, header: SessionHeader, now: float) -> None:
         """Receiving a SessionAck packet, 3.1.5.5; the same for a SessionHeader on a message, 3.1.5.8.4."""
         send = self._send
@@ -913,6 +910,6 @@ ACTIONS: Final[dict[Action, Callable[[Session, Any, float], None]]] = {
     Action.ANSWER_PARAMETERS: Session._answer_parameters,
     Action.TAKE_PARAMETERS_RESPONSE: Session._take_parameters_response,
     Action.TAKE_SESSION_ACK: Session._take_session_ack,
-    Action.TAKE_USER_MESSAGE: Session._take_user_message,
 }
-"""The method of each action of the table in ``states.py``; CLOSE also has a reason and is done by ``_take``."""
+"""The method of each action of the table in ``states.py`` but two: CLOSE has a reason and is done by ``_take``, and
+messages are taken without a look-up for each."""

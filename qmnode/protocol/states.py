@@ -225,7 +225,18 @@ CONNECTION: Final[Mapping[ConnectionState, Mapping[ConnectionInput, tuple[Connec
         _I.RESUME: (_A.RESOLVE, _C.RESOLVING),
     },
 }
-"""(state, input) to (action, state). An action may choose a later state itself, such as a ping before."""
+"""(state, input) to (action, state). Some actions may choose another state, see ``CHOSEN``."""
+_RESOLVED: Final = (_C.CONNECTED, _C.INACTIVE)
+CHOSEN: Final[Mapping[ConnectionAction, tuple[ConnectionState, ...]]] = {
+    _A.RESOLVE: _RESOLVED,
+    _A.REROUTE: _RESOLVED,
+    _A.TRY_HOP: (_C.PINGING,),
+    _A.NEXT_HOP: (_C.RESOLVING, *_RESOLVED),
+    _A.RETRY_LATER: (_C.INACTIVE,),
+}
+"""The states that an action may choose in place of the table's: a ping before an attempt, the list of hops from its
+beginning at its end, what a session that is open already makes needless, and rest if nothing waits to be sent.
+"""
 
 
 # ----------------------------------------------------------------------------------------------------------------------

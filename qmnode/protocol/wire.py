@@ -47,7 +47,6 @@ MAXIMUM_HOPS: Final = 0x1D
 # Session counters wrap after 65,536 messages (3.1.1.3.1). A number from the wire is read as the one nearest to a count
 # that both sides know, so that nothing inside ever wraps and numbers compare normally.
 
-_MODULUS: Final = 0x1_0000
 _HALF: Final = 0x8000
 WORD: Final = 0xFFFF
 """Mask of a 16-bit counter: ``count & WORD`` goes on the wire."""

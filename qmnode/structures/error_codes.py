@@ -15,8 +15,6 @@ from qmnode.structures.enumerations import ConnectionStatus
 MQ_OK: Final = 0x00000000
 """Success (MS-MQQP 3.1.4.1): not in the table of 2.4, and not an error."""
 
-_SEVERITY_ERROR: Final = 0x80000000
-
 
 class ErrorCode(IntEnum):
     """A value of the table in MS-MQMQ 2.4. ``text`` is the specification's sentence for it."""

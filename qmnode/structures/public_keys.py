@@ -45,7 +45,6 @@ MAX_RSA_BYTES: Final = 2048
 """Longest modulus in bytes, and so the longest encrypted key: 16,384 bits, the most that Windows makes."""
 
 _BLOB_TYPES: Final = {SIMPLEBLOB: "SIMPLEBLOB", PUBLICKEYBLOB: "PUBLICKEYBLOB"}
-_KEY_ALGORITHMS: Final = {CALG_RSA_KEYX: "CALG_RSA_KEYX", CALG_RSA_SIGN: "CALG_RSA_SIGN"}
 _SESSION_ALGORITHMS: Final = {
     CALG_AES_128: "AES-128",
     CALG_AES_192: "AES-192",

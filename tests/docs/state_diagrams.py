@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from qmnode.model.reading import TRANSITIONS, CursorState
-from qmnode.protocol.states import CONNECTION, SESSION, ConnectionAction, ConnectionState, Role, SessionState
+from qmnode.protocol.states import CHOSEN, CONNECTION, SESSION, ConnectionAction, ConnectionState, Role, SessionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,9 +42,10 @@ def session_edges(role: Role) -> list[tuple[str, str, str]]:
 def connection_edges() -> list[tuple[str, str, str]]:
     """The connection of an outgoing queue, with the action of each transition behind its input."""
     return [
-        (state.name, target.name, what.name if action is ConnectionAction.NOTHING else f"{what.name} / {action.name}")
+        (state.name, one.name, what.name if action is ConnectionAction.NOTHING else f"{what.name} / {action.name}")
         for state, inputs in CONNECTION.items()
         for what, (action, target) in inputs.items()
+        for one in (target, *CHOSEN.get(action, ()))
     ]
 
 
