@@ -10,6 +10,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event, Lock
@@ -26,14 +27,15 @@ from mqenterprise.pipeline.jobs import queue_names
 from mqenterprise.pipeline.jobs.message_life import KEY, UNKNOWN, dated_by
 from mqenterprise.pipeline.jobs.ways import ways_of
 from mqenterprise.pipeline.progress import Progress
-from mqenterprise.pipeline.session import fit_plans
+from mqenterprise.pipeline.session import FEW_EVENTS, fit_plans
 from mqenterprise.pipeline.sources.quarantine import Quarantine, Record
 from mqenterprise.pipeline.sources.reading import Wanted, with_events
-from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray, find_segments, pieces_of
+from mqenterprise.pipeline.sources.segments import Piece, Segment, Stray, find_segments, kinds_of, pieces_of
 from mqenterprise.pipeline.tables import Commit, StoredTable, Tables, as_they_are
 from qmnode.errors import ConfigurationError
 from qmnode.export.events import FORMAT, shown
 from qmnode.export.places import Place, below
+from qmnode.export.segment import SegmentError
 
 if TYPE_CHECKING:
     from mqenterprise.pipeline.directory import DirectoryTables
@@ -120,6 +122,7 @@ class Analysis:
     """The most segments in one commit, oldest first; 0: all. Otherwise ``run`` is repeated until it finds nothing."""
 
     _parts: _Parts = field(default_factory=lambda: _Parts(), init=False)
+    _kinds: Kinds = field(default_factory=lambda: Kinds(), init=False)
     _interrupted: Event = field(default_factory=Event, init=False)
 
     @property
@@ -323,8 +326,8 @@ class Analysis:
         def state() -> dict[str, Any]:
             return {"progress": progress().state(), "since": window.since, **gathering.state(last)}
 
-        count = _events(pieces)
-        self._parts.fit(self.spark, gathered.name, count)
+        count = self._kinds.count(pieces, gathered.kinds)
+        self._parts.fit(self.spark, gathered.name, count, _events(pieces))
 
         def write(events: DataFrame) -> Commit:
             partial = gathered.make(window.of(gathered, events))
@@ -333,7 +336,7 @@ class Analysis:
             return self._join(gathering, count, partial, window, state)
 
         begin = window.begin if window.since is not None else None
-        wanted = Wanted(pieces, gathered.columns, gathered.kinds, begin)
+        wanted = Wanted(pieces if count else (), gathered.columns, gathered.kinds, begin)
         aside = self._quarantine_of(gathered.name)
         commit = with_events(self.spark, wanted, aside, write, self._interrupted.is_set)
         new = {piece.copies[0].path: _events([piece]) for piece in pieces}
@@ -458,18 +461,43 @@ class _Kept:
         self._frames.clear()
 
 
+class Kinds:
+    """The kinds of the events in segments. Each segment is looked at once for all tables."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, int]] = {}
+        self._looking = Lock()
+
+    def count(self, pieces: Sequence[Piece], kinds: Iterable[str]) -> int:
+        """Return the number of events of these kinds, or one that is not less. Many segments, those elsewhere and
+        broken ones are not looked at before they are read: the number of all their events.
+        """
+        whole = _events(pieces)
+        segments = [piece.copies[0] for piece in pieces]
+        if whole > FEW_EVENTS or not all(Place.open(one.address).is_local for one in segments):
+            return whole
+        with self._looking, suppress(SegmentError, OSError):
+            return min(whole, sum(self._of(one).get(kind, 0) for one in segments for kind in kinds))
+        return whole
+
+    def _of(self, segment: Segment) -> dict[str, int]:
+        if segment.path not in self._found:
+            self._found[segment.path] = kinds_of(segment)
+        return self._found[segment.path]
+
+
 class _Parts:
     """Settings of the session that follow the number of rows: those for the largest table under way."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, int] = {}
+        self._rows: dict[str, tuple[int, int]] = {}
         self._changing = Lock()
 
-    def fit(self, spark: SparkSession, table: str, rows: int) -> None:
-        """Fit them to plans about so many rows."""
+    def fit(self, spark: SparkSession, table: str, rows: int, read: int = 0) -> None:
+        """Fit them to plans about so many rows, selected from those that are read."""
         with self._changing:
-            self._rows[table] = rows
-            fit_plans(spark, max(self._rows.values()))
+            self._rows[table] = rows, read
+            fit_plans(spark, *map(max, zip(*self._rows.values(), strict=True)))
 
     def end(self, table: str) -> None:
         """Forget a table that is done."""

@@ -26,7 +26,7 @@ _ROWS_IN_PART: Final = 100_000
 _MOST_PARTS: Final = 10_000
 _FEW_ROWS: Final = 250_000
 """With no more, expressions are evaluated before code for them is generated and compiled."""
-_FEW_EVENTS: Final = 2_000_000
+FEW_EVENTS: Final = 2_000_000
 """With no more, a run ends before code that Java optimizes for it is paid off."""
 _ROOT: Final = Path(__file__).parents[2]
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
@@ -41,6 +41,8 @@ _ALWAYS: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Lives have an array of hops. Otherwise all events are sorted once a task has met 128 messages.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "16384",
+    # Rows that are together already are joined once.
+    "spark.sql.execution.combineAdjacentAggregation": "true",
     # Otherwise two progress bars would show.
     "spark.ui.showConsoleProgress": "false",
 }
@@ -115,7 +117,7 @@ def java_options(master: str, events: int | None, memory: str = DRIVER_MEMORY) -
 
     Optimizing code takes longer than a short run on this machine. On a cluster the work is done elsewhere.
     """
-    is_short = master.startswith("local") and events is not None and events <= _FEW_EVENTS
+    is_short = master.startswith("local") and events is not None and events <= FEW_EVENTS
     return f"{_JAVA} {_SHORT_JAVA} -Xms{memory}" if is_short else f"{_JAVA} {_LONG_JAVA}"
 
 
@@ -137,8 +139,9 @@ def _address_towards(master: str) -> str | None:
     return f"[{address}]" if ":" in address else address
 
 
-def fit_plans(session: SparkSession, rows: int) -> None:
-    """Fit the next plan to its number of rows, except for settings that Spark was started with.
+def fit_plans(session: SparkSession, rows: int, read: int = 0) -> None:
+    """Fit the next plan to its number of rows, except for settings that Spark was started with. They are selected from
+    those that are ``read``, if these are more.
 
     Spark's default of 200 parts keeps a cluster busy for seconds with a thousand rows. The rows of one part need no
     plan that adapts to the sizes of parts.
@@ -147,8 +150,8 @@ def fit_plans(session: SparkSession, rows: int) -> None:
     for name, value in {
         _SHUFFLES: str(shuffle_parts(rows)),
         "spark.sql.adaptive.enabled": str(rows > _ROWS_IN_PART).lower(),
-        "spark.sql.codegen.wholeStage": str(rows > _FEW_ROWS).lower(),
-        "spark.sql.codegen.factoryMode": "FALLBACK" if rows > _FEW_ROWS else "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": str(max(rows, read) > _FEW_ROWS).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if max(rows, read) > _FEW_ROWS else "NO_CODEGEN",
         "spark.sql.inMemoryColumnarStorage.compressed": str(rows > _FEW_ROWS).lower(),
     }.items():
         if not started.contains(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from mqenterprise.pipeline import directory
-from mqenterprise.pipeline.analysis import Analysis
+from mqenterprise.pipeline.analysis import Analysis, Kinds
 from mqenterprise.pipeline.sources import reading
+from mqenterprise.pipeline.sources.segments import find_segments, pieces_of
 from tests.adversary.test_segments import again, with_values, written
 from tests.pipeline.segments import put
 
@@ -60,3 +62,15 @@ def test_segments_are_counted_once_by_what_was_read_of_them(
     next_run = analysis.run(JOB)
     assert (next_run.segments, next_run.events, next_run.unreadable) == (0, 0, 0)
     assert [Path(record.path).name[:5] for record in next_run.aside] == ["NODE1", "NODE2", "NODE3"]
+
+
+def test_events_of_a_kind_are_counted_before_they_are_read_where_that_is_cheap(tmp_path: Path) -> None:
+    for node, kind in ((1, "sent"), (2, "heartbeat"), (3, "sent")):
+        put(str(tmp_path), range(1, 5), node, kind)
+    pieces = pieces_of(find_segments([str(tmp_path)])[0])
+    counted = [Kinds().count(pieces, kinds) for kinds in (["sent"], ["heartbeat", "sent"], ["journaled"])]
+    assert counted == [8, 12, 0]
+    part = [replace(piece, ranges=((1, 2),)) for piece in pieces]
+    assert Kinds().count(part, ["sent"]) == 6, "of six events, no more than all"
+    cut(pieces[0].copies[0].path)
+    assert Kinds().count(pieces, ["journaled"]) == 12, "what cannot be read may have any kind"

@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from mqenterprise.pipeline.jobs.message_life import lives_of
 from mqenterprise.pipeline.session import fit_plans, java_options, shuffle_parts
+from mqenterprise.pipeline.sources.reading import Wanted
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 GENERATED = "spark.sql.codegen.wholeStage"
@@ -65,6 +68,20 @@ def test_what_whoever_started_spark_says_stays(spark: SparkSession) -> None:
     fit_plans(spark, 5_000_000)
     assert (spark.conf.get(SHUFFLES), spark.conf.get(GENERATED)) == ("2", "false")
     spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_few_of_many_rows_need_few_parts_and_generated_code(unset: SparkSession) -> None:
+    fit_plans(unset, 100, read=1_000_000)
+    assert (unset.conf.get(SHUFFLES), unset.conf.get(GENERATED)) == ("1", "true")
+
+
+def test_the_events_of_a_message_come_together_before_they_are_joined_once(unset: SparkSession) -> None:
+    fit_plans(unset, 300_000)
+    events = pa.Table.from_pylist([{"source_id": "a", "kind": "sent"}], schema=Wanted(()).schema)
+    lives = lives_of(unset.createDataFrame(events).repartition(2))
+    text = str(lives._jdf.queryExecution().executedPlan().toString())
+    found = [len(re.findall(part, text)) for part in ("ObjectHashAggregate", r"hashpartitioning\(source_id")]
+    assert found == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,11 @@ def join_lives(lives: DataFrame) -> DataFrame:
 
 
 def _joined(rows: DataFrame, hops: Column) -> DataFrame:
-    return rows.groupBy(*KEY).agg(
+    # The rows of a message come together first. They are in the segments of several nodes, so joining those of each
+    # task before the shuffle makes them hardly fewer, and needs room for all messages at once.
+    parts = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    together = rows.repartition(parts, *KEY)
+    return together.groupBy(*KEY).agg(
         *(F.min(name).alias(name) for name in _EARLIEST),
         *(F.min(name).alias(name) for name in _ANY),
         F.min("end").alias("end"),

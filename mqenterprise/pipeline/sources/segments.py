@@ -199,6 +199,12 @@ def read_pieces(
                 yield from pa.Table.from_arrays(columns, schema=schema).to_batches(max_chunksize=_BATCH)
 
 
+def kinds_of(segment: Segment) -> dict[str, int]:
+    """Return the number of events of each kind in a segment. SegmentError if it is broken, OSError."""
+    counts = compute.value_counts(read_segment(_place_of(segment), segment.path, ["kind"])["kind"])
+    return dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
+
+
 def check_footer(piece: Piece, quarantine: Quarantine, columns: Sequence[str]) -> tuple[Segment, Footer] | None:
     """Return the first copy of a segment with a readable footer, and columns of a bounded size. Other copies are set
     aside.
