@@ -346,6 +346,11 @@ class _Posts:
         place = urlsplit(address)
         proxy = "" if proxy_bypass(place.netloc) else getproxies().get(place.scheme, "")
         through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        if through.scheme != "http":
+            raise ConfigurationError(
+                f"{place.scheme}_proxy: a proxy is spoken to without TLS: write http:// in place of "
+                f"{through.scheme}://, or name the collector in no_proxy"
+            )
         credentials = f"{unquote(through.username or '')}:{unquote(through.password or '')}"
         own = {"Proxy-Authorization": f"Basic {b64encode(credentials.encode()).decode()}"} if through.username else {}
         host = through.netloc.rpartition("@")[2] or place.netloc

@@ -270,6 +270,18 @@ async def test_the_proxy_that_the_environment_names_is_asked(
     assert authorizations == [f"Basic {b64encode(b'ann:pass@word').decode()}"]
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_would_have_to_be_spoken_to_over_tls_is_an_error(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(f"{scheme}_proxy", "https://ann:password@proxy.invalid:3128")
+    with pytest.raises(ConfigurationError, match=f"^{scheme}_proxy: .* http:// .* https://") as refused:
+        Telemetry(asked_of(f"{scheme}://collector.invalid:4318"), "NODE1")
+    assert "password" not in str(refused.value)
+
+
 @pytest.mark.parametrize("status", [302, 307])
 async def test_a_redirect_is_a_refusal_and_its_host_hears_nothing(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
