@@ -449,7 +449,8 @@ class Latest:
         for one in self._speakers.values():
             if self._size <= _ALL_BYTES:
                 break
-            self._size -= one.digest()
+            if one.size > _BYTES:  # small messages have a limit already, and their digests are as large
+                self._size -= one.digest()
 
     def of_others(self, received: ReceivedMessage, address: str) -> list[Guid]:
         """The contents of messages of strangers elsewhere than ``address`` with this message's position or

@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import count
 
+import pytest
+
+from qmnode.protocol import message_id_history
 from qmnode.protocol.incoming_sequences import MOST_BRANCHES, IncomingSequence, Route
+from qmnode.structures.guid import Guid
 from qmnode.structures.user_message import DirectQueueFormatName
 from tests.protocol.machines import ALICE, CAROL, TIME, message, transactional
 from tests.protocol.receiver import SEQUENCE, Receiver, identifiers
@@ -129,3 +134,19 @@ def test_large_messages_of_many_strangers_are_remembered_and_not_kept() -> None:
         tracemalloc.stop()
     assert identifiers(receiver.take(message(1, body=body), address="10.0.0.99")) == []
     assert identifiers(receiver.take(message(1, body=b"another"), address="10.0.0.98")) == [1]
+
+
+def test_small_messages_of_many_strangers_are_kept_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests of them would need as much memory, and be made again and again."""
+    digested: list[bytes] = []
+    monkeypatch.setattr(message_id_history, "_BYTES", 16 << 10)
+    monkeypatch.setattr(message_id_history, "_ALL_BYTES", 256 << 10)
+    monkeypatch.setattr(message_id_history, "content_of", lambda packet: digested.append(packet) or Guid(bytes(16)))
+    receiver, numbers = Receiver(), count(1)
+    for at in range(32):
+        for _ in range(200):
+            receiver.take(message(next(numbers)), address=f"10.0.0.{at}")
+    assert not digested
+    receiver.take(message(next(numbers), body=bytes(64 << 10)), address="10.0.0.1")
+    receiver.take(message(next(numbers)), address="10.0.0.2")
+    assert len(digested) == 1
