@@ -327,7 +327,10 @@ class Queue(QueueAttributes):
         if self.is_journal:
             self.context.quotas.journal_used += size
         else:
-            self.context.quotas.used += size
+            quotas = self.context.quotas
+            quotas.used += size
+            if quotas.payer is not None or quotas.runs:
+                quotas.note(self, size)
 
     def reserve_bytes(self, size: int) -> None:
         """Count bytes that an open transaction sends here; negative when it no longer does."""

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -90,12 +90,12 @@ def showing(certificate: str) -> ssl.SSLContext:
     return context
 
 
-async def drip(peer: Peer, data: bytes) -> None:
-    """Write the same again and again, as fast as the other side reads, until it closes."""
+async def drip(peer: Peer, data: bytes | Callable[[], bytes]) -> None:
+    """Write the same again and again, or what is made, as fast as the other side reads, until it closes."""
     closed = asyncio.ensure_future(peer.is_closed())
     try:
         while not closed.done():
-            peer.send(data)
+            peer.send(data if isinstance(data, bytes) else data())
             sent = asyncio.ensure_future(peer.flush())
             await asyncio.wait([closed, sent], return_when=asyncio.FIRST_COMPLETED)
             sent.cancel()
@@ -155,13 +155,24 @@ async def fill(at: Target, own: str, queue: str) -> None:
     """Send messages until no more are taken, then ever smaller ones."""
     size = 256 * KIB
     while True:
-        peer = await at.session(own, source := at.source())
-        try:
-            letters = [at.letter(source, one, queue, body=bytes(size), flags=wire.DEAD_LETTER) for one in range(1, 65)]
-            await drip(peer, b"".join(letters))
-        finally:
-            peer.abort()
+        await fill_with(at, own, queue, size)
         size = max(64, size // 4)
+
+
+async def fill_with(at: Target, own: str, queue: str, size: int) -> None:
+    """Send messages with bodies of this size until no more are taken."""
+    peer = await at.session(own, source := at.source())
+    numbers = count(random.randrange(1, 1 << 31))
+
+    def letters() -> bytes:
+        return b"".join(
+            at.letter(source, number, queue, body=bytes(size), flags=wire.DEAD_LETTER) for number in islice(numbers, 16)
+        )
+
+    try:
+        await drip(peer, letters)
+    finally:
+        peer.abort()
 
 
 async def fill_the_quota(at: Target, own: str) -> None:
