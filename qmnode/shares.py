@@ -236,6 +236,7 @@ HELD_BYTES: Final = Resource(
     "its connections are not read until some of its messages are stored",
     reserve=5 / 8,
     block=3 / 16,
+    peer=1 / 4,
     evicted="incomplete packets of the same peer that do not grow",
 )
 NOTICES: Final = Resource(
@@ -446,7 +447,9 @@ class _Network:
 class Peer:
     """A declared peer, whose connections share its part."""
 
-    __slots__ = ("__weakref__", "began", "had", "heard", "next", "owed", "pauses_until", "taken", "waiting")
+    __slots__ = (
+        "__weakref__", "began", "had", "has_little_room", "heard", "next", "owed", "pauses_until", "taken", "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.heard = float("-inf")
@@ -461,6 +464,8 @@ class Peer:
         """
         self.had = 0.0
         """When its debt was last made smaller, as of :func:`_had`; 0 for a peer without one."""
+        self.has_little_room = False
+        """Whether it holds almost all bytes that it may, so that little is to be read at a time."""
         self.waiting: deque[Turn] = deque()
         self.pauses_until = 0.0
         """When its pause ends, as of :func:`_had`."""
@@ -483,8 +488,6 @@ class Turns:
         self._strangers = _Network(0)
         self._others: deque[Turn] = deque()
         self._peers: WeakValueDictionary[Party, Peer] = WeakValueDictionary()
-        self._at: WeakValueDictionary[str, Peer] = WeakValueDictionary()
-        """The declared peer that last spoke from each address."""
         self._last_peer: Peer | None = None
         """The declared peer from which something last came."""
         self._before_last = self.heard
@@ -527,18 +530,12 @@ class Turns:
         if self.knows_peers:
             self.heard = self._own_heard = asyncio.get_running_loop().time()
 
-    def peer(self, party: Party, address: str = "") -> Peer:
-        """The declared peer that a party is, which speaks from an address. It is kept as long as somebody has it."""
+    def peer(self, party: Party) -> Peer:
+        """The declared peer that a party is. It is kept as long as somebody has it."""
         found = self._peers.get(party)
         if found is None:
             found = self._peers[party] = Peer()
-        if address:
-            self._at[address] = found
         return found
-
-    def payer(self, address: str) -> str | Peer:
-        """The declared peer or the address that pays for later consequences of input from an address."""
-        return self._at.get(address, address)
 
     def take_of(self, peer: Peer, turn: Turn, now: float) -> bool:
         """Take the turn of a declared peer, now or later. Return whether it waits now."""

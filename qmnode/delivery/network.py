@@ -500,9 +500,9 @@ class Network:
         state = self.state
         turns = self.manager.context.shares.turns
         for acknowledgment in state.incoming.take_order_acknowledgments(now):
-            source, (is_direct, address) = acknowledgment.source, acknowledgment.route
+            source, (is_direct, address, peer) = acknowledgment.source, acknowledgment.route
             if is_direct and self.neighbours.party_at(source, address).kind is Kind.STRANGER:
-                turns.follow(turns.payer(address), partial(self.notices.order, acknowledgment))
+                turns.follow(peer or address, partial(self.notices.order, acknowledgment))
             else:
                 self.notices.order(acknowledgment)
         for sequence in state.outgoing.take_resends(now):

@@ -26,7 +26,7 @@ from qmnode.protocol.message_id_history import content_of
 from qmnode.protocol.received import DestinationName, ReceivedMessage
 from qmnode.protocol.states import Timer
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares import INCOMING_SEQUENCES, Accountant, Party, Table, declared, stranger
+from qmnode.shares import INCOMING_SEQUENCES, Accountant, Party, Peer, Table, declared, stranger
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
 
 _VALUE: Final = Struct("<QIII")
@@ -91,6 +91,8 @@ class Route(NamedTuple):
     """The sender used a direct format name (DirectFormatSession): acknowledgments go to ``address``."""
     address: str
     """RemoteQMAddress of the connection that delivered the last message."""
+    payer: Peer | None = None
+    """Who pays for them, if it is a declared peer."""
 
 
 class OrderAcknowledgment(NamedTuple):

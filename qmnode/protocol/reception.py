@@ -30,7 +30,7 @@ from qmnode.protocol.message_id_history import Latest, MessageIdHistory, content
 from qmnode.protocol.received import DIRECT, DestinationName, ReceivedHeaders, ReceivedMessage
 from qmnode.protocol.wire import MAXIMUM_HOPS
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares import declared, stranger
+from qmnode.shares import Peer, declared, stranger
 from qmnode.structures.enumerations import MessageClass
 from qmnode.structures.errors import PacketError
 from qmnode.structures.guid import ZERO_GUID, Guid, guid_to_text
@@ -72,7 +72,9 @@ class Brought:
 class Neighbour:
     """The peer of one session. The delivery room fills in ``known``."""
 
-    __slots__ = ("_brought", "address", "ask_again", "elsewhere", "is_unsettled", "itself", "known", "unanswered")
+    __slots__ = (
+        "_brought", "address", "ask_again", "elsewhere", "is_unsettled", "itself", "known", "payer", "unanswered",
+    )  # fmt: skip
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -88,6 +90,8 @@ class Neighbour:
         """The time at which to check again."""
         self.itself: Guid | None = None
         """This queue manager, if it opened the session to itself, by one of its own names that it did not recognise."""
+        self.payer: Peer | None = None
+        """Who pays for what follows from its input, if it is declared. Set by its connection."""
         self._brought: dict[Guid, Brought] = {}
 
     @property
@@ -648,7 +652,8 @@ class Reception:
         if sequence.route.address != step.neighbour.address or sequence.bringer:
             # Strangers get these order acknowledgments: the source would take them for those of its own messages.
             is_doubted = step.neighbour.is_doubted(sequence.source)
-            sequence.route = Route(is_doubted or target.name.kind == DIRECT, step.neighbour.address)
+            is_direct = is_doubted or target.name.kind == DIRECT
+            sequence.route = Route(is_direct, step.neighbour.address, step.neighbour.payer)
         number = received.tx_sequence_number
         keep = target.destination.kind is not _UNKNOWN
         before = sequence.sequence_id

@@ -80,12 +80,20 @@ class HeldBytes:
         connection.charged = after
         if before and not after:
             self._release(connection, payer)
-        self.are_scarce = account.room(_NEWCOMER) < account.total / 64
+        little = account.total / 64
+        self.are_scarce = account.room(_NEWCOMER) < little
+        if connection.neighbour.payer is not None:
+            connection.neighbour.payer.has_little_room = account.room(payer) < little
         if after > before:
             self._is_peak = self._is_peak or sum(account.used.values()) > account.total / _PEAK
         elif self._is_peak and not self._holders:
             self._is_peak = False
             asyncio.get_running_loop().call_later(_AFTER_PEAK, self._return_memory)
+
+    def is_oldest(self, connection: Connection) -> bool:
+        """Whether a connection has held bytes for longer than others of its party."""
+        payer = connection.payer
+        return payer is not None and next(iter(self._holders[payer])) is connection
 
     def is_to_wait(self, connection: Connection) -> bool:
         """Whether a connection that holds bytes is not to be read now."""
@@ -101,7 +109,7 @@ class HeldBytes:
         """Whether an incomplete packet is to become complete before others of its party, and of all strangers if these
         hold everything that they may.
         """
-        if connection.session.unsettled() or next(iter(self._holders[payer])) is not connection:
+        if connection.session.unsettled() or not self.is_oldest(connection):
             return False
         if not self.are_scarce or payer.kind is not Kind.STRANGER:
             return True
@@ -132,7 +140,8 @@ class HeldBytes:
 
     def _look(self) -> None:
         """Close the connections whose incomplete packets keep others waiting, and let the next ones be read. Those of a
-        stranger that have waited for long end too: it may be gone, which would show only when all is read that came.
+        stranger that have waited for long end too, and those whose peer is gone: that would show only when all is read
+        that came.
         """
         loop = asyncio.get_running_loop()
         self._check = None
@@ -144,14 +153,15 @@ class HeldBytes:
             else:
                 first = next(iter(holders))
                 waiting = [first]
-                if not first.session.unsettled() and now - first.fed > _SILENCE and self._is_next(first, payer):
+                if first.is_begun and now - first.fed > _SILENCE and self._is_next(first, payer):
                     log.warning("a packet that does not come to its end is given up", address=first.address,
                                 bytes=first.charged)  # fmt: skip
                     first.close()
-                elif len(holders) > 1 and self._check is None:
+                elif (len(holders) > 1 or self.are_scarce) and self._check is None:
                     self._check = loop.call_later(_SILENCE, self._look)
-                for one in [*holders][1:] if payer.kind is Kind.STRANGER else ():
-                    if now - one.fed > _PATIENCE and not one.session.unsettled():
+                for one in [*holders]:
+                    is_late = payer.kind is Kind.STRANGER and one.is_begun and now - one.fed > _PATIENCE
+                    if (is_late and not self._is_next(one, payer)) or one.has_ended():
                         one.abort()
             for one in waiting:
                 one.read_again()
@@ -203,6 +213,10 @@ class Alarm:
 
 
 BUFFER_SIZE: Final = 256 * 1024
+READ_AHEAD: Final = 64 * 1024
+"""Bytes that TLS keeps before it reads no more: more than two of its records, and one read above."""
+_ESTABLISHED: Final = 1
+"""The state of a connection that neither end has ended, in TCP_INFO."""
 _LOOK_AGAIN: Final = 1.0
 """Seconds for which it is known whether the peer of an open session is declared."""
 _BEGIN: Final = SMALL + 1024
@@ -237,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_alarm", "_deferred", "_follows_large", "_handler", "_held", "_holds", "_identify", "_is_judged",
-        "_looks_again", "_loop", "_own_buffer", "_party", "_peer", "_processing", "_read_paused",
+        "_looks_again", "_loop", "_own_buffer", "_party", "_peer", "_processing", "_read_paused", "_reads_ahead",
         "_transport", "_turns", "_unsettled_limit", "address", "charged", "encrypted", "established", "fed",
         "heard", "initiator", "local_address", "local_port", "lost_by", "neighbour", "on_lost", "on_writable", "payer",
         "port", "received_bytes", "sent_bytes", "session", "unsettled_bytes", "writable",
@@ -300,6 +314,8 @@ class Connection(asyncio.BufferedProtocol):
         self._identify = identify
         self._holds = False
         """Whether an incomplete packet is large."""
+        self._reads_ahead = False
+        """Whether the transport reads half a megabyte when it is paused, unless it is told not to: TLS does."""
         self._is_judged = False
         """Whether received messages are held until they have been judged, even if the connection is lost before."""
         self._loop = asyncio.get_running_loop()
@@ -326,7 +342,8 @@ class Connection(asyncio.BufferedProtocol):
         self.local_address, self.local_port = str(own[0]).partition("%")[0], int(own[1])
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
-            self.encrypted = True
+            self.encrypted = self._reads_ahead = True
+            self._read_ahead(pauses=False)
             self.session.certified = self._identify(tls)
         self.fed = self._loop.time()
         if self.session.closed:  # closed while it was being opened
@@ -339,15 +356,16 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
         held, peer = self._held, self._peer
-        is_stranger = peer is None
-        view = self.session.buffer(SPARED if is_stranger else 0) if self._holds else None
+        view = self.session.buffer(SPARED if peer is None else 0) if self._holds else None
         self._own_buffer = view
         if view is not None:
-            return view[:_BEGIN] if is_stranger and held.are_scarce else view
-        is_scarce = held.are_scarce or self._turns.are_scarce if peer is None else bool(peer.waiting)
-        if self._follows_large or is_scarce:
-            return _SHARED.begin
-        return _SHARED.view
+            is_scarce = held.are_scarce if peer is None else peer.has_little_room and not held.is_oldest(self)
+            return view[:_BEGIN] if is_scarce else view
+        if peer is None:
+            is_scarce = held.are_scarce or self._turns.are_scarce
+        else:
+            is_scarce = peer.has_little_room or bool(peer.waiting)
+        return _SHARED.begin if self._follows_large or is_scarce else _SHARED.view
 
     def buffer_updated(self, count: int) -> None:
         """Feed received bytes to the session: those of a stranger when it is its turn."""
@@ -357,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
         now = self._loop.time()
         if now >= self._looks_again or not self.established:
             party = self._party(self)
-            self._peer = None if party.kind is Kind.STRANGER else self._turns.peer(party, self.address)
+            self._peer = self.neighbour.payer = None if party.kind is Kind.STRANGER else self._turns.peer(party)
             self._looks_again = now + _LOOK_AGAIN
         data = _SHARED.view[:count] if self._own_buffer is None else b""
         self._deferred = data, count
@@ -432,6 +450,18 @@ class Connection(asyncio.BufferedProtocol):
             self.process()
 
     # Called by the session's owner
+
+    def has_ended(self) -> bool:
+        """Whether the peer has ended the connection: it sends again what was not acknowledged."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        connected = self._transport.get_extra_info("socket")
+        return bool(connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether all that it holds is the beginning of a packet."""
+        return self._deferred is None and not self.session.unsettled()
 
     def room(self) -> int:
         """The number of messages that may be sent now."""
@@ -532,10 +562,16 @@ class Connection(asyncio.BufferedProtocol):
             behind = behind or self._held.is_to_wait(self) or bool(unsettled and held >= UNSETTLED_BYTES)
         if behind is not self._read_paused:
             self._read_paused = behind
+            if self._reads_ahead and not transport.is_closing():
+                self._read_ahead(pauses=behind)
             if behind:
                 transport.pause_reading()
             else:
                 transport.resume_reading()
+
+    def _read_ahead(self, *, pauses: bool) -> None:
+        """Let TLS keep little that it has not decrypted, and read nothing while reading pauses."""
+        cast("Any", self._transport).set_read_buffer_limits(*((0, 0) if pauses else (READ_AHEAD, READ_AHEAD // 2)))
 
 
 _LINGER: Final = 5.0

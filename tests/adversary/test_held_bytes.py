@@ -128,6 +128,39 @@ async def test_begun_messages_over_the_share_do_not_wait_for_long(tmp_path: Path
         assert (await bob.queue(r".\private$\plain")).message_count == 1
 
 
+@attack(
+    Area.RESOURCES,
+    can="begin a large message at each of some addresses until strangers may hold no more, and send bytes of each now "
+    "and then",
+    promised="only one of them is waited for; the connections of the others are closed",
+)
+async def test_begun_messages_of_many_keep_no_other_stranger_waiting(
+    tmp_path: Path, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for patience in ("_SILENCE", "_PATIENCE"):
+        monkeypatch.setattr(f"qmnode.transport.connection.{patience}", 0.5)
+    async with node_with(tmp_path, incomplete_bytes=4 * MIB) as bob, AsyncExitStack() as stack:
+        large = letter(address_of(bob), body=bytes(MIB))
+        at, source = address_of(bob), wire.identifier()
+        peers = [await stack.enter_async_context(session(loopback_address(), at, source)) for _ in range(3)]
+        for peer in peers:
+            peer.send(large[: 700 * KIB])
+            await peer.flush()
+        await eventually(lambda: bob.network._held.are_scarce, "they hold all")
+
+        async def drip() -> None:
+            for begin in range(700 * KIB, len(large)):
+                for peer in peers:
+                    peer.send(large[begin : begin + 1])
+                await asyncio.sleep(0.1)
+
+        dripping = asyncio.ensure_future(drip())
+        async with session(own, at, wire.identifier()) as honest:
+            await honest.say(letter(at, body=bytes(400 * KIB)))
+        dripping.cancel()
+        assert (await bob.queue(r".\private$\plain")).message_count == 1
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(("blocks", "connections"), [(1, 60), (1, 150), (10, 20)])
 async def test_signed_messages_of_many_wait_in_their_shares(tmp_path: Path, blocks: int, connections: int) -> None:

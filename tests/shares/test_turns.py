@@ -251,12 +251,14 @@ async def test_a_declared_peer_alone_has_all_the_time_in_slices() -> None:
     assert not taken_of(work, mallory, "later")
 
 
-async def test_what_follows_from_the_input_of_a_declared_peer_is_of_its_part() -> None:
+async def test_what_follows_from_the_input_of_a_declared_peer_is_of_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_WINDOW", "_BUSY"):
+        monkeypatch.setattr(shares, name, 60.0)  # a slow machine ends neither
     work = Work()
-    mallory, alice = work.turns.peer(declared("MALLORY"), MALLORY), work.turns.peer(declared("ALICE"))
+    mallory, alice = work.turns.peer(declared("MALLORY")), work.turns.peer(declared("ALICE"))
     work.turns.heard_own()
     assert not taken_of(work, mallory, "little")
-    work.turns.follow(work.turns.payer(MALLORY), work.turn("follows", 3 * MILLISECOND))
+    work.turns.follow(mallory, work.turn("follows", 3 * MILLISECOND))
     assert not taken_of(work, mallory, "an application receives it")
     assert not taken_of(work, alice, "alice")
     assert taken_of(work, mallory, "mallory")
