@@ -159,6 +159,7 @@ def analyze(
         if job not in JOBS:
             raise typer.BadParameter(f"there is no job {job!r}; there are {', '.join(JOBS)}, and all", param_hint="JOB")
     with _explained(), _Steps() as steps:
+        from mqenterprise.pipeline import java
         from mqenterprise.pipeline.session import open_session
         from mqenterprise.pipeline.sources.segments import check_bucket, check_places, events_of, find_segments
         from mqenterprise.pipeline.tables import Tables
@@ -200,6 +201,7 @@ def analyze(
                 _tell(summed, target)
                 told = summed.aside
             if not stream:
+                java.keep_classes()
                 return
             if not summed.segments:
                 steps.say("Waiting for segments")

@@ -93,6 +93,8 @@ def open_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         started = java_options(master, events, memory)
+        if master.startswith("local"):
+            started += f" {java.archive_options()}"
         settings |= {"spark.driver.memory": memory, "spark.driver.extraJavaOptions": started}
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
