@@ -9,7 +9,6 @@ In the process of the playbook, since a program for each of hundreds of hosts ta
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.mqenterprise.fleet.plugins.modules import host_certificate
@@ -55,7 +54,11 @@ class ActionModule(ActionBase):
             "computer": {"type": "str"},
             "directory_file": {"type": "str"},
             "login": {"type": "path"},
-            "certificate": {"type": "dict"},
+            "certificate": {
+                "type": "dict",
+                "options": host_certificate.SPEC,
+                "required_if": host_certificate.REQUIRED_IF,
+            },
         }
         _validation, given = self.validate_argument_spec(options)
         if MISSING:
@@ -86,7 +89,6 @@ class ActionModule(ActionBase):
         """Issue the certificate, if one is asked for and due."""
         if not given:
             return
-        asked = {"holder": "host", "authority_name": "Message Queuing enterprise"} | given
-        reason = host_certificate.work(SimpleNamespace(params=asked, check_mode=self._task.check_mode))
+        reason = host_certificate.work(given, self._task.check_mode)
         if reason is not None:
             yield f"a certificate is issued: {reason}"

@@ -112,9 +112,23 @@ except ImportError:
     MISSING = traceback.format_exc()
 
 
-def work(module):
+SPEC = {
+    "name": {"type": "str", "required": True},
+    "holder": {"type": "str", "choices": ["host", "user"], "default": "host"},
+    "names": {"type": "list", "elements": "str"},
+    "authority": {"type": "path", "required": True},
+    "authority_name": {"type": "str", "default": "Message Queuing enterprise"},
+    "certificate": {"type": "path", "required": True},
+    "private_key": {"type": "path", "required": True, "no_log": False},
+    "renew_before": {"type": "int", "default": 30},
+}
+REQUIRED_IF = [("holder", "host", ["names"])]
+
+
+def work(given, check_mode):
     """Issue one if it is due; why it was."""
-    given = module.params
+    if given["holder"] == "user" and given["names"]:
+        raise CertificateError("a user's certificate has no names beside the user's own: leave out names")
     authority = Authority(Path(given["authority"]))
     certificate, key = Path(given["certificate"]), Path(given["private_key"])
     ahead = datetime.timedelta(days=given["renew_before"])
@@ -124,7 +138,7 @@ def work(module):
         return why_due(authority, certificate, key, names, now, ahead, holder)
 
     reason = due(datetime.datetime.now(datetime.UTC))
-    if reason is None or module.check_mode:
+    if reason is None or check_mode:
         return reason
     authority.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Many hosts ask at a time: the first makes the authority, and the certificate of a user that several need.
@@ -143,26 +157,11 @@ def work(module):
 
 def main():
     """Run the module with the arguments that Ansible passes."""
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "holder": {"type": "str", "choices": ["host", "user"], "default": "host"},
-            "names": {"type": "list", "elements": "str"},
-            "authority": {"type": "path", "required": True},
-            "authority_name": {"type": "str", "default": "Message Queuing enterprise"},
-            "certificate": {"type": "path", "required": True},
-            "private_key": {"type": "path", "required": True, "no_log": False},
-            "renew_before": {"type": "int", "default": 30},
-        },
-        supports_check_mode=True,
-        required_if=[("holder", "host", ["names"])],
-    )
-    if module.params["holder"] == "user" and module.params["names"]:
-        module.fail_json(msg="a user's certificate has no names beside the user's own: leave out names")
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True, required_if=REQUIRED_IF)
     if MISSING is not None:
         module.fail_json(msg=missing_required_lib("qmnode[enterprise]"), exception=MISSING)
     try:
-        reason = work(module)
+        reason = work(module.params, module.check_mode)
     except EXPECTED as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=reason is not None, **({"reason": reason} if reason else {}))
