@@ -59,6 +59,7 @@ class HeldBytes:
         """The connections that are charged, the oldest charge first."""
         self._preferred: Party | None = None
         self._check: asyncio.TimerHandle | None = None
+        self._check_of_ends: asyncio.TimerHandle | None = None
         self._is_peak = False
         self.are_scarce = False
         """Whether a stranger that holds nothing could hold hardly anything. Strangers are then read in small pieces,
@@ -75,6 +76,8 @@ class HeldBytes:
             account.charge(payer, after - before)
             if not before:
                 self._holders.setdefault(payer, {})[connection] = None
+                if payer.kind is Kind.STRANGER and self._check_of_ends is None:
+                    self._check_ends_later()
         elif after < before:
             account.give_back(payer, before - after)
         connection.charged = after
@@ -137,6 +140,22 @@ class HeldBytes:
     def _return_memory(self) -> None:
         if not self._is_peak:
             asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
+
+    def _check_ends_later(self) -> None:
+        self._check_of_ends = asyncio.get_running_loop().call_later(_SILENCE, self._check_ends)
+
+    def _check_ends(self) -> None:
+        """Close the connections of strangers that are gone: those that wait for their turns would notice it last."""
+        self._check_of_ends = None
+        now = asyncio.get_running_loop().time()
+        strangers = [
+            one for payer, all_of_it in self._holders.items() if payer.kind is Kind.STRANGER for one in all_of_it
+        ]
+        for one in strangers:
+            if now - one.fed > _SILENCE and one.has_ended():
+                one.abort()
+        if strangers:
+            self._check_ends_later()
 
     def _look(self) -> None:
         """Close the connections whose incomplete packets keep others waiting, and let the next ones be read. Those of a
