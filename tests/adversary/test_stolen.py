@@ -76,13 +76,13 @@ async def test_a_stolen_certificate_has_its_share_of_messages_wait(
     async with crowded(tmp_path, "one", transport={"incomplete_bytes": total}) as lab:
         at, own = await stolen(lab)
         network, answered = lab.target.network, asyncio.Event()
-        judge = network.security.judge
+        judge = network.security.admission.judge
 
         async def slowly(arrivals: Sequence[Arrival], now: float) -> list[Verdict]:
             await answered.wait()
             return await judge(arrivals, now)
 
-        monkeypatch.setattr(network.security, "judge", slowly)
+        monkeypatch.setattr(network.security.admission, "judge", slowly)
         attackers = [asyncio.ensure_future(send_signed(at, own, MIB)) for _ in range(count)]
         (account,) = [one for one in lab.target.context.shares if one.resource is HELD_BYTES]
 
