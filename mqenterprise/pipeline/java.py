@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -32,6 +33,8 @@ _FOLDERS: Final = frozenset({"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR
 """Variables that add folders to the path that Java looks for classes in."""
 _KEPT: Final = 1
 """Archives that are kept beside a new one, which has about 200 MB: those of other versions."""
+_MADE_IN: Final = 600.0
+"""Seconds in which another run has made its archive, or will not."""
 _MAKE: Final = """
 made=$1 archive=$2 classes=$3; shift 3
 nice -n 19 "$@" && sync "$made" && mv -f "$made" "$archive"
@@ -102,6 +105,9 @@ def keep_classes() -> None:
     with suppress(OSError):
         lines = listed.read_bytes()  # Java goes on to write
         listed.unlink()
+        begun = archive.parent.glob(f"{archive.stem}.*.classes")
+        if any(time.time() - one.stat().st_mtime < _MADE_IN for one in begun):
+            return
         for other in sorted(archive.parent.glob("classes-*"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
             other.unlink()
         classes.write_bytes(lines[: lines.rfind(b"\n") + 1])

@@ -73,7 +73,7 @@ def _bytes(quota: int) -> float:
 class Quotas:
     """The bytes that the queue manager stores, and its limits.
 
-    What a declared peer stores while ``payer`` is set is charged to it until it leaves its queue, the oldest first. The
+    Messages that a declared peer stores while ``payer`` is set are charged to it until they leave their queues. The
     more of this it has, the more it leaves free for other declared peers.
     """
 
@@ -88,7 +88,7 @@ class Quotas:
         self.runs: dict[Limited, deque[tuple[Party | None, int]]] = {}
         """By queue, the bytes of each payer in their order; None pays for what is not charged."""
         self.left_by: Party | None = None
-        """Who paid for what last left a queue: it may become a dead letter."""
+        """The payer of the message that last left a queue: it may become a dead letter."""
         self._account = Account(QUOTA)
 
     def allow(self, room: float) -> None:
@@ -190,7 +190,7 @@ class Quotas:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """What is stored now is what last left a queue."""
+        """The message that is stored now is the one that last left a queue."""
         before, self.payer, self.left_by = self.payer, self.left_by, None
         try:
             yield

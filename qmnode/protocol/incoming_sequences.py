@@ -92,7 +92,7 @@ class Route(NamedTuple):
     address: str
     """RemoteQMAddress of the connection that delivered the last message."""
     payer: Peer | None = None
-    """Who pays for them, if it is a declared peer."""
+    """The payer of them, if it is a declared peer."""
 
 
 class OrderAcknowledgment(NamedTuple):

@@ -91,7 +91,7 @@ class Neighbour:
         self.itself: Guid | None = None
         """This queue manager, if it opened the session to itself, by one of its own names that it did not recognise."""
         self.payer: Peer | None = None
-        """Who pays for what follows from its input, if it is declared. Set by its connection."""
+        """The payer of consequences of its input, if it is declared. Set by its connection."""
         self._brought: dict[Guid, Brought] = {}
 
     @property

@@ -234,8 +234,8 @@ CHOSEN: Final[Mapping[ConnectionAction, tuple[ConnectionState, ...]]] = {
     _A.NEXT_HOP: (_C.RESOLVING, *_RESOLVED),
     _A.RETRY_LATER: (_C.INACTIVE,),
 }
-"""The states that an action may choose in place of the table's: a ping before an attempt, the list of hops from its
-beginning at its end, what a session that is open already makes needless, and rest if nothing waits to be sent.
+"""The states that an action may choose in place of the table's. A ping comes before an attempt, and the list of hops
+begins again at its end; an open session needs no hop, and without messages there is none to try.
 """
 
 

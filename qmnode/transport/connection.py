@@ -334,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
         self._holds = False
         """Whether an incomplete packet is large."""
         self._reads_ahead = False
-        """Whether the transport reads half a megabyte when it is paused, unless it is told not to: TLS does."""
+        """Whether the transport reads half a megabyte while it is paused, unless its limits are lowered: TLS does."""
         self._is_judged = False
         """Whether received messages are held until they have been judged, even if the connection is lost before."""
         self._loop = asyncio.get_running_loop()
