@@ -21,8 +21,7 @@ Some limits are no accounts, and count by address block where they are:
 - Branches of a sequence (:mod:`qmnode.protocol.incoming_sequences`): at most sixteen of each position, which has an
   account.
 - Windows of sessions: agreed with each peer. The bytes behind them are held bytes, which have an account.
-- The quota (:mod:`qmnode.model.quotas`): what is stored does not keep its payer over a restart, so strangers share it,
-  without parts for blocks, and what declared peers store counts only when little room is left.
+- The quota: what is stored does not keep its payer over a restart, so strangers share it, without parts for blocks.
 
 Status, metrics and the table in ``docs/reference/shares.md`` come from the rows and the open accounts.
 """
@@ -767,7 +766,7 @@ class Turns:
 
 
 Entry = TypeVar("Entry", bound=Hashable)
-DECLARED_TIMES_FREE: Final = 3.0
+_DECLARED_TIMES_FREE: Final = 3.0
 """A declared peer may hold three times as much as it leaves free: three quarters if it is the only one."""
 _LOOKS: Final = 16
 """Entries of a table that one newcomer has looked at."""
@@ -808,7 +807,7 @@ class Account:
         taken = used[_OWN] + used[_DECLARED] + strangers
         if kind is _OWN:
             return self.total - taken
-        free, each, times = self._not_own - taken, self._peer, DECLARED_TIMES_FREE
+        free, each, times = self._not_own - taken, self._peer, _DECLARED_TIMES_FREE
         if kind is _STRANGER:
             free, each = min(free, self._for_strangers - strangers), self._block
             times = self.resource.times_free

@@ -42,7 +42,7 @@ from qmnode.security.errors import MessageDeferredError
 from qmnode.security.protector import Admitted, Deferred, Refused
 from qmnode.security.protector import Verdict as SecurityVerdict
 from qmnode.settings.protocol import TransferSettings
-from qmnode.shares import Accountant, Party
+from qmnode.shares import Accountant
 from qmnode.shares import Kind as PartyKind
 from qmnode.storage.errors import StoreError
 from qmnode.storage.large_messages import SMALLEST
@@ -526,14 +526,11 @@ class Arrivals:
         # A reader may be waiting: the acknowledgment of the arrival precedes that of the receive.
         try:
             self._consequences(connection, admission)
-            manager.quotas.payer = None if self._has_ample_room() else self._payer(connection)
             self._store(connection, admission, now)
         except Exception as error:
             # Memory has the decisions but the batch has only half of them: nothing more may be acknowledged.
             state.store.fail(error)
             raise
-        finally:
-            manager.quotas.payer = None
         written = state.store.durable()
         if written is not self._written:
             self._written, self._batch = written, []
@@ -707,13 +704,8 @@ class Arrivals:
         """The bytes up to which the node stores messages of a peer. Those that nobody here may ever receive, because
         they pass or are dead letters, may use half of the node's space at most if a stranger brings them.
         """
-        quotas, party = self._manager.quotas, self._network.neighbours.party(connection)
-        return quotas.limit / 2 if is_left_here and party.kind is PartyKind.STRANGER else quotas.limit_for(party)
-
-    def _payer(self, connection: Connection) -> Party | None:
-        """The party that pays for what a connection has stored, if it is a declared peer."""
-        party = self._network.neighbours.party(connection)
-        return party if party.kind is PartyKind.DECLARED else None
+        quotas, kind = self._manager.quotas, self._network.neighbours.party(connection).kind
+        return quotas.limit / 2 if is_left_here and kind is PartyKind.STRANGER else quotas.limit_of(kind)
 
     def _waits_for_party(self, connection: Connection) -> bool:
         """Whether there is no room for strangers, and it is not known yet whether the peer is one."""

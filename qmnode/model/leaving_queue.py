@@ -4,7 +4,6 @@ These are a copy for the queue's journal, a copy for a dead-letter queue, and an
 share one batch with the deletion, so that no crash can separate a message from its copy.
 """
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -207,7 +206,7 @@ class Outcomes:
         if not asked:
             message = received_message(lookup_identifier, value)
             kept_in = dead_letter_queue(self._context, message, len(value) - PREFIX_SIZE)
-            self._keep_dead(kept_in, lookup_identifier, value, reason)
+            self._keep_dead(kept_in, lookup_identifier, value, reason, self._context.quotas.limit)
 
     def gave_up(self, queue: "Queue", lookup_identifier: int, value: bytes) -> bool:
         """Make a dead letter here, asked for or not, of this unlocked message, which failed as often as its queue
@@ -226,8 +225,7 @@ class Outcomes:
         queue.tally.die(value, reason)
         if queue.recorder is not None:
             queue.recorder.deleted(queue, ((lookup_identifier, value),), reason)
-        with self._context.quotas.moving():
-            kept_in.insert(lookup_identifier, with_class(kept(value), reason))
+        kept_in.insert(lookup_identifier, with_class(kept(value), reason))
         value = with_prefix(value, flags=value[FLAGS] & ~NEGATIVE_JOURNAL)
         self.message_position_deleted(queue, lookup_identifier, value, reason)
         return True
@@ -263,16 +261,12 @@ class Outcomes:
         if message.transactional and message.source_machine_identifier != context.identifier:
             return
         queue = dead_letter_queue(context, message, len(value) - PREFIX_SIZE)
-        self._keep_dead(queue, lookup_identifier, value, reason, limit)
+        self._keep_dead(queue, lookup_identifier, value, reason, context.quotas.limit if limit is None else limit)
 
-    def _keep_dead(
-        self, queue: "Queue", lookup_identifier: int, value: bytes, reason: int, limit: float | None = None
-    ) -> None:
+    def _keep_dead(self, queue: "Queue", lookup_identifier: int, value: bytes, reason: int, limit: float) -> None:
         """Put a message into a dead-letter queue. Beyond its quota it is discarded (MS-MQDMPR 3.1.1.12)."""
-        quotas = self._context.quotas
-        if quotas.has_room(queue, len(value) - PREFIX_SIZE, quotas.limit if limit is None else limit):
-            with quotas.moving() if limit is None else nullcontext():
-                queue.insert(lookup_identifier, with_class(kept(value), reason))
+        if self._context.quotas.has_room(queue, len(value) - PREFIX_SIZE, limit):
+            queue.insert(lookup_identifier, with_class(kept(value), reason))
             return
         self.dead_letters_dropped += 1
         log.warning(
@@ -355,7 +349,7 @@ class Outcomes:
             log.warning("a message about a message cannot be sent", destination=str(name), reason=str(error))
             return
         size = len(value) - PREFIX_SIZE
-        if not context.quotas.has_room(queue, len(value), context.quotas.limit_for(party)):
+        if not context.quotas.has_room(queue, len(value), context.quotas.limit_of(party.kind)):
             return
         if party is not OWN and not context.notices.account.admits(party, size):
             log.warning(

@@ -327,10 +327,7 @@ class Queue(QueueAttributes):
         if self.is_journal:
             self.context.quotas.journal_used += size
         else:
-            quotas = self.context.quotas
-            quotas.used += size
-            if quotas.payer is not None or quotas.runs:
-                quotas.note(self, size)
+            self.context.quotas.used += size
 
     def reserve_bytes(self, size: int) -> None:
         """Count bytes that an open transaction sends here; negative when it no longer does."""

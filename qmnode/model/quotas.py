@@ -8,9 +8,7 @@ shared among the neighbours that caused them. It is kept in memory: after a rest
 go when their lifetime ends.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final, Protocol
@@ -18,13 +16,11 @@ from typing import Final, Protocol
 from qmnode.errors import MessageQueuingError
 from qmnode.model.message import INFINITE
 from qmnode.settings.node import QuotaSettings
-from qmnode.shares import DECLARED_TIMES_FREE, NOTICES, OWN, QUOTA, UNKNOWN, Account, Accountant, Kind, Party
+from qmnode.shares import NOTICES, OWN, QUOTA, UNKNOWN, Accountant, Kind, Party
 from qmnode.structures.error_codes import ErrorCode
 from qmnode.structures.guid import ZERO_GUID, Guid
 
 _KB: Final = 1024
-_RUNS: Final = 256
-"""Runs of messages of one payer in a queue, above which their order is forgotten."""
 
 
 class Limited(Protocol):
@@ -71,11 +67,7 @@ def _bytes(quota: int) -> float:
 
 
 class Quotas:
-    """The bytes that the queue manager stores, and its limits.
-
-    Messages that a declared peer stores while ``payer`` is set are charged to it until they leave their queues. The
-    more of this it has, the more it leaves free for other declared peers.
-    """
+    """The bytes that the queue manager stores, and its limits."""
 
     def __init__(self, settings: QuotaSettings) -> None:
         self.declared = Declared()
@@ -83,13 +75,6 @@ class Quotas:
         self.apply(settings)
         self.used = 0
         self.journal_used = 0
-        self.payer: Party | None = None
-        """The declared peer that pays for what is stored now."""
-        self.runs: dict[Limited, deque[tuple[Party | None, int]]] = {}
-        """By queue, the bytes of each payer in their order; None pays for what is not charged."""
-        self.left_by: Party | None = None
-        """The payer of the message that last left a queue: it may become a dead letter."""
-        self._account = Account(QUOTA)
 
     def allow(self, room: float) -> None:
         """Take no more than so many bytes more than are stored now, because the disk has no room for them."""
@@ -150,61 +135,6 @@ class Quotas:
         if kind is Kind.OWN:
             return self.limit
         return self.limit * (1 - (QUOTA.own if kind is Kind.DECLARED else QUOTA.reserve))
-
-    def limit_for(self, party: Party) -> float:
-        """The same for one party: a declared peer never has more than some times what it leaves free."""
-        limit = self.limit_of(party.kind)
-        if party.kind is Kind.DECLARED and (held := self._account.held(party)):
-            most = (DECLARED_TIMES_FREE * (limit - self.used) - held) / (1 + DECLARED_TIMES_FREE)
-            limit = min(limit, self.used + most)
-        return limit
-
-    def note(self, queue: Limited, size: int) -> None:
-        """Note bytes that came into a queue, or left it, if ``payer`` is set or there are ``runs``."""
-        runs, payer = self.runs.get(queue), self.payer
-        if size < 0:
-            self.left_by = None
-        if runs is None:
-            if payer is None or size < 0:
-                return
-            runs = self.runs[queue] = deque([(None, queue.total_bytes - size)])
-        if size > 0:
-            if payer is not None:
-                self._account.charge(payer, size)
-            if runs[-1][0] == payer:
-                size += runs.pop()[1]
-            runs.append((payer, size))
-            if len(runs) > _RUNS:
-                self._join(runs)
-            return
-        while size < 0 and runs:
-            party, held = runs.popleft()
-            size += held
-            self.left_by = party
-            if party is not None:
-                self._account.give_back(party, held - max(0, size))
-            if size > 0:
-                runs.appendleft((party, size))
-        if not runs or (len(runs) == 1 and runs[0][0] is None):
-            del self.runs[queue]
-
-    @contextmanager
-    def moving(self) -> Iterator[None]:
-        """The message that is stored now is the one that last left a queue."""
-        before, self.payer, self.left_by = self.payer, self.left_by, None
-        try:
-            yield
-        finally:
-            self.payer = before
-
-    @staticmethod
-    def _join(runs: deque[tuple[Party | None, int]]) -> None:
-        """Make one run of those of each payer."""
-        sums: dict[Party | None, int] = {}
-        for party, size in runs:
-            sums[party] = sums.get(party, 0) + size
-        runs.clear()
-        runs.extend(sums.items())
 
     def has_room(self, queue: Limited, size: int, limit: float) -> bool:
         """Whether a queue may take ``size`` more bytes while all queues hold no more than ``limit``."""

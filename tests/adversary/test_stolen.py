@@ -17,9 +17,8 @@ from qmnode.shares import Peer as Payer
 from qmnode.transport.connection import BUFFER_SIZE, READ_AHEAD
 from tests.adversary import wire
 from tests.adversary.attacks import Area, attack
-from tests.adversary.besiegers import FIRST, KIB, MIB, Target, fill_with, send_signed
-from tests.adversary.crowds import COUNT, Crowded, crowded
-from tests.adversary.lab import send
+from tests.adversary.besiegers import FIRST, MIB, Target, send_signed
+from tests.adversary.crowds import Crowded, crowded
 from tests.adversary.peer import session
 from tests.lab.waiting import eventually
 from tests.transport.conftest import TRANSACTIONAL
@@ -35,32 +34,6 @@ async def stolen(lab: Crowded) -> tuple[Target, str]:
     certificate = lab.folder / f"tls-{machine.listens}" / "certificate"
     shutil.copy(certificate.with_name("key"), certificate.with_suffix(".key"))
     return Target(lab.address, certificate=str(certificate), machine=bytes(machine.identifier).hex()), machine.listens
-
-
-@attack(
-    Area.RESOURCES,
-    can="with the stolen certificate of a host, fill the quota of a node: with messages for a queue that is open to "
-    "all, and with dead letters for one that does not exist",
-    promised="there is room for other declared machines and for applications",
-)
-async def test_a_stolen_certificate_fills_its_share_of_the_quota(tmp_path: Path) -> None:
-    quota = 8 * MIB
-    async with crowded(tmp_path, "one", quotas={"queue_manager_quota": quota // KIB}) as lab:
-        at, own = await stolen(lab)
-        for size in (64 * KIB, 4 * KIB):
-            for queue in ("nowhere", "plain"):
-                await fill_with(at, own, queue, size)
-        quotas = lab.target.quotas
-        assert quota / 2 < quotas.used < quota * 3 / 4
-        name = rf"DIRECT={lab.direct}\private$\{SEQUENCED}"
-        for sender in ("FRIEND", "TARGET"):
-            await send(lab.nodes[sender], name, [bytes(32 * KIB)] * COUNT)
-        queue = lab.target.names.find(TRANSACTIONAL)
-        await eventually(lambda: queue.message_count == 2 * COUNT, "the messages of others are here")
-        for filled in (r".\private$\plain", r".\SYSTEM$;DEADLETTER"):
-            await (await lab.target.open_queue(f"DIRECT=OS:{filled}")).purge()
-        await fill_with(at, own, "plain", 64 * KIB)
-        assert quotas.used > quota / 2
 
 
 @attack(
