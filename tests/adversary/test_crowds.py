@@ -177,10 +177,12 @@ def silent_host() -> Iterator[str]:
 
 
 def attempts(own: str, target: str) -> int:
-    """How many connections from one address to another nobody has answered yet."""
+    """How many connections from one address to another nobody has answered yet. The kernel may list one twice while
+    others come and go.
+    """
     own, target = (socket.inet_aton(one)[::-1].hex().upper() for one in (own, target))
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines())
-    return sum(1 for row in rows if row[3] == "02" and row[1].startswith(own) and row[2].startswith(target))
+    return len({row[1] for row in rows if row[3] == "02" and row[1].startswith(own) and row[2].startswith(target)})
 
 
 ENDLESS = 1000.0
