@@ -8,6 +8,7 @@ of that time. Java itself sees whether an archive fits, and goes on without it o
 import atexit
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -33,6 +34,8 @@ _FOLDERS: Final = frozenset({"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR
 """Variables that add folders to the path that Java looks for classes in."""
 _KEPT: Final = 1
 """Archives that are kept beside a new one, which has about 200 MB: those of other versions."""
+_PLAIN: Final = re.compile(r"[\w./@+-]+", re.ASCII)
+"""A path of characters that neither Spark nor Java takes for more than a part of a name in an option."""
 _MADE_IN: Final = 600.0
 """Seconds in which another run has made its archive, or will not."""
 _MAKE: Final = """
@@ -108,7 +111,7 @@ def keep_classes() -> None:
         begun = archive.parent.glob(f"{archive.stem}.*.classes")
         if any(time.time() - one.stat().st_mtime < _MADE_IN for one in begun):
             return
-        for other in sorted(archive.parent.glob("classes-*"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
+        for other in sorted(archive.parent.glob("classes-*.jsa"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
             other.unlink()
         classes.write_bytes(lines[: lines.rfind(b"\n") + 1])
         path = context._jvm.System.getProperty("java.class.path")
@@ -161,5 +164,5 @@ def _cache() -> Path | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
         is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
-        return folder if is_own and " " not in str(folder) else None  # Spark divides options there
+        return folder if is_own and _PLAIN.fullmatch(str(folder)) else None
     return None
