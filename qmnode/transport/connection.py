@@ -549,6 +549,8 @@ class Connection(asyncio.BufferedProtocol):
                 write_together(transport, out)
             if ended or session.closed:
                 self._alarm.stop()
+                if self._reads_ahead and self._read_paused and not transport.is_closing():
+                    self._read_ahead(pauses=False)  # the end of the other side is to be read
                 self._transport = None
                 _close(transport)
                 return
