@@ -14,7 +14,13 @@ from urllib.parse import unquote, urlsplit
 import ldap3
 from ldap3.core.exceptions import LDAPExceptionError
 
-from mqenterprise.directory.errors import BindRefused, CertificateRefused, DirectoryError, DirectoryUnavailable
+from mqenterprise.directory.errors import (
+    BindRefused,
+    CertificateRefused,
+    DirectoryError,
+    DirectoryUnavailable,
+    WrongPassword,
+)
 from mqenterprise.directory.ldap_messages import Wire
 from mqenterprise.directory.settings import BindMethod, DirectorySettings
 from qmnode.errors import reason_of
@@ -249,7 +255,7 @@ def _refusal(url: str, settings: DirectorySettings, result: dict[str, Any]) -> B
     who = settings.user or f"{settings.bind.value} identity"
     match result.get("result"):
         case 49:
-            return BindRefused(f"{url} does not know {who}, or the password is wrong")
+            return WrongPassword(f"{url} does not know {who}, or the password is wrong")
         case 8:
             return BindRefused(f"{url} wants a secured connection for {who}: use ldaps:// or StartTLS")
         case code:

@@ -34,6 +34,10 @@ class BindRefused(DirectoryUnavailable):
     """The server answered and did not accept who we say we are."""
 
 
+class WrongPassword(BindRefused):
+    """The server does not know the account, or the password is wrong; it does not say which."""
+
+
 class OutcomeUnknown(DirectoryUnavailable):
     """The connection broke after a write was sent, and reading back could not settle whether it took effect."""
 

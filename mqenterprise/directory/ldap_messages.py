@@ -28,6 +28,7 @@ from mqenterprise.directory.errors import (
     ObjectAlreadyExists,
     ObjectNotFound,
     SchemaMissing,
+    WrongPassword,
 )
 
 LARGEST_MESSAGE: Final = 64 * 1024 * 1024
@@ -348,7 +349,7 @@ ERRORS: Final[dict[int, tuple[type[DirectoryError], str]]] = {
     21: (ConstraintViolated, "a value has the wrong form"),
     32: (ObjectNotFound, "there is no such object"),
     34: (ConstraintViolated, "the name has the wrong form"),
-    49: (BindRefused, "the name or the password is wrong"),
+    49: (WrongPassword, "the name or the password is wrong"),
     50: (AccessRefused, "{account} may not do this: bind as an account that may, or have it given the right"),
     51: (DirectoryUnavailable, "the server is busy"),
     52: (DirectoryUnavailable, "the server is unavailable"),

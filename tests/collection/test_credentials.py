@@ -1,4 +1,4 @@
-"""The action that has a node's credentials on the controller: which options may be left out."""
+"""The action that has a node's credentials on the controller: options left out, and when it admits anew."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.plugins.connection.local import Connection
 from ansible.plugins.shell.sh import ShellModule
+
+from tests.lab.silence import LyingDirectory, done, result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,3 +66,28 @@ def test_what_the_module_refuses_the_action_refuses(tmp_path: Path, given: dict[
 
     assert why in sentence
     assert not (tmp_path / "authority").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_refused"),
+    [(49, True), (8, False), (53, False)],
+    ids=["invalidCredentials", "strongerAuthRequired", "unwillingToPerform"],
+)
+def test_only_an_unknown_account_or_a_wrong_password_is_admitted_anew(
+    tmp_path: Path, code: int, is_refused: bool
+) -> None:
+    action: Any = importlib.import_module("ansible_collections.mqenterprise.fleet.plugins.action.credentials")
+    binds = []
+
+    def refuse(request: bytes) -> bytes:
+        binds.append(request)
+        return result(code)
+
+    with LyingDirectory(lambda *_: [done()], refuse) as server:
+        settings = tmp_path / "directory.yaml"
+        login = {"bind": "simple", "user": "cn=ams-shop,dc=contoso", "password": "secret", "start_tls": False}
+        settings.write_text(yaml.safe_dump({"servers": [server.url], "root": "dc=contoso"} | login), "utf-8")
+        settings.chmod(0o600)
+        assert action.refused(settings) is is_refused
+
+    assert binds

@@ -26,7 +26,9 @@ from mqenterprise.directory.errors import (
     ObjectAlreadyExists,
     ObjectNotFound,
     OutcomeUnknown,
+    WrongPassword,
 )
+from mqenterprise.directory.ldap_messages import Result, error_of
 from mqenterprise.directory.open_directory import EnterpriseDirectory
 from mqenterprise.directory.settings import DirectorySettings
 from mqenterprise.operations.settings import secret_of
@@ -121,8 +123,14 @@ class TestTrust:
     def test_a_wrong_password_is_refused(self, directory_server: DirectoryServer) -> None:
         settings = directory_server.settings_with(password="not this one", password_file=None)
 
-        with pytest.raises(BindRefused, match="password is wrong"):
+        with pytest.raises(WrongPassword, match="password is wrong"):
             LdapConnection(settings).read("")
+
+    @pytest.mark.one_server(reason="no server is asked")
+    def test_a_wrong_password_is_told_from_other_refusals_of_an_operation(self) -> None:
+        errors = {code: error_of(Result(code, "", {}), "reading CN=a", "alice") for code in (8, 49, 50)}
+
+        assert [code for code, error in errors.items() if isinstance(error, WrongPassword)] == [49]
 
     @pytest.mark.one_server(reason="the private slapd has no port without TLS")
     def test_a_password_in_clear_is_refused_by_the_server(self, domain_controller: DomainController) -> None:

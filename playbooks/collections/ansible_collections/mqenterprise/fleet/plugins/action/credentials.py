@@ -18,7 +18,7 @@ try:  # before Ansible forks: each host's process has them already
 
     from mqenterprise.commands.directory_option import directory_settings
     from mqenterprise.directory.admission import SETTINGS_FILE, admit, hash_clear_passwords
-    from mqenterprise.directory.errors import DirectoryOperationError
+    from mqenterprise.directory.errors import DirectoryOperationError, WrongPassword
     from mqenterprise.directory.open_directory import EnterpriseDirectory
 
     EXPECTED = (*host_certificate.EXPECTED, DirectoryOperationError, OSError)
@@ -26,7 +26,6 @@ try:  # before Ansible forks: each host's process has them already
 except ImportError as error:
     EXPECTED, MISSING = (OSError,), str(error)
 
-REFUSED = "or the password is wrong"
 SILENT = 50
 """Only critical lines of the log, which has no place in the answer of a task."""
 
@@ -36,8 +35,10 @@ def refused(settings):
     try:
         with EnterpriseDirectory(directory_settings(settings)) as directory:
             directory.enterprise()
-    except EXPECTED as error:
-        return REFUSED in str(error)
+    except WrongPassword:
+        return True
+    except EXPECTED:
+        pass
     return False
 
 
