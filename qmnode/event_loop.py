@@ -42,8 +42,8 @@ _IS_SOUND: Final = "writelines" not in vars(_OWN_TRANSPORT) or {"_maybe_pause_pr
 def write_together(transport: asyncio.WriteTransport, parts: Sequence[bytes | bytearray | memoryview]) -> None:
     """Write ``parts``, none empty, in one call, so that the limit of the transport's buffer holds on each Python.
 
-    ``writelines`` of asyncio's own sockets never pauses its protocol in Python 3.12 and 3.13.0 (CPython 127655). To
-    3.13.5 it writes to a lost connection, too, whose file descriptor then belongs to another, which is read no more
+    ``writelines`` of asyncio's own sockets never pauses its protocol in Python 3.12.1 and 3.13.0 (CPython 127655). Some
+    releases write to a lost connection, too, whose file descriptor may belong to another, which is then read no more
     (CPython 136234).
     """
     if _IS_SOUND or type(transport) is not _OWN_TRANSPORT:
